@@ -1,0 +1,294 @@
+//! Names of things: newtypes, never bare strings.
+//!
+//! A [`TaskId`] is short enough for a person to read and a model to copy (`t-7f3k2`). It is not random: it is
+//! the beginning of a hash of the task's [`TaskKey`], as long as is needed to be unique in the store. The same
+//! key therefore always finds the same task, which is what makes submitting idempotent.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// The letters of an id: base 32 without `i`, `l`, `o` and `u`, so that no two look alike.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// How long the first candidate for a task's id is, without its `t-`.
+const SHORTEST: usize = 5;
+/// The longest id there can be; 75 bits, so that a store would have to be absurdly large to need more.
+const LONGEST: usize = 15;
+
+/// The name of a task: `t-` and 5 to 15 letters, unique in its store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId {
+    letters: [u8; LONGEST],
+    len: u8,
+}
+
+/// Why a text is not a [`TaskId`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a task id: an id looks like t-7f3k2")]
+pub struct BadTaskId(pub String);
+
+impl TaskId {
+    /// The id without its `t-`.
+    pub fn letters(&self) -> &str {
+        std::str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// What a person or a model typed for an id, or for the beginning of one, brought to the form of
+    /// [`letters`](Self::letters): lower case, without the `t-`. `None` if it cannot be the beginning of an id.
+    pub fn prefix(typed: &str) -> Option<String> {
+        let lower = typed.trim().to_ascii_lowercase();
+        let letters = lower.strip_prefix("t-").unwrap_or(&lower);
+        let fits = (1..=LONGEST).contains(&letters.len()) && letters.bytes().all(|b| ALPHABET.contains(&b));
+        fits.then(|| letters.to_owned())
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = BadTaskId;
+
+    fn from_str(text: &str) -> Result<Self, BadTaskId> {
+        let letters = TaskId::prefix(text)
+            .filter(|l| l.len() >= SHORTEST)
+            .ok_or_else(|| BadTaskId(text.chars().take(40).collect()))?;
+        let mut id = TaskId { letters: [0; LONGEST], len: 0 };
+        id.letters[..letters.len()].copy_from_slice(letters.as_bytes());
+        id.len = u8::try_from(letters.len()).unwrap_or(0);
+        Ok(id)
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("t-{}", self.letters()))
+    }
+}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t-{}", self.letters())
+    }
+}
+
+impl Serialize for TaskId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TaskId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What makes a task the one it is: two submissions with the same key are the same task.
+///
+/// A child's key is made of its parent's id and the call that launched it, a continuation's of the task that it
+/// continues; everything else gets a fresh key, or the one its submitter chose.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskKey(Arc<str>);
+
+impl TaskKey {
+    /// A key that nothing else has.
+    pub fn fresh() -> Self {
+        TaskKey(uuid::Uuid::now_v7().simple().to_string().into())
+    }
+
+    /// A key chosen by whoever submits: the same words, the same task.
+    pub fn chosen(words: &str) -> Self {
+        TaskKey(format!("chosen:{words}").into())
+    }
+
+    /// The key of the child that `parent` launches with its call `call`.
+    pub fn child(parent: TaskId, call: CallId) -> Self {
+        TaskKey(format!("child:{parent}:{call}").into())
+    }
+
+    /// The key of the task that continues `old`: there is only one.
+    pub fn continuing(old: TaskId) -> Self {
+        TaskKey(format!("continues:{old}").into())
+    }
+
+    /// The ids this key may have, shortest first. The first that is free, or already this key's, is the task's.
+    pub fn candidates(&self) -> impl Iterator<Item = TaskId> {
+        let hash = Sha256::digest(self.0.as_bytes());
+        let mut letters = [0; LONGEST];
+        for (letter, byte) in letters.iter_mut().zip(hash) {
+            *letter = ALPHABET[usize::from(byte & 31)];
+        }
+        (SHORTEST..=LONGEST).map(move |len| {
+            let mut id = TaskId { letters: [0; LONGEST], len: u8::try_from(len).unwrap_or(0) };
+            id.letters[..len].copy_from_slice(&letters[..len]);
+            id
+        })
+    }
+
+    /// The key as text, for a store to compare.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! text_name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+text_name!(
+    /// The name of an agent in its team.
+    AgentName
+);
+text_name!(
+    /// The name of a worker: one process's claim to be alive.
+    WorkerId
+);
+text_name!(
+    /// The name of a letter. A task takes a letter of one id only once.
+    LetterId
+);
+text_name!(
+    /// The SHA-256 of something that is kept in the store, in hexadecimal.
+    Digest
+);
+
+impl WorkerId {
+    /// A name for a worker that starts now.
+    pub fn fresh() -> Self {
+        WorkerId(uuid::Uuid::now_v7().simple().to_string().into())
+    }
+}
+
+impl LetterId {
+    /// A name for a letter that is written now.
+    pub fn fresh() -> Self {
+        LetterId(uuid::Uuid::now_v7().simple().to_string().into())
+    }
+
+    /// The one letter that tells a parent of the end of its child.
+    pub fn ending(child: TaskId) -> Self {
+        LetterId(format!("end:{child}").into())
+    }
+}
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        use std::fmt::Write as _;
+        let mut hex = String::with_capacity(64);
+        for byte in Sha256::digest(bytes) {
+            let _ = write!(hex, "{byte:02x}");
+        }
+        Digest(hex.into())
+    }
+}
+
+/// How often a task has been claimed: the fence that keeps a superseded owner from writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attempt(pub u32);
+
+impl Attempt {
+    /// The attempt after this one.
+    pub fn next(self) -> Self {
+        Attempt(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The place of an entry in its task's journal. The first is 1; `Seq(0)` is "before everything".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A tool call's name in its task: the reply it was made in, and its place in that reply.
+///
+/// Providers repeat their own call ids, or leave them out; this one is unique in a task, and survives a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CallId {
+    /// The ordinal of the reply, from 1.
+    pub turn: u32,
+    /// The ordinal of the call in the reply, from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.turn, self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_back_as_it_was_shown() {
+        for id in TaskKey::fresh().candidates() {
+            assert_eq!(id.to_string().parse(), Ok(id));
+            assert_eq!(serde_json::from_str::<TaskId>(&serde_json::to_string(&id).unwrap()).unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn the_same_key_has_the_same_candidates_and_each_begins_with_the_one_before() {
+        let key = TaskKey::chosen("nightly");
+        let ids: Vec<_> = key.candidates().collect();
+        assert_eq!(ids, TaskKey::chosen("nightly").candidates().collect::<Vec<_>>());
+        assert!(ids.windows(2).all(|w| w[1].letters().starts_with(w[0].letters())));
+        assert_ne!(ids[0], TaskKey::chosen("weekly").candidates().next().unwrap());
+    }
+
+    #[test]
+    fn what_people_type_is_understood_and_what_cannot_be_an_id_is_refused() {
+        assert_eq!(TaskId::prefix(" T-7F3 ").as_deref(), Some("7f3"));
+        for wrong in ["", "t-", "t-il", "../etc", "t-0123456789abcdefg", "é"] {
+            assert_eq!(TaskId::prefix(wrong), None, "{wrong}");
+        }
+        assert!("t-7f3".parse::<TaskId>().is_err(), "a prefix is not an id");
+    }
+}

@@ -1,0 +1,16 @@
+//! Background agents that survive.
+//!
+//! An orchestrating agent hands tasks to sub-agents, goes on working, looks in on them, writes to them, stops them
+//! and collects what they made. A task *is* its journal, so a killed process loses nothing.
+//!
+//! The rooms, bottom up; a room uses only rooms above it in this list:
+
+pub mod entry;
+pub mod id;
+pub mod message;
+pub mod model;
+pub mod store;
+pub mod task;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

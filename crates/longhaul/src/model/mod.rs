@@ -1,0 +1,124 @@
+//! The one thing asked of a language model: stream a reply. One file a provider, and [`scripted`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+
+use crate::id::{AgentName, TaskId};
+use crate::message::{Message, Reply};
+
+#[cfg(any(test, feature = "testing"))]
+mod function;
+pub mod scripted;
+
+#[cfg(any(test, feature = "testing"))]
+pub use function::FnModel;
+
+/// A language model. Always used as `Arc<dyn Model>`.
+pub trait Model: Send + Sync + 'static {
+    /// What people call it, e.g. `openai/gpt-5`.
+    fn name(&self) -> &str;
+
+    /// Streams the reply to a conversation.
+    ///
+    /// The stream ends with [`Chunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
+    /// of the provider before the stream is polled, and dropping it closes whatever it had open.
+    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a>;
+}
+
+/// A reply on its way.
+pub type ReplyStream<'a> = BoxStream<'a, Result<Chunk, ModelError>>;
+
+/// What a model is asked. Everything is borrowed: a turn costs what is new in it, not the whole conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The task that asks.
+    pub task: TaskId,
+    /// The agent that asks.
+    pub agent: &'a AgentName,
+    /// The system instruction.
+    pub system: &'a str,
+    /// The conversation so far.
+    pub messages: &'a [Message],
+    /// The tools that may be called. Empty when tools are off.
+    pub tools: &'a [Arc<ToolSpec>],
+    /// How many replies the task has got before this one.
+    pub turn: u32,
+    /// How often this very reply has been asked for before, because it failed.
+    pub retry: u32,
+}
+
+/// What a model is told of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON schema of its arguments.
+    pub parameters: serde_json::Value,
+}
+
+/// A piece of a streamed reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Chunk {
+    /// Some text.
+    Text(String),
+    /// Some thinking.
+    Reasoning(String),
+    /// The end: the whole reply, the streamed pieces included.
+    Done(Box<Reply>),
+}
+
+/// Why a model did not answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{model}: {kind}")]
+pub struct ModelError {
+    /// The model that was asked.
+    pub model: String,
+    /// What went wrong.
+    pub kind: ModelErrorKind,
+    /// How long the provider wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// The ways in which a model does not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelErrorKind {
+    /// Too many requests.
+    #[error("the provider is rate limiting (429){}", suffix(.0))]
+    RateLimited(String),
+    /// The provider failed.
+    #[error("the provider failed ({status}){}", suffix(.message))]
+    Server {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+    },
+    /// The stream ended before the reply did.
+    #[error("the stream was cut before the reply was complete{}", suffix(.0))]
+    Cut(String),
+    /// Nothing came for too long.
+    #[error("the model sent nothing for {0:?}")]
+    Silent(Duration),
+    /// The provider will never answer this request: bad key, unknown model, conversation too long.
+    #[error("the provider refused the request{}", suffix(.0))]
+    Rejected(String),
+}
+
+fn suffix(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+impl ModelErrorKind {
+    /// Whether asking again may help.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            ModelErrorKind::RateLimited(_) | ModelErrorKind::Cut(_) | ModelErrorKind::Silent(_) => true,
+            ModelErrorKind::Server { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
+            ModelErrorKind::Rejected(_) => false,
+        }
+    }
+}

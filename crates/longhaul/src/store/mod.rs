@@ -1,0 +1,356 @@
+//! Where journals live: append behind a fence, read, claim, hint. No rules here.
+//!
+//! A store applies [`Head::step`](crate::task::Head::step) to everything that is appended and refuses what that
+//! refuses; it never decides anything about a task itself. What is promised here is examined by the *store exam*
+//! (`longhaul::testing::store_exam`, feature `testing`), which every implementation sits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use crate::entry::{CodecError, Entry, Kind, Record, TeamRef};
+use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
+use crate::task::{Head, IllegalMove, Status};
+
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use memory::Memory;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, Sqlite, SqliteOptions};
+
+/// What a store answers.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A place for journals. Always used as `Arc<dyn Store>`.
+///
+/// Order: entries of one task have the sequence numbers 1, 2, 3, … in the order in which they were appended, and
+/// a reader sees a prefix of them. An acknowledged append is visible to every later read, and, unless all its
+/// entries are [live](Entry::is_live), on disk. Two tasks have no order between them, except that the writes of
+/// one batch become visible at once.
+pub trait Store: Send + Sync + 'static {
+    /// Appends to one or more journals: all of the batch, or nothing.
+    ///
+    /// Returns, for each write, the sequence number of its last entry. A letter whose id its task already has is
+    /// skipped without an error (the answer is then where the journal ends), so that writing a letter is
+    /// idempotent.
+    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>>;
+
+    /// Reads a journal: at most `limit` entries after `after`, in order.
+    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>>;
+
+    /// Where a task stands, if there is such a task.
+    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>>;
+
+    /// Where the tasks stand that match, in the order of their submission.
+    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>>;
+
+    /// The task with this id, or the only one whose id begins like this.
+    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId>;
+
+    /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] and leaves no task to two.
+    ///
+    /// The worker must have [renewed](Store::renew) its lease before, or others may take the tasks away again.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>>;
+
+    /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
+    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
+
+    /// Says that a worker is gone: its lease ends now.
+    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()>;
+
+    /// Running tasks whose worker's lease has run out, or whose worker is known to be dead.
+    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>>;
+
+    /// Keeps some bytes under their digest.
+    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest>;
+
+    /// The bytes kept under a digest.
+    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>>;
+
+    /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
+    /// spurious: it says that a look is worth while, and is never the truth.
+    fn hints(&self) -> Hints;
+
+    /// The time, as the store's entries and leases see it.
+    fn now(&self) -> Timestamp;
+}
+
+/// Writes that happen together or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// The writes.
+    pub writes: Vec<Write>,
+    /// Conditions that must hold in the same moment, unless the first write is of a task that is already there.
+    pub only_if: Vec<AtMost>,
+}
+
+/// Entries for one journal.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The task.
+    pub task: TaskId,
+    /// Who may write.
+    pub fence: Fence,
+    /// Only if the journal ends here: nobody wrote in between.
+    pub after: Option<Seq>,
+    /// What to append.
+    pub entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// A batch of one write.
+    pub fn one(task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
+        Batch { writes: vec![Write { task, fence, after: None, entries }], only_if: Vec::new() }
+    }
+
+    /// The same, with another write.
+    pub fn and(mut self, task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
+        self.writes.push(Write { task, fence, after: None, entries });
+        self
+    }
+}
+
+/// Who may write to a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fence {
+    /// There must be no such task yet. If there is, the whole batch is refused with [`StoreError::Exists`].
+    New,
+    /// The owner: the task is running and this is its attempt.
+    Attempt(Attempt),
+    /// Whoever finds the owner gone: the task is running, this is its attempt, and the lease of its worker has
+    /// run out (or its worker is known to be dead).
+    Abandoned(Attempt),
+    /// Anyone. What anyone may not write, [`Head::step`](crate::task::Head::step) refuses.
+    Anyone,
+}
+
+/// A condition: fewer than `limit` tasks match.
+#[derive(Debug, Clone)]
+pub struct AtMost {
+    /// Which tasks are counted.
+    pub filter: Filter,
+    /// How many there may be after the batch.
+    pub limit: u32,
+    /// What the limit is called, for the error.
+    pub what: &'static str,
+}
+
+/// Which tasks.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// In one of these states; all, if empty.
+    pub status: Vec<Status>,
+    /// Of this tree.
+    pub root: Option<TaskId>,
+    /// Children of this task.
+    pub parent: Option<TaskId>,
+    /// Of this agent.
+    pub agent: Option<AgentName>,
+    /// Only roots.
+    pub roots: bool,
+    /// Submitted at or after this.
+    pub since: Option<Timestamp>,
+    /// At most this many, the newest.
+    pub limit: Option<usize>,
+}
+
+impl Filter {
+    /// The whole tree of a root.
+    pub fn tree(root: TaskId) -> Self {
+        Filter { root: Some(root), ..Filter::default() }
+    }
+
+    /// The children of a task.
+    pub fn children(parent: TaskId) -> Self {
+        Filter { parent: Some(parent), ..Filter::default() }
+    }
+
+    /// Only tasks that have not ended.
+    pub fn live(mut self) -> Self {
+        self.status = vec![Status::Pending, Status::Running];
+        self
+    }
+}
+
+/// What a worker asks for.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Who claims.
+    pub worker: WorkerId,
+    /// Only tasks of these teams.
+    pub teams: Vec<TeamRef>,
+    /// Only tasks of these trees; of any, if `None`.
+    pub roots: Option<Vec<TaskId>>,
+    /// Only tasks that nobody has claimed before.
+    pub fresh: bool,
+    /// At most this many.
+    pub max: usize,
+}
+
+/// A hint that a task's journal has grown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// These kinds of entries were appended to this task.
+    Task {
+        /// The task.
+        task: TaskId,
+        /// Its tree.
+        root: TaskId,
+        /// What was appended.
+        kinds: Kinds,
+    },
+    /// Hints were lost: look at everything you care about.
+    Lagged,
+}
+
+/// A set of kinds of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// Every kind there is.
+    pub const ALL: Kinds = Kinds(u32::MAX);
+
+    /// The set of these kinds.
+    pub fn of(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Kinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
+    }
+
+    /// Whether any of `other` is in it.
+    pub fn has(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets.
+    pub fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+}
+
+/// A stream of hints.
+pub struct Hints(tokio::sync::broadcast::Receiver<Hint>);
+
+impl Hints {
+    /// Hints from a channel that a store owns.
+    pub fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
+        Hints(receiver)
+    }
+
+    /// The next hint; `None` when the store is gone.
+    pub async fn next(&mut self) -> Option<Hint> {
+        use tokio::sync::broadcast::error::RecvError;
+        match self.0.recv().await {
+            Ok(hint) => Some(hint),
+            Err(RecvError::Lagged(_)) => Some(Hint::Lagged),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Where a store gets the time from; tests bring their own.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The clock on the wall.
+    pub fn wall() -> Self {
+        Clock::of(Timestamp::now)
+    }
+
+    /// A clock that is a function.
+    pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Clock(Arc::new(now))
+    }
+
+    /// The time in whole milliseconds, which is how journals keep it.
+    pub fn now(&self) -> Timestamp {
+        let now = (self.0)();
+        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+    }
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// There is such a task already.
+    #[error("task {0} exists already")]
+    Exists(TaskId),
+    /// There is no such task.
+    #[error("no task {0}")]
+    NoTask(TaskId),
+    /// Nothing in the store is called that.
+    #[error("no task '{typed}': see what there is with `longhaul tasks --all`")]
+    NotFound {
+        /// What was asked for.
+        typed: String,
+    },
+    /// Several tasks are called that.
+    #[error("'{typed}' is the beginning of several tasks ({}): type more of the id", join(.matches))]
+    Ambiguous {
+        /// What was asked for.
+        typed: String,
+        /// Some of the tasks it could be.
+        matches: Vec<TaskId>,
+    },
+    /// The writer is not, or no longer, the owner.
+    #[error("task {task} is not held by attempt {attempt} (any more)")]
+    Superseded {
+        /// The task.
+        task: TaskId,
+        /// The attempt that wanted to write.
+        attempt: Attempt,
+    },
+    /// The journal has grown since the writer last looked.
+    #[error("task {task} has new entries up to {seq}")]
+    Moved {
+        /// The task.
+        task: TaskId,
+        /// Where its journal ends now.
+        seq: Seq,
+    },
+    /// The life of a task has no such move.
+    #[error("task {task}: {why}")]
+    Illegal {
+        /// The task.
+        task: TaskId,
+        /// Why not.
+        why: IllegalMove,
+    },
+    /// A limit is reached.
+    #[error("the limit of {limit} {what} is reached")]
+    Limit {
+        /// The limit.
+        limit: u32,
+        /// What it limits.
+        what: &'static str,
+    },
+    /// An entry could not be read or written.
+    #[error("entry {seq} of task {task} cannot be read: {why}")]
+    Entry {
+        /// The task.
+        task: TaskId,
+        /// The entry.
+        seq: Seq,
+        /// Why not.
+        why: CodecError,
+    },
+    /// The database itself is the trouble: `what` says which file, what is wrong and what to do.
+    #[error("{what}")]
+    Database {
+        /// What is wrong, where, and what to do about it.
+        what: String,
+        /// Whether trying again may help (locked, busy).
+        passing: bool,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+fn join(ids: &[TaskId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

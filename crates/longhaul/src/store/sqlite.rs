@@ -1,0 +1,3 @@
+pub struct Sqlite;
+pub struct SqliteOptions;
+pub enum Durability {}

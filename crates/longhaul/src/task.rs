@@ -1,0 +1,370 @@
+//! The life of a task as one pure function: entries in, state out; illegal moves refused.
+//!
+//! [`Head::begin`] makes the state of the first entry, [`Head::step`] carries it over the next. Nothing else in
+//! Longhaul decides what a task's status is. Stores keep the head beside the journal so that lists are fast; it
+//! can always be made again from the journal.
+//!
+//! `docs/lifecycle.md` draws the table that the tests below check.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Kind, Outcome, Record, Stop, Submitted, TeamRef, Voice, Wait};
+use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
+use crate::message::Usage;
+
+/// How many letters may lie unread in a task's mailbox. Endings of children always find room.
+pub const MAILBOX: u32 = 256;
+
+/// The five words for where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody runs it now; it can be claimed.
+    Pending,
+    /// A worker runs it.
+    Running,
+    /// It ended with an answer.
+    Completed,
+    /// It ended without one.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Status; 5] =
+        [Status::Pending, Status::Running, Status::Completed, Status::Failed, Status::Cancelled];
+
+    /// Whether the task has ended. Final is final.
+    pub fn is_final(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
+    }
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Running => "running",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Where a task stands: the fold of its journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Its name.
+    pub id: TaskId,
+    /// Its team.
+    pub team: TeamRef,
+    /// The agent that was asked.
+    pub agent: AgentName,
+    /// What it was asked, in one line.
+    pub headline: String,
+    /// The task that launched it.
+    pub parent: Option<TaskId>,
+    /// The first task of its tree.
+    pub root: TaskId,
+    /// How far it is from its root.
+    pub depth: u32,
+    /// Whether it waits for the next letter instead of ending.
+    pub interactive: bool,
+    /// The finished task that it continues.
+    pub continues: Option<TaskId>,
+    /// The task that continues it.
+    pub continued_by: Option<TaskId>,
+
+    /// Where it stands.
+    pub status: Status,
+    /// How often it has been claimed.
+    pub attempt: Attempt,
+    /// Who runs it.
+    pub worker: Option<WorkerId>,
+    /// Whether, and why, it is to stop.
+    pub stop: Option<Stop>,
+    /// Whether its end is written down. A stop can end a task before anybody writes [`Entry::Finished`].
+    pub settled: bool,
+    /// Why it ended without an answer.
+    pub error: Option<String>,
+    /// The limit that made it answer early.
+    pub cut_short: Option<String>,
+
+    /// The last entry.
+    pub seq: Seq,
+    /// When it was submitted.
+    pub created: Timestamp,
+    /// When it was first claimed.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// When anything last happened to it.
+    pub active: Timestamp,
+
+    /// What it waits for, and since when.
+    pub waiting: Option<Waiting>,
+    /// The tool calls that are running now.
+    pub calling: Vec<(CallId, std::sync::Arc<str>)>,
+    /// What a tool last said about its progress.
+    pub progress: Option<String>,
+    /// Letters that it has not read.
+    pub unread: u32,
+    /// Replies it got from its model.
+    pub turns: u32,
+    /// Tool calls that it began.
+    pub calls: u32,
+    /// What it used.
+    pub usage: Usage,
+    /// What that cost, as far as it is known, in millionths of a dollar.
+    pub cost: u64,
+    /// Replies whose price is not known.
+    pub unpriced: u32,
+}
+
+/// What a running task waits for, and since when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// For what.
+    pub on: Wait,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when at the latest, if that is known.
+    pub until: Option<Timestamp>,
+}
+
+/// A move that the life of a task does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalMove {
+    /// The journal does not begin with [`Entry::Submitted`].
+    #[error("a journal begins with its submission, not with '{0:?}'")]
+    NotABeginning(Kind),
+    /// There is nothing like this in a task that stands like that.
+    #[error("a task that is {status} cannot take '{entry:?}'")]
+    NotNow {
+        /// How the task stands.
+        status: Status,
+        /// What was to happen.
+        entry: Kind,
+    },
+    /// An attempt that is not the one whose turn it is.
+    #[error("attempt {got} is not the one expected ({expected})")]
+    WrongAttempt {
+        /// The attempt named.
+        got: Attempt,
+        /// The one whose turn it is.
+        expected: Attempt,
+    },
+    /// Too many letters wait to be read.
+    #[error(
+        "the mailbox is full: {MAILBOX} letters wait to be read; write again when the task has read some"
+    )]
+    MailboxFull,
+}
+
+impl Head {
+    /// The state after the first entry.
+    pub fn begin(id: TaskId, record: &Record) -> Result<Head, IllegalMove> {
+        let Entry::Submitted(submitted) = &record.entry else {
+            return Err(IllegalMove::NotABeginning(record.entry.kind()));
+        };
+        let Submitted { order, team, parent, root, depth, continues, key: _ } = &**submitted;
+        Ok(Head {
+            id,
+            team: team.clone(),
+            agent: order.agent.clone().unwrap_or_else(|| AgentName::from("root")),
+            headline: order.headline(),
+            parent: *parent,
+            root: *root,
+            depth: *depth,
+            interactive: order.interactive,
+            continues: *continues,
+            continued_by: None,
+            status: Status::Pending,
+            attempt: Attempt(0),
+            worker: None,
+            stop: None,
+            settled: false,
+            error: None,
+            cut_short: None,
+            seq: record.seq,
+            created: record.at,
+            started: None,
+            ended: None,
+            active: record.at,
+            waiting: None,
+            calling: Vec::new(),
+            progress: None,
+            unread: 0,
+            turns: 0,
+            calls: 0,
+            usage: Usage::default(),
+            cost: 0,
+            unpriced: 0,
+        })
+    }
+
+    /// The state after a whole journal.
+    pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Head>, IllegalMove> {
+        let Some((first, rest)) = journal.split_first() else { return Ok(None) };
+        let mut head = Head::begin(id, first)?;
+        for record in rest {
+            head.step(record)?;
+        }
+        Ok(Some(head))
+    }
+
+    /// Carries the state over one more entry, or refuses it and stays as it is.
+    pub fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
+        let not_now = IllegalMove::NotNow { status: self.status, entry: record.entry.kind() };
+        match (&record.entry, self.status) {
+            (Entry::Claimed { attempt, worker }, Status::Pending) => {
+                if *attempt != self.attempt.next() {
+                    return Err(IllegalMove::WrongAttempt { got: *attempt, expected: self.attempt.next() });
+                }
+                self.status = Status::Running;
+                self.attempt = *attempt;
+                self.worker = Some(worker.clone());
+                self.started = self.started.or(Some(record.at));
+            }
+
+            (Entry::Letter(letter), status) => {
+                if letter.ending.is_none() {
+                    if status.is_final() {
+                        return Err(not_now);
+                    }
+                    if self.unread >= MAILBOX {
+                        return Err(IllegalMove::MailboxFull);
+                    }
+                }
+                self.unread = self.unread.saturating_add(1);
+            }
+
+            (Entry::StopRequested(stop), Status::Pending) => {
+                self.stop = Some(stop.clone());
+                self.cancelled_by_stop(record.at);
+            }
+            (Entry::StopRequested(stop), Status::Running) => {
+                if self.stop.as_ref().is_none_or(|had| had.cause < stop.cause) {
+                    self.stop = Some(stop.clone());
+                }
+            }
+            (Entry::StopRequested(_), _) => {}
+
+            (Entry::Released { attempt, .. }, Status::Running) => {
+                if *attempt != self.attempt {
+                    return Err(IllegalMove::WrongAttempt { got: *attempt, expected: self.attempt });
+                }
+                self.status = Status::Pending;
+                self.at_rest();
+                if self.stop.is_some() {
+                    self.cancelled_by_stop(record.at);
+                }
+            }
+
+            (Entry::Finished(outcome), Status::Running) => self.finish(outcome, record.at),
+            (Entry::Finished(outcome), Status::Cancelled)
+                if !self.settled && matches!(**outcome, Outcome::Cancelled { .. }) =>
+            {
+                self.finish(outcome, record.at);
+            }
+
+            (Entry::Continued { by }, status) if status.is_final() && self.continued_by.is_none() => {
+                self.continued_by = Some(*by);
+            }
+
+            (Entry::Answered { .. }, Status::Pending | Status::Running) => {}
+
+            (entry, Status::Running) => self.work(entry, record.at, not_now)?,
+
+            _ => return Err(not_now),
+        }
+        self.seq = record.seq;
+        self.active = record.at;
+        Ok(())
+    }
+
+    /// What the owner of a running task writes while it works.
+    fn work(&mut self, entry: &Entry, at: Timestamp, not_now: IllegalMove) -> Result<(), IllegalMove> {
+        match entry {
+            Entry::Submitted(_) | Entry::Claimed { .. } | Entry::Continued { .. } => return Err(not_now),
+            Entry::Said { voice: Voice::Progress, .. } => {}
+            _ => self.waiting = None,
+        }
+        match entry {
+            Entry::Read { letters, known } => {
+                let read = u32::try_from(letters.len() + known.len()).unwrap_or(u32::MAX);
+                self.unread = self.unread.saturating_sub(read);
+            }
+            Entry::Replied(reply) => {
+                self.turns = self.turns.saturating_add(1);
+                self.usage += reply.usage;
+                match reply.cost {
+                    Some(cost) => self.cost = self.cost.saturating_add(cost),
+                    None => self.unpriced = self.unpriced.saturating_add(1),
+                }
+            }
+            Entry::Called { call, tool, .. } => {
+                self.calls = self.calls.saturating_add(1);
+                self.calling.push((*call, tool.clone()));
+            }
+            Entry::Returned(returned) => {
+                self.calling.retain(|(call, _)| *call != returned.call);
+                self.progress = None;
+            }
+            Entry::Said { voice: Voice::Progress, text } => self.progress = Some(text.clone()),
+            Entry::Waiting { on, until } => {
+                self.waiting = Some(Waiting { on: on.clone(), since: at, until: *until });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, outcome: &Outcome, at: Timestamp) {
+        self.status = match outcome {
+            Outcome::Completed { .. } => Status::Completed,
+            Outcome::Failed { .. } => Status::Failed,
+            Outcome::Cancelled { .. } => Status::Cancelled,
+        };
+        if let Outcome::Completed { cut_short, .. } = outcome {
+            self.cut_short = cut_short.clone();
+        }
+        self.error = outcome.error();
+        self.settled = true;
+        self.ended = self.ended.or(Some(at));
+        self.at_rest();
+    }
+
+    fn cancelled_by_stop(&mut self, at: Timestamp) {
+        self.status = Status::Cancelled;
+        self.ended = Some(at);
+    }
+
+    /// Nobody runs it: nothing is being waited for or called.
+    fn at_rest(&mut self) {
+        self.worker = None;
+        self.waiting = None;
+        self.progress = None;
+        self.calling.clear();
+    }
+
+    /// How long it has been at work: from its first claim to its end, or until `now`.
+    pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
+        let Some(started) = self.started else { return std::time::Duration::ZERO };
+        let end = self.ended.unwrap_or(now);
+        std::time::Duration::try_from(end.duration_since(started)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,246 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::{Deliver, Failure, FailureKind, Letter, Order, Release, Sender, StopCause};
+use crate::id::{LetterId, TaskKey};
+use crate::message::Reply;
+
+fn id() -> TaskId {
+    TaskKey::chosen("a task").candidates().next().unwrap()
+}
+
+fn record(seq: u64, entry: Entry) -> Record {
+    Record {
+        seq: Seq(seq),
+        at: Timestamp::from_millisecond(1000 * i64::try_from(seq).unwrap()).unwrap(),
+        entry,
+    }
+}
+
+fn submitted() -> Entry {
+    Entry::Submitted(Box::new(Submitted {
+        key: TaskKey::chosen("a task"),
+        order: Order::new("worker", "do it"),
+        team: TeamRef::Named("team".into()),
+        parent: None,
+        root: id(),
+        depth: 0,
+        continues: None,
+    }))
+}
+
+fn claimed(attempt: u32) -> Entry {
+    Entry::Claimed { attempt: Attempt(attempt), worker: WorkerId::from("w") }
+}
+
+fn stop(cause: StopCause) -> Entry {
+    Entry::StopRequested(Stop { cause, note: None })
+}
+
+fn released(attempt: u32) -> Entry {
+    Entry::Released { attempt: Attempt(attempt), why: Release::Drained }
+}
+
+fn completed() -> Entry {
+    Entry::Finished(Box::new(Outcome::Completed { output: "42".into(), cut_short: None }))
+}
+
+fn failed() -> Entry {
+    let failure = Failure::new(FailureKind::Model, "no");
+    Entry::Finished(Box::new(Outcome::Failed { failure, partial: "".into() }))
+}
+
+fn cancelled() -> Entry {
+    let stop = Stop { cause: StopCause::Person, note: None };
+    Entry::Finished(Box::new(Outcome::Cancelled { stop, partial: "".into() }))
+}
+
+fn letter(n: u32, ending: bool) -> Entry {
+    Entry::Letter(Box::new(Letter {
+        id: LetterId::from(format!("l{n}")),
+        from: Sender::Person,
+        text: "hello".into(),
+        summary: None,
+        deliver: Deliver::Asap,
+        ending: ending.then(id),
+    }))
+}
+
+fn head(entries: impl IntoIterator<Item = Entry>) -> Head {
+    let records: Vec<_> =
+        std::iter::once(submitted()).chain(entries).zip(1..).map(|(e, n)| record(n, e)).collect();
+    Head::of(id(), &records).unwrap().unwrap()
+}
+
+/// The table of docs/lifecycle.md, row by row: what each entry makes of each state, `None` where it is refused.
+#[test]
+fn the_table() {
+    use Status::{Cancelled, Completed, Failed, Pending, Running};
+    let person = || stop(StopCause::Person);
+    let rows: Vec<(&str, Vec<Entry>, [Option<(Status, bool)>; 6])> = vec![
+        // state, how to get there,             Claimed(2 or 1)         StopRequested            completed              failed                 cancelled               Released
+        ("pending", vec![], [Some((Running, false)), Some((Cancelled, true)), None, None, None, None]),
+        (
+            "running",
+            vec![claimed(1)],
+            [
+                None,
+                Some((Running, true)),
+                Some((Completed, false)),
+                Some((Failed, false)),
+                Some((Cancelled, false)),
+                Some((Pending, false)),
+            ],
+        ),
+        (
+            "running+stop",
+            vec![claimed(1), person()],
+            [
+                None,
+                Some((Running, true)),
+                Some((Completed, true)),
+                Some((Failed, true)),
+                Some((Cancelled, true)),
+                Some((Cancelled, true)),
+            ],
+        ),
+        (
+            "completed",
+            vec![claimed(1), completed()],
+            [None, Some((Completed, false)), None, None, None, None],
+        ),
+        ("failed", vec![claimed(1), failed()], [None, Some((Failed, false)), None, None, None, None]),
+        (
+            "cancelled",
+            vec![claimed(1), cancelled()],
+            [None, Some((Cancelled, false)), None, None, None, None],
+        ),
+        // Cancelled by a stop alone, its end not yet written down: that one entry is still to come.
+        (
+            "cancelled, unsettled",
+            vec![person()],
+            [None, Some((Cancelled, true)), None, None, Some((Cancelled, true)), None],
+        ),
+    ];
+    for (name, path, expected) in rows {
+        let start = head(path);
+        let attempt = start.attempt.0;
+        let moves = [claimed(attempt + 1), person(), completed(), failed(), cancelled(), released(attempt)];
+        for (entry, expected) in moves.into_iter().zip(expected) {
+            let mut head = start.clone();
+            let got = head.step(&record(9, entry.clone())).ok().map(|()| (head.status, head.stop.is_some()));
+            assert_eq!(got, expected, "{name} + {entry:?}");
+            if got.is_none() {
+                assert_eq!(head, start, "a refused move changes nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stop_that_meets_a_release_cancels() {
+    let head = head([claimed(1), stop(StopCause::Agent), released(1)]);
+    assert_eq!((head.status, head.settled), (Status::Cancelled, false));
+}
+
+#[test]
+fn the_strongest_stop_wins_whatever_the_order() {
+    for causes in [[StopCause::Person, StopCause::ParentEnded], [StopCause::ParentEnded, StopCause::Person]] {
+        let head = head(std::iter::once(claimed(1)).chain(causes.map(stop)));
+        assert_eq!(head.stop.unwrap().cause, StopCause::Person);
+    }
+}
+
+#[test]
+fn two_tools_at_once_are_two_tools() {
+    let call =
+        |index| Entry::Called { call: CallId { turn: 1, index }, tool: Arc::from("t"), arguments: None };
+    let mut head = head([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
+    assert_eq!(head.calling.len(), 2);
+    head.step(&record(
+        9,
+        Entry::Returned(Box::new(crate::entry::Returned {
+            call: CallId { turn: 1, index: 0 },
+            output: "".into(),
+            is_error: false,
+            whole: None,
+            collected: vec![],
+            handoff: None,
+        })),
+    ))
+    .unwrap();
+    assert_eq!(head.calling, [(CallId { turn: 1, index: 1 }, Arc::from("t"))]);
+}
+
+#[test]
+fn a_full_mailbox_refuses_letters_but_not_endings() {
+    let mut head = head((0..MAILBOX).map(|n| letter(n, false)));
+    assert_eq!(head.step(&record(999, letter(999, false))), Err(IllegalMove::MailboxFull));
+    head.step(&record(1000, letter(1000, true))).unwrap();
+}
+
+#[test]
+fn a_finished_task_takes_no_letter_but_hears_of_its_children() {
+    let mut head = head([claimed(1), completed()]);
+    assert!(head.step(&record(9, letter(1, false))).is_err());
+    head.step(&record(9, letter(2, true))).unwrap();
+    assert_eq!(head.status, Status::Completed);
+}
+
+#[test]
+fn elapsed_stops_at_the_end() {
+    let head = head([claimed(1), completed()]);
+    assert_eq!(head.elapsed(Timestamp::MAX), std::time::Duration::from_secs(1));
+}
+
+fn any_move() -> impl Strategy<Value = Entry> {
+    prop_oneof![
+        3 => (0u32..6).prop_map(claimed),
+        2 => prop_oneof![Just(StopCause::ParentEnded), Just(StopCause::Agent), Just(StopCause::Person)].prop_map(stop),
+        1 => Just(completed()),
+        1 => Just(failed()),
+        1 => Just(cancelled()),
+        3 => (0u32..6).prop_map(released),
+        1 => (0u32..99, any::<bool>()).prop_map(|(n, e)| letter(n, e)),
+        1 => Just(Entry::Replied(Arc::new(Reply::default()))),
+        1 => Just(submitted()),
+        1 => Just(Entry::Continued { by: id() }),
+        1 => Just(Entry::Said { voice: Voice::Text, text: "…".into() }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn whatever_is_thrown_at_it(moves in proptest::collection::vec(any_move(), 0..60)) {
+        let mut head = head([]);
+        let mut finished = 0;
+        let mut journal = vec![record(1, submitted())];
+        for (n, entry) in moves.into_iter().enumerate() {
+            let before = head.clone();
+            let record = record(n as u64 + 2, entry.clone());
+            if head.step(&record).is_err() {
+                prop_assert_eq!(&head, &before);
+                continue;
+            }
+            journal.push(record);
+            if before.status.is_final() {
+                prop_assert_eq!(head.status, before.status, "final states are never left");
+                prop_assert!(head.ended == before.ended);
+            }
+            if matches!(entry, Entry::Finished(_)) {
+                finished += 1;
+            }
+            prop_assert!(finished <= 1, "one Finished");
+            prop_assert!(head.attempt >= before.attempt, "attempts only grow");
+            prop_assert!(head.stop.as_ref().map(|s| s.cause) >= before.stop.as_ref().map(|s| s.cause), "a stop is never forgotten");
+            prop_assert!(!(head.status == Status::Pending && head.stop.is_some()), "a stopped task is never claimable");
+            prop_assert_eq!(head.worker.is_some(), head.status == Status::Running);
+            prop_assert_eq!(head.ended.is_some(), head.status.is_final());
+        }
+        prop_assert_eq!(Head::of(id(), &journal).unwrap().unwrap(), head, "the head is the fold of the journal");
+    }
+}

@@ -1,0 +1,5 @@
+//! What tests of Longhaul, and of anything that implements its traits, need (feature `testing`).
+
+pub mod store_exam;
+
+pub use crate::model::FnModel;
