@@ -5,12 +5,16 @@
 //!
 //! The rooms, bottom up; a room uses only rooms above it in this list:
 
+pub mod dispatch;
 pub mod entry;
 pub mod id;
 pub mod message;
 pub mod model;
+pub mod snapshot;
 pub mod store;
 pub mod task;
+pub mod tool;
+pub mod toolset;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,0 +1,253 @@
+//! The desk: the only way a running agent reaches other tasks; it knows who may call whom.
+//!
+//! Tools get an `Arc<dyn Desk>` with every call, and say with every request who is asking. The supervisor
+//! implements it; that is how tools reach the supervisor without knowing it. Everything here is repeatable: the
+//! same caller making the same call again gets the same task, and writes no second letter.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::entry::Order;
+use crate::id::{AgentName, CallId, TaskId};
+use crate::snapshot::Snapshot;
+use crate::store::StoreError;
+use crate::task::Head;
+
+/// Who is asking: a task, and the agent that runs it. It travels with every call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The task.
+    pub task: TaskId,
+    /// The first task of its tree.
+    pub root: TaskId,
+    /// The agent that runs it now.
+    pub agent: AgentName,
+    /// How far the task is from its root.
+    pub depth: u32,
+}
+
+/// An agent as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Card {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is good for.
+    pub description: String,
+}
+
+/// What the desk answers.
+pub type DeskFuture<'a, T> = BoxFuture<'a, Result<T, DeskError>>;
+
+/// The desk. `typed` is an id, or the unique beginning of one, as the model wrote it; only tasks below the caller
+/// are found.
+pub trait Desk: Send + Sync + 'static {
+    /// Launches a task of one of the caller's sub-agents. When the id comes back, the task is on disk.
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId>;
+
+    /// The tasks below the caller, in the order of their submission.
+    fn list<'a>(&'a self, caller: &'a Caller) -> DeskFuture<'a, Vec<Head>>;
+
+    /// One task below the caller.
+    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Snapshot>;
+
+    /// Waits until one or all of the tasks have ended, or the time is up, which harms nothing.
+    /// The answer has the tasks in the order in which they were asked for.
+    fn wait<'a>(
+        &'a self,
+        caller: &'a Caller,
+        typed: &'a [String],
+        join: Join,
+        timeout: Option<Duration>,
+    ) -> DeskFuture<'a, Waited>;
+
+    /// Stops a task and everything below it. Answers how it stood before.
+    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Head>;
+
+    /// Writes to a task. A task that has ended is continued by a new one, whose id is in the answer.
+    fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        typed: &'a str,
+        note: Note,
+    ) -> DeskFuture<'a, Sent>;
+
+    /// Writes to every task below the caller that has not ended. Answers which those are.
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>>;
+}
+
+/// When a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Join {
+    /// When all have ended.
+    #[default]
+    All,
+    /// When one has ended.
+    Any,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone)]
+pub struct Waited {
+    /// How the tasks stand, in the order in which they were asked for.
+    pub tasks: Vec<Snapshot>,
+    /// Whether the time was up first.
+    pub timed_out: bool,
+}
+
+/// What is written to a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Note {
+    /// The text.
+    pub text: String,
+    /// The text in a few words.
+    pub summary: Option<String>,
+}
+
+/// Where a letter went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The task that will read it.
+    pub to: TaskId,
+    /// Whether that is a new task, because the one written to had ended.
+    pub continued: bool,
+}
+
+/// Bounds on how many tasks there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Tasks that run at once in one process.
+    pub running: usize,
+    /// Tasks that wait to be run; `None` is no bound.
+    pub queue: Option<u32>,
+    /// How far a task may be from its root.
+    pub depth: u32,
+    /// Tasks in one tree; `None` is no bound.
+    pub tree: Option<u32>,
+    /// Whether a task is refused, instead of queued, when all seats are taken.
+    pub reject_when_full: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { running: 32, queue: Some(1000), depth: 3, tree: Some(200), reject_when_full: false }
+    }
+}
+
+/// Why the desk refused. The text is for the model: it says what can be done instead.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DeskError {
+    /// There is no such agent, or it is not the caller's to call.
+    #[error("there is no agent '{asked}' for you to call. {}", offer("You can call", .may))]
+    UnknownAgent {
+        /// Who was asked for.
+        asked: String,
+        /// Who may be called.
+        may: Vec<AgentName>,
+    },
+    /// There is no such task below the caller.
+    #[error("you have no task '{asked}'. {}", offer("Your tasks are", .have))]
+    UnknownTask {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        have: Vec<TaskId>,
+    },
+    /// Several of the caller's tasks are called that.
+    #[error("'{asked}' is the beginning of several of your tasks. {}", offer("Say which", .matches))]
+    Ambiguous {
+        /// What was asked for.
+        asked: String,
+        /// What it could be.
+        matches: Vec<TaskId>,
+    },
+    /// An order with nothing in it.
+    #[error("the task is empty: say in `task` what the agent should do")]
+    EmptyTask,
+    /// A letter with nothing in it.
+    #[error("the message is empty: say in `message` what the agent should know")]
+    EmptyMessage,
+    /// The order names a model that the team does not have.
+    #[error("there is no model '{asked}' in this team. {}", offer("You can use", .may))]
+    UnknownModel {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        may: Vec<String>,
+    },
+    /// The caller is too deep to launch anything.
+    #[error(
+        "you are {depth} levels below the first agent, which is as deep as it may go: do this work yourself"
+    )]
+    TooDeep {
+        /// How deep the caller is.
+        depth: u32,
+    },
+    /// Too many tasks.
+    #[error("the limit of {limit} {what} is reached: wait for tasks to end, or do this work yourself")]
+    Limit {
+        /// The limit.
+        limit: u32,
+        /// Of what.
+        what: &'static str,
+    },
+    /// The caller is being stopped.
+    #[error("you are being stopped: no new task is started")]
+    Stopping,
+    /// The other's mailbox is full.
+    #[error("the mailbox of {0} is full: write again when it has read its letters")]
+    MailboxFull(TaskId),
+    /// A task was to wait for itself, or for something that waits for it.
+    #[error("a task cannot do this to itself")]
+    Oneself,
+    /// The store failed. That is not the model's business: the run ends.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn offer<T: std::fmt::Display>(lead: &str, what: &[T]) -> String {
+    match what {
+        [] => "There are none.".to_owned(),
+        some => {
+            let names: Vec<_> = some.iter().take(20).map(ToString::to_string).collect();
+            let more = if some.len() > 20 { ", …" } else { "" };
+            format!("{lead}: {}{more}.", names.join(", "))
+        }
+    }
+}
+
+/// Whether `caller`, who may call `may`, can give this order. The limits that need a count are checked by the
+/// store in the moment of writing.
+pub fn check(caller: &Caller, may: &[AgentName], order: &Order, limits: &Limits) -> Result<(), DeskError> {
+    if order.task.trim().is_empty() {
+        return Err(DeskError::EmptyTask);
+    }
+    if !order.agent.as_ref().is_some_and(|agent| may.contains(agent)) {
+        let asked = order.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+        return Err(DeskError::UnknownAgent { asked, may: may.to_vec() });
+    }
+    if caller.depth >= limits.depth {
+        return Err(DeskError::TooDeep { depth: caller.depth });
+    }
+    Ok(())
+}
+
+/// The one of `tasks` that is called `typed`.
+pub fn find(tasks: &[Head], typed: &str) -> Result<TaskId, DeskError> {
+    let unknown = || DeskError::UnknownTask {
+        asked: typed.chars().take(40).collect(),
+        have: tasks.iter().map(|t| t.id).collect(),
+    };
+    let prefix = TaskId::prefix(typed).ok_or_else(unknown)?;
+    if let Some(exact) = tasks.iter().find(|t| t.id.letters() == prefix) {
+        return Ok(exact.id);
+    }
+    let matches: Vec<TaskId> =
+        tasks.iter().map(|t| t.id).filter(|id| id.letters().starts_with(&prefix)).collect();
+    match matches.as_slice() {
+        [] => Err(unknown()),
+        [one] => Ok(*one),
+        _ => Err(DeskError::Ambiguous { asked: typed.to_owned(), matches }),
+    }
+}

@@ -1,0 +1,378 @@
+//! What an observer sees: a fold.
+//!
+//! [`Snapshot`] is one task at one moment; [`Narrator`] turns a journal, entry by entry, into the [`Event`]s that a
+//! person or a program follows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Nudge, Order, Outcome, Record, Release, Sender, StopCause, Voice, Wait};
+use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId};
+use crate::message::{Call, Usage};
+use crate::task::{Head, IllegalMove, Status};
+
+/// How many events a snapshot keeps; older ones are counted, not kept.
+pub const EVENTS_KEPT: usize = 200;
+
+/// One task at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Where it stands.
+    pub head: Head,
+    /// What was ordered.
+    pub order: Order,
+    /// The answer; before there is one, all it has said so far.
+    pub output: String,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The last things that happened, at most [`EVENTS_KEPT`].
+    pub events: VecDeque<Event>,
+    /// How many events there were before those.
+    pub dropped: u64,
+    narrator: Narrator,
+    said: String,
+    live: String,
+}
+
+impl Snapshot {
+    /// The snapshot after the first entry.
+    pub fn begin(id: TaskId, record: &Record) -> Result<Snapshot, IllegalMove> {
+        let head = Head::begin(id, record)?;
+        let order = match &record.entry {
+            Entry::Submitted(submitted) => submitted.order.clone(),
+            _ => Order::default(),
+        };
+        let mut snapshot = Snapshot {
+            head,
+            order,
+            output: String::new(),
+            outcome: None,
+            events: VecDeque::new(),
+            dropped: 0,
+            narrator: Narrator::new(id),
+            said: String::new(),
+            live: String::new(),
+        };
+        snapshot.tell(record);
+        Ok(snapshot)
+    }
+
+    /// The snapshot after a whole journal.
+    pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalMove> {
+        let Some((first, rest)) = journal.split_first() else { return Ok(None) };
+        let mut snapshot = Snapshot::begin(id, first)?;
+        for record in rest {
+            snapshot.step(record)?;
+        }
+        snapshot.settle_output();
+        Ok(Some(snapshot))
+    }
+
+    fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
+        self.head.step(record)?;
+        match &record.entry {
+            Entry::Said { voice: Voice::Text, text } => self.live.push_str(text),
+            Entry::Replied(reply) => {
+                self.live.clear();
+                let text = reply.text();
+                if !text.trim().is_empty() {
+                    if !self.said.is_empty() {
+                        self.said.push_str("\n\n");
+                    }
+                    self.said.push_str(&text);
+                }
+            }
+            Entry::Waiting { on: Wait::Provider(_), .. } | Entry::Claimed { .. } => self.live.clear(),
+            Entry::Finished(outcome) => self.outcome = Some((**outcome).clone()),
+            _ => {}
+        }
+        self.tell(record);
+        Ok(())
+    }
+
+    fn settle_output(&mut self) {
+        self.output = match &self.outcome {
+            Some(outcome) => outcome.output().to_string(),
+            None if self.live.is_empty() => self.said.clone(),
+            None if self.said.is_empty() => self.live.clone(),
+            None => format!("{}\n\n{}", self.said, self.live),
+        };
+    }
+
+    fn tell(&mut self, record: &Record) {
+        for event in self.narrator.tell(record) {
+            if self.events.len() == EVENTS_KEPT {
+                self.events.pop_front();
+                self.dropped += 1;
+            }
+            self.events.push_back(event);
+        }
+    }
+}
+
+/// Something that happened to a task, told to whoever follows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The task.
+    pub task: TaskId,
+    /// The entry that it is told from; give it back to go on from here.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+/// What can happen to a task, as an observer sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Happening {
+    /// The task came to be.
+    Submitted {
+        /// Who is asked.
+        agent: AgentName,
+        /// What is asked, in a line.
+        headline: String,
+        /// The task that launched it.
+        parent: Option<TaskId>,
+        /// The task that it continues.
+        continues: Option<TaskId>,
+    },
+    /// A worker took it.
+    Started {
+        /// For the how-many-th time.
+        attempt: Attempt,
+    },
+    /// It says something.
+    Text {
+        /// The words, to be put after the ones before.
+        text: String,
+    },
+    /// It thinks something.
+    Reasoning {
+        /// The words, to be put after the ones before.
+        text: String,
+    },
+    /// A reply is complete.
+    Usage {
+        /// What the reply used.
+        usage: Usage,
+        /// What that cost in millionths of a dollar, if known.
+        cost: Option<u64>,
+        /// The model that answered.
+        model: String,
+    },
+    /// A tool is called.
+    Call {
+        /// Which call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments.
+        arguments: String,
+    },
+    /// A tool returned.
+    Result {
+        /// Which call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// What it returned.
+        output: Arc<str>,
+        /// Whether that is an error.
+        is_error: bool,
+    },
+    /// A tool tells how far it is.
+    Progress {
+        /// In its words.
+        text: String,
+    },
+    /// It waits.
+    Waiting {
+        /// For what.
+        on: Wait,
+        /// Until when at the latest.
+        until: Option<Timestamp>,
+    },
+    /// Somebody wrote to it.
+    Letter {
+        /// The letter.
+        letter: LetterId,
+        /// Who.
+        from: Sender,
+        /// What.
+        text: Arc<str>,
+    },
+    /// It has read letters.
+    Read {
+        /// Which.
+        letters: Vec<LetterId>,
+    },
+    /// The engine spoke to its model.
+    Nudged {
+        /// Why.
+        why: Nudge,
+    },
+    /// A person is asked.
+    Asked {
+        /// The question's name.
+        question: CallId,
+        /// The question.
+        text: String,
+    },
+    /// A person answered.
+    Answered {
+        /// The question's name.
+        question: CallId,
+        /// The answer.
+        text: String,
+    },
+    /// It is to stop.
+    Stopping {
+        /// Why.
+        cause: StopCause,
+    },
+    /// Its conversation was made shorter.
+    Compacted,
+    /// It was given back, and can be claimed again.
+    Released {
+        /// Why.
+        why: Release,
+    },
+    /// It ended.
+    Finished {
+        /// How.
+        status: Status,
+        /// The answer, or what there is of it.
+        output: Arc<str>,
+        /// Why there is no answer.
+        error: Option<String>,
+    },
+    /// Another task continues it.
+    Continued {
+        /// Which.
+        by: TaskId,
+    },
+}
+
+/// Tells a journal as events.
+///
+/// Live words come as they are said; when the whole reply follows, only what is new in it is told, so that the
+/// texts of all events put together are what the model said, once.
+#[derive(Debug, Clone)]
+pub struct Narrator {
+    task: TaskId,
+    text: usize,
+    reasoning: usize,
+    turn: u32,
+    calls: Vec<Call>,
+}
+
+impl Narrator {
+    /// A narrator for a task, before its first entry.
+    pub fn new(task: TaskId) -> Self {
+        Narrator { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
+    }
+
+    /// What an entry has to tell: nothing, one thing or a few.
+    pub fn tell(&mut self, record: &Record) -> Vec<Event> {
+        let mut events = Vec::new();
+        let (task, seq, at) = (self.task, record.seq, record.at);
+        let mut tell = |what| events.push(Event { task, seq, at, what });
+        match &record.entry {
+            Entry::Submitted(s) => tell(Happening::Submitted {
+                agent: s.order.agent.clone().unwrap_or_else(|| AgentName::from("root")),
+                headline: s.order.headline(),
+                parent: s.parent,
+                continues: s.continues,
+            }),
+            Entry::Claimed { attempt, .. } => {
+                self.hush();
+                tell(Happening::Started { attempt: *attempt });
+            }
+            Entry::Letter(letter) => tell(Happening::Letter {
+                letter: letter.id.clone(),
+                from: letter.from.clone(),
+                text: letter.text.clone(),
+            }),
+            Entry::StopRequested(stop) => tell(Happening::Stopping { cause: stop.cause }),
+            Entry::Read { letters, .. } if letters.is_empty() => {}
+            Entry::Read { letters, .. } => tell(Happening::Read { letters: letters.clone() }),
+            Entry::Said { voice, text } => match voice {
+                Voice::Text => {
+                    self.text += text.len();
+                    tell(Happening::Text { text: text.clone() });
+                }
+                Voice::Reasoning => {
+                    self.reasoning += text.len();
+                    tell(Happening::Reasoning { text: text.clone() });
+                }
+                Voice::Progress => tell(Happening::Progress { text: text.clone() }),
+            },
+            Entry::Replied(reply) => {
+                let (text, reasoning) = (reply.text(), reply.reasoning());
+                if let Some(rest) = reasoning.get(self.reasoning..).filter(|r| !r.is_empty()) {
+                    tell(Happening::Reasoning { text: rest.to_owned() });
+                }
+                if let Some(rest) = text.get(self.text..).filter(|r| !r.is_empty()) {
+                    tell(Happening::Text { text: rest.to_owned() });
+                }
+                self.hush();
+                self.turn += 1;
+                self.calls = reply.calls().cloned().collect();
+                tell(Happening::Usage { usage: reply.usage, cost: reply.cost, model: reply.model.clone() });
+            }
+            Entry::Called { call, tool, arguments } => {
+                let asked = || self.call(*call).map(|c| c.arguments.clone()).unwrap_or_default();
+                let arguments = arguments.clone().unwrap_or_else(asked);
+                tell(Happening::Call { call: *call, tool: tool.clone(), arguments });
+            }
+            Entry::Returned(returned) => tell(Happening::Result {
+                call: returned.call,
+                tool: self.call(returned.call).map(|c| c.tool.as_str()).unwrap_or_default().into(),
+                output: returned.output.clone(),
+                is_error: returned.is_error,
+            }),
+            Entry::Waiting { on, until } => {
+                if matches!(on, Wait::Provider(_)) {
+                    self.hush();
+                }
+                tell(Happening::Waiting { on: on.clone(), until: *until });
+            }
+            Entry::Nudged { why, .. } => tell(Happening::Nudged { why: *why }),
+            Entry::Asked { question, text } => {
+                tell(Happening::Asked { question: *question, text: text.clone() })
+            }
+            Entry::Answered { question, text } => {
+                tell(Happening::Answered { question: *question, text: text.clone() });
+            }
+            Entry::Compacted { .. } => tell(Happening::Compacted),
+            Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
+            Entry::Finished(outcome) => tell(Happening::Finished {
+                status: match **outcome {
+                    Outcome::Completed { .. } => Status::Completed,
+                    Outcome::Failed { .. } => Status::Failed,
+                    Outcome::Cancelled { .. } => Status::Cancelled,
+                },
+                output: outcome.output().clone(),
+                error: outcome.error(),
+            }),
+            Entry::Continued { by } => tell(Happening::Continued { by: *by }),
+        }
+        events
+    }
+
+    fn call(&self, id: CallId) -> Option<&Call> {
+        (id.turn == self.turn).then(|| self.calls.get(id.index as usize)).flatten()
+    }
+
+    /// The live words so far belong to a reply that is over.
+    fn hush(&mut self) {
+        self.text = 0;
+        self.reasoning = 0;
+    }
+}

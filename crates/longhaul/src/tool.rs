@@ -1,0 +1,246 @@
+//! One callable thing, and whom its errors are for.
+//!
+//! Authors write a [`Tool`]: typed arguments, an `async fn`. The engine sees its twin, [`DynTool`], which also takes
+//! what a model really sends for arguments.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::{Caller, Desk, DeskError};
+use crate::id::{AgentName, CallId, TaskId};
+use crate::model::ToolSpec;
+
+/// A tool, as its author writes it.
+pub trait Tool: Send + Sync + 'static {
+    /// What it is called with. A field's doc comment tells the model what to put there.
+    type Args: DeserializeOwned + JsonSchema + Send;
+
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// What it does, for the model.
+    fn description(&self) -> String;
+
+    /// How it behaves.
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    /// Does it.
+    fn call(
+        &self,
+        args: Self::Args,
+        context: &CallContext,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
+}
+
+/// How a tool behaves; what is not declared is not assumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manner {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// Doing it twice is as good as doing it once, so that a call that a crash interrupted may be made again.
+    pub repeatable: bool,
+    /// It looks at tasks or waits for them; doing that again and again is no sign of a loop.
+    pub looks: bool,
+}
+
+impl Manner {
+    /// Changes nothing, and so may be repeated.
+    pub const READ_ONLY: Manner = Manner { read_only: true, repeatable: true, looks: false };
+    /// Changes something, but the same call changes it only once.
+    pub const REPEATABLE: Manner = Manner { read_only: false, repeatable: true, looks: false };
+    /// Looks at tasks, or waits for them.
+    pub const LOOKS: Manner = Manner { read_only: true, repeatable: true, looks: true };
+}
+
+/// What a tool gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolOutput {
+    /// What the model sees.
+    pub text: String,
+    /// Tasks whose final result is in the text, so that no letter need tell of it.
+    pub collected: Vec<TaskId>,
+    /// The agent that goes on with the conversation.
+    pub handoff: Option<AgentName>,
+}
+
+impl<S: Into<String>> From<S> for ToolOutput {
+    fn from(text: S) -> Self {
+        ToolOutput { text: text.into(), ..ToolOutput::default() }
+    }
+}
+
+/// Why a tool gave nothing, and what is to be done about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// The call was wrong: the model is told how, and may call again.
+    #[error("{0}")]
+    Retry(String),
+    /// It did not work: the model sees why, and adapts.
+    #[error("{0}")]
+    Failed(String),
+    /// The run cannot go on: the task fails.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+impl From<DeskError> for ToolError {
+    fn from(error: DeskError) -> Self {
+        match error {
+            DeskError::Store(error) => ToolError::Fatal(error.to_string()),
+            DeskError::Stopping
+            | DeskError::Limit { .. }
+            | DeskError::TooDeep { .. }
+            | DeskError::MailboxFull(_) => ToolError::Failed(error.to_string()),
+            _ => ToolError::Retry(error.to_string()),
+        }
+    }
+}
+
+/// What a tool is given with a call.
+#[derive(Clone)]
+pub struct CallContext {
+    /// Who calls.
+    pub caller: Caller,
+    /// Which call it is; the same after a restart.
+    pub call: CallId,
+    /// The way to other tasks.
+    pub desk: Arc<dyn Desk>,
+    /// Fires when the task is to stop: give up what you are doing, and leave nothing running.
+    pub cancel: CancellationToken,
+    /// Where the task works.
+    pub working_dir: Option<PathBuf>,
+    /// The way back to the runner.
+    pub line: Line,
+}
+
+impl CallContext {
+    /// Tells how far the tool is, for whoever watches.
+    pub fn progress(&self, text: impl Into<String>) {
+        self.line.send(Signal::Progress(text.into()));
+    }
+
+    /// Says that this call now only waits for other tasks: while all calls of a task do, it needs no seat. It
+    /// has one again when the guard is gone and the runner goes on.
+    pub fn waits_for(&self, tasks: Vec<TaskId>) -> WaitingGuard {
+        self.line.send(Signal::Waits { call: self.call, tasks });
+        WaitingGuard { line: self.line.clone(), call: self.call }
+    }
+}
+
+/// What a call tells its runner while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal {
+    /// How far it is.
+    Progress(String),
+    /// It only waits for other tasks now.
+    Waits {
+        /// Which call.
+        call: CallId,
+        /// For which tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// It does something itself again.
+    Works {
+        /// Which call.
+        call: CallId,
+    },
+}
+
+/// The line from a call to its runner.
+#[derive(Clone)]
+pub struct Line(tokio::sync::mpsc::UnboundedSender<Signal>);
+
+impl Line {
+    /// A line, and the end where it is heard.
+    pub fn new() -> (Line, tokio::sync::mpsc::UnboundedReceiver<Signal>) {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        (Line(sender), receiver)
+    }
+
+    fn send(&self, signal: Signal) {
+        // Nobody listens any more when the task is being torn down; then nobody needs to know either.
+        let _ = self.0.send(signal);
+    }
+}
+
+/// While it lives, its call only waits for other tasks.
+pub struct WaitingGuard {
+    line: Line,
+    call: CallId,
+}
+
+impl Drop for WaitingGuard {
+    fn drop(&mut self) {
+        self.line.send(Signal::Works { call: self.call });
+    }
+}
+
+/// A tool, as the engine sees it. Every [`Tool`] is one; tools whose arguments are only known at run time
+/// implement it themselves.
+pub trait DynTool: Send + Sync + 'static {
+    /// What the model is told of it.
+    fn spec(&self) -> ToolSpec;
+
+    /// How it behaves.
+    fn manner(&self) -> Manner;
+
+    /// Does it, with the arguments as the model wrote them.
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+}
+
+impl<T: Tool> DynTool for T {
+    fn spec(&self) -> ToolSpec {
+        let mut schema = schemars::schema_for!(T::Args).to_value();
+        if let Some(object) = schema.as_object_mut() {
+            object.remove("$schema");
+            object.remove("title");
+            // Providers insist on it, also where a tool takes nothing.
+            object.entry("properties").or_insert_with(|| serde_json::json!({}));
+        }
+        ToolSpec {
+            name: Tool::name(self).to_owned(),
+            description: Tool::description(self),
+            parameters: schema,
+        }
+    }
+
+    fn manner(&self) -> Manner {
+        Tool::manner(self)
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let args = parse::<T::Args>(arguments)?;
+            Tool::call(self, args, context).await
+        })
+    }
+}
+
+/// Arguments as models write them: nothing at all, or `null`, is an empty object.
+pub fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
+    let text = match arguments.trim() {
+        "" | "null" => "{}",
+        text => text,
+    };
+    serde_json::from_str(text).map_err(|error| {
+        ToolError::Retry(format!(
+            "the arguments are not what this tool takes: {error}. Call it again with valid JSON."
+        ))
+    })
+}

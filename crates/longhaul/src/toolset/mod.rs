@@ -1,0 +1,86 @@
+//! A group of tools with a life of its own; wrappers that narrow or prefix one.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::dispatch::Card;
+use crate::id::AgentName;
+use crate::tool::{DynTool, Tool};
+
+mod wrap;
+
+pub use wrap::{narrowed, prefixed};
+
+/// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
+pub trait Toolset: Send + Sync + 'static {
+    /// What people call it.
+    fn name(&self) -> &str;
+
+    /// The tools, for an agent. Whatever they need is started here, if it is not yet.
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
+
+    /// What the agent should know about using them; goes into its system instruction.
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        None
+    }
+
+    /// Ends whatever was started. Called once, when the engine shuts down.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// For whom a toolset is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patron {
+    /// The agent.
+    pub agent: AgentName,
+    /// Whom it may send tasks to.
+    pub sub_agents: Vec<Card>,
+    /// To whom it may hand its conversation over.
+    pub handoffs: Vec<Card>,
+}
+
+/// Why a toolset could not be opened. The agent runs without it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("toolset '{toolset}': {why}")]
+pub struct ToolsetError {
+    /// Which.
+    pub toolset: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// A toolset that is just some tools.
+#[derive(Clone, Default)]
+pub struct Tools(Vec<Arc<dyn DynTool>>);
+
+impl Tools {
+    /// No tools yet.
+    pub fn new() -> Self {
+        Tools::default()
+    }
+
+    /// One more tool.
+    pub fn with(mut self, tool: impl Tool) -> Self {
+        self.0.push(Arc::new(tool));
+        self
+    }
+
+    /// One more tool, whose arguments are only known at run time.
+    pub fn with_dyn(mut self, tool: Arc<dyn DynTool>) -> Self {
+        self.0.push(tool);
+        self
+    }
+}
+
+impl Toolset for Tools {
+    fn name(&self) -> &str {
+        "tools"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { Ok(self.0.clone()) })
+    }
+}
