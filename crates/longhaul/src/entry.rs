@@ -228,6 +228,9 @@ pub struct Submitted {
     /// The finished task whose conversation it takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<TaskId>,
+    /// The letter that made it continue that task; its text is the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letter: Option<LetterId>,
 }
 
 /// Where the team of a task is found again.
@@ -476,6 +479,8 @@ pub struct Stop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
+    /// Its session was closed: no more letters will come. A task that is at rest ends with its answer.
+    Closed,
     /// Its parent ended and did not want it any more.
     ParentEnded,
     /// Its parent, or somebody above, was stopped.
@@ -489,6 +494,7 @@ pub enum StopCause {
 impl std::fmt::Display for StopCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            StopCause::Closed => "its session was closed",
             StopCause::ParentEnded => "its parent ended",
             StopCause::ParentStopped => "its parent was stopped",
             StopCause::Agent => "stopped by its parent agent",
@@ -545,15 +551,15 @@ pub enum Wait {
 }
 
 /// Why the engine spoke to the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nudge {
     /// It answered nothing.
     Empty,
     /// It makes the same call again and again.
     Repeating,
-    /// A limit is reached: tools are off, and this is its last word.
-    LastWord,
+    /// This limit is reached: tools are off, and what it says now is its last word.
+    LastWord(String),
 }
 
 /// Why an attempt ended without an outcome.

@@ -15,6 +15,11 @@ pub mod store;
 pub mod task;
 pub mod tool;
 pub mod toolset;
+pub mod agent;
+pub mod turn;
+mod runner;
+pub mod worker;
+pub mod supervisor;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

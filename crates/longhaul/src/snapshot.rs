@@ -343,7 +343,7 @@ impl Narrator {
                 }
                 tell(Happening::Waiting { on: on.clone(), until: *until });
             }
-            Entry::Nudged { why, .. } => tell(Happening::Nudged { why: *why }),
+            Entry::Nudged { why, .. } => tell(Happening::Nudged { why: why.clone() }),
             Entry::Asked { question, text } => {
                 tell(Happening::Asked { question: *question, text: text.clone() })
             }

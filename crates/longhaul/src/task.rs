@@ -176,7 +176,7 @@ impl Head {
         let Entry::Submitted(submitted) = &record.entry else {
             return Err(IllegalMove::NotABeginning(record.entry.kind()));
         };
-        let Submitted { order, team, parent, root, depth, continues, key: _ } = &**submitted;
+        let Submitted { order, team, parent, root, depth, continues, key: _, letter: _ } = &**submitted;
         Ok(Head {
             id,
             team: team.clone(),

@@ -28,6 +28,7 @@ fn submitted() -> Entry {
         root: id(),
         depth: 0,
         continues: None,
+        letter: None,
     }))
 }
 

@@ -14,10 +14,12 @@ use crate::entry::{CodecError, Entry, Kind, Record, TeamRef};
 use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
 use crate::task::{Head, IllegalMove, Status};
 
+mod bells;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+pub use bells::{Bell, Bells, Heard};
 pub use memory::Memory;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, SqliteOptions};

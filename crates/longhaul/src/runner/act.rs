@@ -1,0 +1,219 @@
+//! Running the tool calls of a reply: at once, their results in order.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Halt, Run, overdue};
+use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
+use crate::id::{CallId, TaskId};
+use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
+use crate::turn::Act;
+
+/// How long tools may take to give up what they are doing.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What came of a call; `None` if it was given up while it only waited, to be made again later.
+type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
+
+impl Run {
+    /// Runs these calls to their end, unless the run is halted.
+    pub(super) async fn act(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
+        self.note_begun(&acts).await?;
+        let (line, mut signals) = Line::new();
+        let stop = CancellationToken::new();
+        let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
+        let give_up: HashMap<CallId, CancellationToken> =
+            acts.iter().map(|act| (act.id, CancellationToken::new())).collect();
+        let start = |act: Act| {
+            let give_up = give_up.get(&act.id).cloned().unwrap_or_default();
+            self.start(act, &line, &stop, give_up)
+        };
+        let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
+        let mut waiting: HashMap<CallId, Vec<TaskId>> = HashMap::new();
+        let mut halt: Option<(Halt, Instant)> = None;
+        let mut draining = false;
+
+        while !running.is_empty() {
+            let until = halt.as_ref().map(|(_, until)| *until);
+            tokio::select! {
+                biased;
+                Some(came) = running.next() => {
+                    waiting.remove(&came.0);
+                    let mut all = vec![came];
+                    while let Some(Some(more)) = running.next().now_or_never() {
+                        waiting.remove(&more.0);
+                        all.push(more);
+                    }
+                    if let Some(fatal) = self.note_returned(all, &names).await? {
+                        halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
+                        stop.cancel();
+                    }
+                }
+                Some(signal) = signals.recv() => match signal {
+                    Signal::Progress(text) => self.note(vec![Entry::Said { voice: Voice::Progress, text }]).await?,
+                    Signal::Waits { call, tasks } => {
+                        if draining && let Some(call) = give_up.get(&call) {
+                            call.cancel();
+                        }
+                        waiting.insert(call, tasks);
+                        if waiting.len() == running.len() {
+                            self.wait_for(&waiting).await?;
+                        }
+                    }
+                    Signal::Works { call } => drop(waiting.remove(&call)),
+                },
+                _ = self.bell.rung() => {
+                    self.catch_up().await?;
+                    if self.head.stop.is_some() && halt.is_none() {
+                        halt = Some((Halt::Stop, Instant::now() + GRACE));
+                        stop.cancel();
+                    }
+                }
+                () = self.around.drain.cancelled(), if !draining => {
+                    draining = true;
+                    waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
+                }
+                () = overdue(self.deadline), if halt.is_none() => {
+                    halt = Some((self.too_late(), Instant::now() + GRACE));
+                    stop.cancel();
+                }
+                // Whoever ignores the stop for too long is dropped, which ends what it has started.
+                () = overdue(until), if until.is_some() => break,
+            }
+        }
+        match halt {
+            Some((halt, _)) => Err(halt),
+            None if give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
+            None => Ok(()),
+        }
+    }
+
+    /// Says of calls that were not begun with their reply that they begin now.
+    async fn note_begun(&mut self, acts: &[Act]) -> Result<(), Halt> {
+        let fresh = acts.iter().filter(|act| !act.begun).map(|act| Entry::Called {
+            call: act.id,
+            tool: act.call.tool.as_str().into(),
+            arguments: None,
+        });
+        let fresh: Vec<_> = fresh.collect();
+        if fresh.is_empty() { Ok(()) } else { self.note(fresh).await }
+    }
+
+    fn start(
+        &self,
+        act: Act,
+        line: &Line,
+        stop: &CancellationToken,
+        give_up: CancellationToken,
+    ) -> impl Future<Output = Came> + use<> {
+        let context = CallContext {
+            caller: self.caller(),
+            call: act.id,
+            desk: self.around.desk.clone(),
+            cancel: stop.clone(),
+            working_dir: self.order.working_dir.clone(),
+            line: line.clone(),
+        };
+        let gear = self.gear.clone();
+        async move {
+            let name = &act.call.tool;
+            let Some((tool, manner)) = gear.tool(name) else {
+                let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
+                return (act.id, Some(Err(ToolError::Retry(text))));
+            };
+            if act.interrupted && !manner.repeatable {
+                let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
+                            effect is unknown. Find out before you make it again.";
+                return (act.id, Some(Err(ToolError::Failed(text.to_owned()))));
+            }
+            let call = AssertUnwindSafe(tool.call(&act.call.arguments, &context)).catch_unwind();
+            let result = tokio::select! {
+                result = call => result,
+                () = give_up.cancelled(), if manner.repeatable => return (act.id, None),
+            };
+            let result = result.unwrap_or_else(|panic| Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic)))));
+            (act.id, Some(result))
+        }
+    }
+
+    /// All calls only wait: others may have the seat.
+    async fn wait_for(&mut self, waiting: &HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
+        let mut tasks: Vec<TaskId> = waiting.values().flatten().copied().collect();
+        tasks.sort();
+        tasks.dedup();
+        self.seat.park();
+        self.note(vec![Entry::Waiting { on: Wait::Tasks(tasks), until: None }]).await
+    }
+
+    /// Writes results down. Answers with a failure if one of them ends the run.
+    async fn note_returned(
+        &mut self,
+        came: Vec<Came>,
+        names: &HashMap<CallId, String>,
+    ) -> Result<Option<Failure>, Halt> {
+        let mut entries = Vec::with_capacity(came.len());
+        let mut fatal = None;
+        for (call, result) in came {
+            let Some(result) = result else { continue };
+            if let Err(ToolError::Fatal(why)) = &result {
+                let tool = names.get(&call).map_or("a tool", String::as_str);
+                fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));
+            }
+            let is_error = result.is_err();
+            let output = result.unwrap_or_else(|error| error.to_string().into());
+            entries.push(Entry::Returned(Box::new(self.bounded(call, output, is_error).await?)));
+        }
+        if !entries.is_empty() {
+            self.note(entries).await?;
+        }
+        Ok(fatal)
+    }
+
+    /// What the model sees of an output; one that is too long is kept whole in the store.
+    async fn bounded(&self, call: CallId, output: ToolOutput, is_error: bool) -> Result<Returned, Halt> {
+        let ToolOutput { text, collected, handoff } = output;
+        let (output, whole) = match cut(&text, self.habits.output_cap) {
+            None => (text.into(), None),
+            Some(part) => (part.into(), Some(self.around.store.keep(text.into_bytes()).await?)),
+        };
+        Ok(Returned { call, output, is_error, whole, collected, handoff })
+    }
+}
+
+/// Beginning and end of a text that is longer than `cap`, with a mark between them that says what is left out.
+fn cut(text: &str, cap: usize) -> Option<String> {
+    if text.len() <= cap {
+        return None;
+    }
+    let head = text.floor_char_boundary(cap / 4 * 3);
+    let tail = text.ceil_char_boundary(text.len() - cap / 4).max(head);
+    let left_out = tail - head;
+    Some(format!("{}\n\n[… {left_out} of {} bytes left out …]\n\n{}", &text[..head], text.len(), &text[tail..]))
+}
+
+/// What a panic said.
+pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_output_keeps_its_two_ends_and_says_so() {
+        assert_eq!(cut("short", 100), None);
+        let text = "é".repeat(1000);
+        let part = cut(&text, 100).unwrap();
+        assert!(part.len() < 200);
+        assert!(part.starts_with('é') && part.ends_with('é'));
+        assert!(part.contains("of 2000 bytes left out"));
+    }
+}

@@ -1,0 +1,88 @@
+//! An agent's gear: its tools opened, and what the model is told of them. Opened once, shared by all its tasks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use crate::agent::{Agent, Team};
+use crate::entry::TeamRef;
+use crate::id::AgentName;
+use crate::model::ToolSpec;
+use crate::tool::{DynTool, Manner};
+
+/// What an agent works with.
+pub(crate) struct Gear {
+    /// Its system instruction.
+    pub(crate) system: String,
+    /// What its model is told of its tools.
+    pub(crate) specs: Vec<Arc<ToolSpec>>,
+    tools: HashMap<String, (Arc<dyn DynTool>, Manner)>,
+}
+
+impl Gear {
+    async fn open(team: &Team, agent: &Agent) -> Gear {
+        let patron = team.patron(agent);
+        let mut gear = Gear { system: agent.instruction.to_string(), specs: Vec::new(), tools: HashMap::new() };
+        for toolset in &agent.toolsets {
+            let tools = match toolset.open(&patron).await {
+                Ok(tools) => tools,
+                Err(error) => {
+                    tracing::warn!(agent = %agent.name, %error, "the agent runs without this toolset");
+                    continue;
+                }
+            };
+            if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
+                if !gear.system.is_empty() {
+                    gear.system.push_str("\n\n");
+                }
+                gear.system.push_str(&text);
+            }
+            for tool in tools {
+                let spec = Arc::new(tool.spec());
+                if gear.tools.contains_key(&spec.name) {
+                    tracing::warn!(agent = %agent.name, tool = spec.name, "two tools have one name; the first is used");
+                    continue;
+                }
+                gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
+                gear.specs.push(spec);
+            }
+        }
+        gear
+    }
+
+    /// The tool of a name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&(Arc<dyn DynTool>, Manner)> {
+        self.tools.get(name)
+    }
+
+    /// The same, with only these tools.
+    pub(crate) fn narrowed(&self, names: &[String]) -> Gear {
+        let tools = self.tools.iter().filter(|(name, _)| names.contains(name));
+        Gear {
+            system: self.system.clone(),
+            specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
+            tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
+        }
+    }
+
+    /// The names of all tools, for a model that asked for another.
+    pub(crate) fn names(&self) -> String {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Where the gear of all agents is kept.
+#[derive(Default)]
+pub(crate) struct Locker(Mutex<HashMap<(TeamRef, AgentName), Shelf>>);
+
+type Shelf = Arc<OnceCell<Arc<Gear>>>;
+
+impl Locker {
+    /// The gear of an agent, opened now if it is not yet.
+    pub(crate) async fn gear(&self, team: &Team, agent: &Agent) -> Arc<Gear> {
+        let key = (team.reference().clone(), agent.name.clone());
+        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        shelf.get_or_init(|| async { Arc::new(Gear::open(team, agent).await) }).await.clone()
+    }
+}

@@ -1,0 +1,122 @@
+//! The budget ledger: what a task, and the trees it is part of, may use. Checked before each model call.
+
+use std::time::Duration;
+
+use super::Halt;
+use crate::entry::{Budget, Failure, FailureKind, Order};
+use crate::id::{Seq, TaskId};
+use crate::message::Usage;
+use crate::store::{Filter, Store, StoreError};
+use crate::task::Head;
+
+/// The budgets that bound a task: its own, and those of the trees that it is in.
+pub(super) struct Ledger {
+    own: Budget,
+    trees: Vec<(TaskId, Budget)>,
+}
+
+impl Ledger {
+    /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top.
+    pub(super) async fn open(store: &dyn Store, head: &Head, order: &Order) -> Result<Ledger, StoreError> {
+        let mut ledger = Ledger { own: order.budget, trees: Vec::new() };
+        ledger.add(head.id, order.tree_budget);
+        let mut above = head.parent;
+        while let Some(id) = above {
+            let first = store.read(id, Seq(0), 1).await?;
+            let submitted = super::submission(id, &first)?;
+            ledger.add(id, submitted.order.tree_budget);
+            above = submitted.parent;
+        }
+        Ok(ledger)
+    }
+
+    fn add(&mut self, top: TaskId, budget: Budget) {
+        if !budget.is_open() {
+            self.trees.push((top, budget));
+        }
+    }
+
+    /// Refuses the next model call if any budget is used up.
+    pub(super) async fn check(&self, head: &Head, store: &dyn Store) -> Result<(), Halt> {
+        let spent = Spent { usage: head.usage, cost: head.cost, time: head.elapsed(store.now()) };
+        used_up(&spent, &self.own, "this task has")?;
+        if self.trees.is_empty() {
+            return Ok(());
+        }
+        let tree = store.list(Filter::tree(head.root)).await?;
+        for (top, budget) in &self.trees {
+            let mut spent = Spent::default();
+            for task in below(&tree, *top) {
+                spent.usage += task.usage;
+                spent.cost = spent.cost.saturating_add(task.cost);
+                if task.id == *top {
+                    spent.time = task.elapsed(store.now());
+                }
+            }
+            used_up(&spent, budget, &format!("task {top} and those below it have"))?;
+        }
+        Ok(())
+    }
+}
+
+fn used_up(spent: &Spent, budget: &Budget, who: &str) -> Result<(), Halt> {
+    match spent.exceeds(budget) {
+        Some(what) => Err(Halt::Fail(Failure::new(FailureKind::Budget, format!("{who} used {what}")))),
+        None => Ok(()),
+    }
+}
+
+/// The tasks of a tree that are `top` or below it. Relies on the order of a listing: parents come first.
+pub(crate) fn below(tree: &[Head], top: TaskId) -> Vec<&Head> {
+    let mut inside = std::collections::HashSet::from([top]);
+    let mut found = Vec::new();
+    for task in tree {
+        if task.id == top || task.parent.is_some_and(|parent| inside.contains(&parent)) {
+            inside.insert(task.id);
+            found.push(task);
+        }
+    }
+    found
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    usage: Usage,
+    cost: u64,
+    time: Duration,
+}
+
+impl Spent {
+    /// What has reached its bound, in words.
+    fn exceeds(&self, budget: &Budget) -> Option<String> {
+        let dollars = |micro: u64| micro as f64 / 1e6;
+        if let Some(most) = budget.tokens.filter(|most| self.usage.total() >= *most) {
+            return Some(format!("{} tokens of {most}", self.usage.total()));
+        }
+        if let Some(most) = budget.cost.filter(|most| self.cost >= *most) {
+            return Some(format!("${:.4} of ${:.4}", dollars(self.cost), dollars(most)));
+        }
+        let most = budget.time.filter(|most| self.time >= *most)?;
+        Some(format!("{:?} of {most:?}", self.time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_used_up_when_it_is_reached() {
+        let spent = Spent {
+            usage: Usage { input: 60, output: 40, ..Usage::default() },
+            cost: 5,
+            time: Duration::from_secs(9),
+        };
+        let open = Budget::default();
+        assert_eq!(spent.exceeds(&open), None);
+        assert!(spent.exceeds(&Budget { tokens: Some(100), ..open }).is_some());
+        assert!(spent.exceeds(&Budget { tokens: Some(101), ..open }).is_none());
+        assert!(spent.exceeds(&Budget { cost: Some(5), ..open }).is_some());
+        assert!(spent.exceeds(&Budget { time: Some(Duration::from_secs(10)), ..open }).is_none());
+    }
+}

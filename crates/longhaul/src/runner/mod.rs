@@ -1,0 +1,334 @@
+//! Drives one agent through one task: the only place where models and tools are called.
+//!
+//! [`Run::drive`] asks the [`Turn`] what is next and does it: `think` asks the model, `act` runs tools, `rest` waits
+//! for letters. Everything that came of it is written down before it counts. Whatever interrupts a run is a
+//! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
+
+mod act;
+mod gear;
+mod ledger;
+mod rest;
+mod seat;
+mod settle;
+mod think;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use gear::Locker;
+pub(crate) use seat::{Seat, Seats};
+pub(crate) use act::said;
+pub(crate) use ledger::below;
+pub(crate) use settle::{end, settle_halt, settled_by_stop, stop_below, stop_one};
+
+use crate::agent::{Agent, Habits, Team};
+use crate::dispatch::{Caller, Desk};
+use crate::entry::{Entry, Failure, FailureKind, Kind, Order, Record, Submitted};
+use crate::id::{Seq, TaskId};
+use crate::store::{Batch, Bell, Bells, Fence, Kinds, Store, StoreError};
+use crate::task::Head;
+use crate::turn::{Step, Turn};
+use gear::Gear;
+use ledger::Ledger;
+
+/// What a run needs from its worker.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) bells: Bells,
+    pub(crate) desk: Arc<dyn Desk>,
+    pub(crate) locker: Arc<Locker>,
+    /// Fires when the worker wants its tasks back: finish the step, then release.
+    pub(crate) drain: CancellationToken,
+}
+
+/// One attempt at one task.
+pub(crate) struct Run {
+    around: Surroundings,
+    team: Arc<Team>,
+    seat: Seat,
+    bell: Bell,
+    head: Head,
+    order: Order,
+    turn: Turn,
+    agent: Arc<Agent>,
+    habits: Habits,
+    gear: Arc<Gear>,
+    deadline: Option<Instant>,
+    ledger: Ledger,
+}
+
+/// What interrupts a run.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The task is to stop.
+    Stop,
+    /// The worker wants the task back.
+    Drain,
+    /// The task has failed.
+    Fail(Failure),
+    /// Somebody else has the task now.
+    Lost,
+    /// The store does not answer.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Superseded { .. } | StoreError::NoTask(_) | StoreError::Illegal { .. } => Halt::Lost,
+            error => Halt::Store(error),
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// With an outcome.
+    Finished,
+    /// Without one: the task can be claimed again.
+    Released,
+    /// Somebody else has the task.
+    Lost,
+    /// The store does not answer: whoever finds the lease expired will go on.
+    Stranded(StoreError),
+}
+
+/// How often a journal is looked at although no hint came: hints may be lost.
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+
+impl Run {
+    /// Takes up a task that was claimed.
+    pub(crate) async fn begin(around: Surroundings, team: Arc<Team>, claimed: Head, seat: Seat) -> Result<Run, Halt> {
+        let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
+        let bell = around.bells.for_tasks(&[claimed.id], foreign);
+        let journal = read_all(&*around.store, claimed.id, Seq(0)).await?;
+        let (head, turn, submitted) = recall(&*around.store, &team, claimed.id, &journal).await?;
+        if head.attempt != claimed.attempt {
+            return Err(Halt::Lost);
+        }
+        let order = submitted.order;
+        let agent = find_agent(&team, &turn)?;
+        let habits = habits_of(&agent, &order);
+        let deadline = habits.timeout.map(|timeout| {
+            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
+            Instant::now() + left
+        });
+        let gear = gear_for(&around.locker, &team, &agent, &order).await;
+        let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        Ok(Run { around, team, seat, bell, head, order, turn, agent, habits, gear, deadline, ledger })
+    }
+
+    /// Drives the task to its end, or to the end of this attempt.
+    pub(crate) async fn drive(mut self) -> Ended {
+        let halt = loop {
+            match self.step().await {
+                Ok(Some(ended)) => return ended,
+                Ok(None) => {}
+                Err(halt) => break halt,
+            }
+        };
+        self.settle(halt).await
+    }
+
+    async fn step(&mut self) -> Result<Option<Ended>, Halt> {
+        if self.bell.rung().now_or_never().is_some() {
+            self.catch_up().await?;
+        }
+        if self.head.stop.is_some() {
+            return Err(Halt::Stop);
+        }
+        self.change_agent().await?;
+        let gear = self.gear.clone();
+        let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
+        let step = self.turn.next(&self.habits, looks);
+        if let Step::Act(acts) = step {
+            self.act(acts).await?;
+            return Ok(None);
+        }
+        if self.around.drain.is_cancelled() {
+            return Err(Halt::Drain);
+        }
+        match step {
+            Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
+            Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
+            Step::Think { tools } => self.think(tools).await?,
+            Step::Rest => return self.rest().await,
+            Step::Fail(failure) => return Err(Halt::Fail(failure)),
+            Step::Act(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Writes entries down; when this returns they are part of the task.
+    async fn note(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
+        let count = entries.len() as u64;
+        let batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries.clone());
+        let last = append(&*self.around.store, batch).await?.first().copied().unwrap_or_default();
+        if last.0 != self.head.seq.0 + count {
+            // Somebody wrote in between: take all of it in, in its order.
+            return self.catch_up().await;
+        }
+        let at = self.around.store.now();
+        for entry in entries {
+            let record = Record { seq: Seq(self.head.seq.0 + 1), at, entry };
+            self.take_in(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what others have written.
+    async fn catch_up(&mut self) -> Result<(), Halt> {
+        for record in read_all(&*self.around.store, self.head.id, self.head.seq).await? {
+            self.take_in(&record)?;
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, record: &Record) -> Result<(), Halt> {
+        let task = self.head.id;
+        self.head.step(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
+        self.turn.apply(record);
+        Ok(())
+    }
+
+    /// Has a seat, when this returns.
+    async fn sit(&mut self) -> Result<(), Halt> {
+        while self.seat.is_parked() {
+            let overdue = overdue(self.deadline);
+            tokio::select! {
+                () = self.seat.sit() => {}
+                _ = self.bell.rung() => {
+                    self.catch_up().await?;
+                    if self.head.stop.is_some() {
+                        return Err(Halt::Stop);
+                    }
+                }
+                () = self.around.drain.cancelled() => return Err(Halt::Drain),
+                () = overdue => return Err(self.too_late()),
+            }
+        }
+        Ok(())
+    }
+
+    fn too_late(&self) -> Halt {
+        let limit = self.habits.timeout.unwrap_or_default();
+        Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
+    }
+
+    /// After a handoff somebody else has the conversation.
+    async fn change_agent(&mut self) -> Result<(), Halt> {
+        if *self.turn.agent() != self.agent.name {
+            self.agent = find_agent(&self.team, &self.turn)?;
+            self.habits = habits_of(&self.agent, &self.order);
+            self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
+        }
+        Ok(())
+    }
+
+    fn caller(&self) -> Caller {
+        Caller {
+            task: self.head.id,
+            root: self.head.root,
+            agent: self.agent.name.clone(),
+            depth: self.head.depth,
+        }
+    }
+}
+
+/// Never, or when the deadline is.
+async fn overdue(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn gear_for(locker: &Locker, team: &Team, agent: &Agent, order: &Order) -> Arc<Gear> {
+    let gear = locker.gear(team, agent).await;
+    match &order.tools {
+        Some(names) => Arc::new(gear.narrowed(names)),
+        None => gear,
+    }
+}
+
+fn habits_of(agent: &Agent, order: &Order) -> Habits {
+    let mut habits = agent.habits.clone();
+    if let Some(turns) = order.max_turns {
+        habits.max_turns = turns;
+    }
+    habits.timeout = order.timeout.or(habits.timeout);
+    habits.on_finish = order.on_finish.unwrap_or(habits.on_finish);
+    habits
+}
+
+fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
+    let name = turn.agent();
+    team.agent(name).cloned().ok_or_else(|| {
+        let message = format!("{} has no agent '{name}' (any more)", team.reference());
+        Halt::Fail(Failure::new(FailureKind::Team, message))
+    })
+}
+
+/// Appends, and tries again for a while where that may help: a full disk or a lock may pass.
+pub(crate) async fn append(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, StoreError> {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        match store.append(batch.clone()).await {
+            Err(StoreError::Database { what, passing: true }) if pause < Duration::from_secs(5) => {
+                tracing::warn!(error = what, "the store did not take an entry; trying again");
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A journal from somewhere to its end.
+pub(crate) async fn read_all(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
+    const PAGE: usize = 1000;
+    let mut records = store.read(task, after, PAGE).await?;
+    let mut page = records.len();
+    while page == PAGE {
+        let last = records.last().map_or(after, |r| r.seq);
+        let more = store.read(task, last, PAGE).await?;
+        page = more.len();
+        records.extend(more);
+    }
+    Ok(records)
+}
+
+/// Head, turn and order of a task; where it continues others, with the conversation it had as those.
+async fn recall(
+    store: &dyn Store,
+    team: &Team,
+    id: TaskId,
+    journal: &[Record],
+) -> Result<(Head, Turn, Submitted), Halt> {
+    let submitted = submission(id, journal)?;
+    let mut turn = match submitted.continues {
+        None => Turn::begin(&submitted, team.root()),
+        Some(old) => {
+            let journal = read_all(store, old, Seq(0)).await?;
+            let (_, turn, _) = Box::pin(recall(store, team, old, &journal)).await?;
+            turn.continued(&submitted)
+        }
+    };
+    journal.iter().for_each(|record| turn.apply(record));
+    let illegal = |why| StoreError::Illegal { task: id, why };
+    let head = Head::of(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+    Ok((head, turn, submitted))
+}
+
+fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
+    match journal.first().map(|r| &r.entry) {
+        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
+        _ => Err(StoreError::NoTask(id)),
+    }
+}

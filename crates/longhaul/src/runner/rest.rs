@@ -1,0 +1,73 @@
+//! Having nothing more to say: end, or wait for letters without a seat.
+
+use std::time::Duration;
+
+use super::settle::stop_below;
+use super::{Ended, Halt, LOOK_ANYWAY, Run, overdue};
+use crate::entry::{Entry, OnFinish, StopCause, Wait};
+use crate::store::Filter;
+use crate::task::Head;
+
+/// Ends of children that come this close together are one letter.
+const TOGETHER: Duration = Duration::from_millis(200);
+
+impl Run {
+    /// Ends the task if nothing can come any more; otherwise waits until something has.
+    pub(super) async fn rest(&mut self) -> Result<Option<Ended>, Halt> {
+        let open = self.open_children().await?;
+        if !self.head.interactive {
+            if open.is_empty() || self.habits.on_finish == OnFinish::Detach {
+                return self.end_with_answer().await;
+            }
+            if self.habits.on_finish == OnFinish::Stop {
+                stop_below(&*self.around.store, &self.head, StopCause::ParentEnded).await?;
+            }
+        }
+        let on = if open.is_empty() { Wait::Letter } else { Wait::Tasks(open.iter().map(|task| task.id).collect()) };
+        if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
+            self.note(vec![Entry::Waiting { on, until: None }]).await?;
+        }
+        self.seat.park();
+        self.doze(LOOK_ANYWAY).await?;
+        if self.turn.only_endings() && !self.open_children().await?.is_empty() {
+            self.doze_through(TOGETHER).await?;
+        }
+        Ok(None)
+    }
+
+    /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
+    async fn end_with_answer(&mut self) -> Result<Option<Ended>, Halt> {
+        match self.finish(self.turn.answer(), Some(self.head.seq)).await {
+            Err(Halt::Store(crate::store::StoreError::Moved { .. })) => {
+                self.catch_up().await?;
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Waits for the bell, but no longer than this.
+    async fn doze(&mut self, longest: Duration) -> Result<(), Halt> {
+        tokio::select! {
+            _ = self.bell.rung() => {}
+            () = tokio::time::sleep(longest) => {}
+            () = self.around.drain.cancelled() => return Err(Halt::Drain),
+            () = overdue(self.deadline) => return Err(self.too_late()),
+        }
+        self.catch_up().await?;
+        if self.head.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
+    }
+
+    /// Waits this long, but no longer than until something else than the end of a child comes.
+    async fn doze_through(&mut self, time: Duration) -> Result<(), Halt> {
+        let until = tokio::time::Instant::now() + time;
+        while self.turn.only_endings() && tokio::time::Instant::now() < until {
+            self.doze(until - tokio::time::Instant::now()).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn open_children(&self) -> Result<Vec<Head>, Halt> {
+        Ok(self.around.store.list(Filter::children(self.head.id).live()).await?)
+    }
+}

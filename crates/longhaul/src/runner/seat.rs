@@ -1,0 +1,56 @@
+//! Seats: how many tasks run at once. A task that only waits gives its seat back.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The seats of a worker.
+#[derive(Clone)]
+pub(crate) struct Seats {
+    free: Arc<Semaphore>,
+}
+
+impl Seats {
+    pub(crate) fn new(count: usize) -> Self {
+        Seats { free: Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS))) }
+    }
+
+    /// Up to `most` seats that are free now.
+    pub(crate) fn take(&self, most: usize) -> Vec<Seat> {
+        let take = || self.free.clone().try_acquire_owned().ok();
+        std::iter::from_fn(take).take(most).map(|permit| Seat { free: self.free.clone(), permit: Some(permit) }).collect()
+    }
+
+    /// Waits until a seat is free, without taking it from anyone who waits for one.
+    pub(crate) async fn one_free(&self) {
+        drop(self.free.acquire().await);
+    }
+
+    pub(crate) fn any_free(&self) -> bool {
+        self.free.available_permits() > 0
+    }
+}
+
+/// A seat, or the right to one.
+pub(crate) struct Seat {
+    free: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    /// Gives the seat back until [`Seat::sit`].
+    pub(crate) fn park(&mut self) {
+        self.permit = None;
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.permit.is_none()
+    }
+
+    /// Takes a seat, unless it has one.
+    pub(crate) async fn sit(&mut self) {
+        if self.permit.is_none() {
+            self.permit = self.free.clone().acquire_owned().await.ok();
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Ending an attempt: exactly one Finished, exactly one letter to the parent about it, in one batch.
+
+use std::sync::Arc;
+
+use super::{Ended, Halt, Run, append};
+use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
+use crate::id::{LetterId, Seq};
+use crate::store::{Batch, Fence, Filter, Store, StoreError};
+use crate::task::{Head, Status};
+
+/// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
+const LETTER_CAP: usize = 32 * 1024;
+
+impl Run {
+    /// What becomes of the task after a halt.
+    pub(super) async fn settle(&mut self, halt: Halt) -> Ended {
+        let store = self.around.store.clone();
+        let settled = match halt {
+            Halt::Stop => {
+                let stop = self.head.stop.clone().unwrap_or(Stop { cause: StopCause::Person, note: None });
+                self.abandon_children(StopCause::ParentStopped).await;
+                let outcome = match stop.cause {
+                    StopCause::Closed if self.turn.is_at_rest() => self.turn.answer(),
+                    _ => Outcome::Cancelled { stop, partial: self.turn.partial() },
+                };
+                self.finish(outcome, None).await
+            }
+            Halt::Fail(failure) => self.fail(failure).await,
+            halt => return settle_halt(&*store, &self.head, halt).await,
+        };
+        match settled {
+            Ok(ended) => ended,
+            Err(halt) => settle_halt(&*store, &self.head, halt).await,
+        }
+    }
+
+    async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
+        if self.habits.on_finish != OnFinish::Detach {
+            // Nobody is left to read what they would say.
+            self.abandon_children(StopCause::ParentEnded).await;
+        }
+        self.finish(Outcome::Failed { failure, partial: self.turn.partial() }, None).await
+    }
+
+    /// Writes the outcome down; with `after`, only if nobody has written to the task since.
+    pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<Ended, Halt> {
+        let known = self.turn.known_letters();
+        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known });
+        let fence = Fence::Attempt(self.head.attempt);
+        end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
+        Ok(Ended::Finished)
+    }
+
+    async fn abandon_children(&self, cause: StopCause) {
+        if let Err(error) = stop_below(&*self.around.store, &self.head, cause).await {
+            tracing::warn!(task = %self.head.id, %error, "children could not be told to stop");
+        }
+    }
+}
+
+/// What becomes of a task whose run did not get far enough, or too far, to settle itself.
+pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> Ended {
+    let fence = Fence::Attempt(head.attempt);
+    let settled = match halt {
+        Halt::Fail(failure) => {
+            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
+            end(store, head, fence, Vec::new(), outcome).await.map(|()| Ended::Finished)
+        }
+        Halt::Drain | Halt::Stop => release(store, head).await.map(|()| Ended::Released),
+        Halt::Lost => return Ended::Lost,
+        Halt::Store(error) => return Ended::Stranded(error),
+    };
+    match settled.map_err(Halt::from) {
+        Ok(ended) => ended,
+        Err(Halt::Store(error)) => Ended::Stranded(error),
+        Err(_) => Ended::Lost,
+    }
+}
+
+/// Gives a task back. If it is to stop, that is its end.
+async fn release(store: &dyn Store, head: &Head) -> Result<(), StoreError> {
+    let fence = Fence::Attempt(head.attempt);
+    let released = Entry::Released { attempt: head.attempt, why: Release::Drained };
+    let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+    match &now.stop {
+        Some(stop) => settled_by_stop(store, &now, fence, released, stop).await,
+        None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+    }
+}
+
+/// Ends a task, and tells its parent.
+pub(crate) async fn end(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    before: Vec<Entry>,
+    outcome: Outcome,
+) -> Result<(), StoreError> {
+    end_after(store, head, fence, before, outcome, None).await
+}
+
+async fn end_after(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    mut entries: Vec<Entry>,
+    outcome: Outcome,
+    after: Option<Seq>,
+) -> Result<(), StoreError> {
+    let letter = ending_letter(head, &outcome);
+    entries.push(Entry::Finished(Box::new(outcome)));
+    let mut batch = Batch::one(head.id, fence, entries);
+    batch.writes[0].after = after;
+    let Some(parent) = head.parent else { return append(store, batch).await.map(drop) };
+    let with_letter = batch.clone().and(parent, Fence::Anyone, vec![Entry::Letter(Box::new(letter))]);
+    match append(store, with_letter).await {
+        // The parent is not in the store any more: nobody is left to be told.
+        Err(StoreError::NoTask(gone)) if gone == parent => append(store, batch).await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+/// Ends a task that its stop, together with this entry, has cancelled.
+pub(crate) async fn settled_by_stop(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    entry: Entry,
+    stop: &Stop,
+) -> Result<(), StoreError> {
+    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: Arc::from("") };
+    end(store, head, fence, vec![entry], outcome).await
+}
+
+/// Asks a task to stop. One that nobody runs is ended here and now. A task that runs passes the stop on to its
+/// children when it settles.
+pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> Result<(), StoreError> {
+    loop {
+        let request = Entry::StopRequested(stop.clone());
+        let result = match head.status {
+            Status::Pending => settled_by_stop(store, &head, Fence::Anyone, request, stop).await,
+            Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
+            Status::Running => append(store, Batch::one(head.id, Fence::Anyone, vec![request])).await.map(drop),
+            _ => return Ok(()),
+        };
+        match result {
+            // It was claimed, or ended, in this very moment: look again.
+            Err(StoreError::Illegal { .. }) => {
+                head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Asks everything below a task to stop.
+pub(crate) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
+    let children = store.list(Filter::children(head.id)).await?;
+    for child in children {
+        if !child.status.is_final() {
+            stop_one(store, child.clone(), &Stop { cause, note: None }).await?;
+        }
+        // A child that has ended may have left others running.
+        Box::pin(stop_below(store, &child, cause)).await?;
+    }
+    Ok(())
+}
+
+/// The letter that tells a parent how its child ended.
+fn ending_letter(head: &Head, outcome: &Outcome) -> Letter {
+    let error = outcome.error().unwrap_or_default();
+    let (status, note) = match outcome {
+        Outcome::Completed { cut_short: None, .. } => (Status::Completed, String::new()),
+        Outcome::Completed { cut_short: Some(limit), .. } => {
+            (Status::Completed, format!("It was cut short by {limit}.\n"))
+        }
+        Outcome::Failed { .. } => (Status::Failed, format!("It failed: {error}.\n")),
+        Outcome::Cancelled { .. } => (Status::Cancelled, format!("It was cancelled: {error}.\n")),
+    };
+    let output = outcome.output();
+    let shown = &output[..output.floor_char_boundary(LETTER_CAP)];
+    let rest = match output.len() - shown.len() {
+        0 => String::new(),
+        rest => format!("\n[… {rest} more bytes; look at task {} to read them …]", head.id),
+    };
+    let lead = match (status, shown.trim().is_empty()) {
+        (Status::Completed, _) => "",
+        (_, true) => "It left no output.",
+        (_, false) => "What it had said by then:\n",
+    };
+    let text = format!(
+        "<task_ended id=\"{}\" agent=\"{}\" status=\"{status}\">\n{note}{lead}{shown}{rest}\n</task_ended>",
+        head.id, head.agent
+    );
+    Letter {
+        id: LetterId::ending(head.id),
+        from: Sender::Task(head.id),
+        text: text.into(),
+        summary: Some(format!("{} {status}", head.agent)),
+        deliver: Deliver::Asap,
+        ending: Some(head.id),
+    }
+}

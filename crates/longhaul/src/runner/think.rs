@@ -1,0 +1,200 @@
+//! Asking the model: budgets first, live words as they come, again when the provider fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::time::Instant;
+
+use super::{Halt, Run, overdue};
+use crate::agent::Patience;
+use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
+use crate::id::CallId;
+use crate::message::Reply;
+use crate::model::{Chunk, Model, ModelError, ModelErrorKind, Request};
+
+impl Run {
+    /// Gets a reply and writes it down, together with the calls that begin with it.
+    pub(super) async fn think(&mut self, tools: bool) -> Result<(), Halt> {
+        self.sit().await?;
+        self.ledger.check(&self.head, &*self.around.store).await?;
+        let model = self.model()?;
+        let mut tries = 1;
+        let reply = loop {
+            let error = match self.ask(&*model, tools, tries - 1).await? {
+                Ok(reply) => break reply,
+                Err(error) => error,
+            };
+            if !error.kind.is_passing() || tries >= self.habits.patience.tries {
+                let kind = match error.kind {
+                    ModelErrorKind::Silent(_) => FailureKind::Silent,
+                    _ => FailureKind::Model,
+                };
+                let times = if tries > 1 { format!(" (tried {tries} times)") } else { String::new() };
+                return Err(Halt::Fail(Failure::new(kind, format!("{error}{times}"))));
+            }
+            self.back_off(&error, tries).await?;
+            tries += 1;
+        };
+        let turn = self.turn.replies() + 1;
+        let mut entries = Vec::with_capacity(2);
+        if tools {
+            let begun = reply.calls().zip(0..).map(|(call, index)| Entry::Called {
+                call: CallId { turn, index },
+                tool: call.tool.as_str().into(),
+                arguments: None,
+            });
+            entries.extend(begun);
+        }
+        entries.insert(0, Entry::Replied(Arc::new(reply)));
+        self.note(entries).await
+    }
+
+    fn model(&self) -> Result<Arc<dyn Model>, Halt> {
+        let Some(name) = &self.order.model else { return Ok(self.agent.model.clone()) };
+        self.team.model(name).cloned().ok_or_else(|| {
+            let names = self.team.model_names().join(", ");
+            let message = format!("the order asks for model '{name}', which the team does not have; it has: {names}");
+            Halt::Fail(Failure::new(FailureKind::Team, message))
+        })
+    }
+
+    /// One request. The outer error ends the run, the inner one may be worth another try.
+    async fn ask(&mut self, model: &dyn Model, tools: bool, retry: u32) -> Result<Result<Reply, ModelError>, Halt> {
+        let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
+        let mut stream = model.stream(Request {
+            task: self.head.id,
+            agent: &agent.name,
+            system: &gear.system,
+            messages: &conversation,
+            tools: if tools { &gear.specs } else { &[] },
+            turn: self.turn.replies(),
+            retry,
+        });
+        let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
+        let mut words = Words::default();
+        let mut silent_at = Instant::now() + self.habits.inactivity;
+        let halt = loop {
+            tokio::select! {
+                biased;
+                chunk = stream.next() => {
+                    silent_at = Instant::now() + self.habits.inactivity;
+                    match chunk {
+                        Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
+                        Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, &text),
+                        Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, &text),
+                        Some(Err(error)) => return Ok(Err(error)),
+                        None => return Ok(Err(failed(ModelErrorKind::Cut(String::new())))),
+                    }
+                    if words.len() >= Words::ENOUGH {
+                        self.note(words.take()).await?;
+                    }
+                }
+                () = overdue(words.due) => self.note(words.take()).await?,
+                () = tokio::time::sleep_until(silent_at) => {
+                    return Ok(Err(failed(ModelErrorKind::Silent(self.habits.inactivity))));
+                }
+                _ = self.bell.rung() => {
+                    self.catch_up().await?;
+                    if self.head.stop.is_some() {
+                        break Halt::Stop;
+                    }
+                }
+                () = overdue(self.deadline) => break self.too_late(),
+            }
+        };
+        drop(stream);
+        // What had been said by now is part of what the task leaves behind.
+        if words.len() > 0 {
+            self.note(words.take()).await?;
+        }
+        Err(halt)
+    }
+
+    /// Waits as long as the provider asked for, or a while that doubles, never the same for two tasks.
+    async fn back_off(&mut self, error: &ModelError, tries: u32) -> Result<(), Halt> {
+        let pause = pause_before_retry(&self.habits.patience, error.retry_after, tries, self.jitter(tries));
+        let until = jiff::SignedDuration::try_from(pause).ok().and_then(|d| self.around.store.now().checked_add(d).ok());
+        self.note(vec![Entry::Waiting { on: Wait::Provider(error.to_string()), until }]).await?;
+        let again = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(again) => return Ok(()),
+                _ = self.bell.rung() => {
+                    self.catch_up().await?;
+                    if self.head.stop.is_some() {
+                        return Err(Halt::Stop);
+                    }
+                }
+                () = self.around.drain.cancelled() => return Err(Halt::Drain),
+                () = overdue(self.deadline) => return Err(self.too_late()),
+            }
+        }
+    }
+
+    /// A number in 0..1 that differs between tasks and tries. It need not be random, only spread out.
+    fn jitter(&self, tries: u32) -> f64 {
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+        let mut hasher = DefaultHasher::new();
+        (self.head.id, self.turn.replies(), tries).hash(&mut hasher);
+        (hasher.finish() % 1000) as f64 / 1000.0
+    }
+}
+
+/// How long to wait before the next try. A provider's own wish is a least, spread out above so that not all who
+/// heard it come back at once; our own pause is spread over its whole length.
+fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
+    let doubled = patience.pause.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.longest);
+    match wish {
+        Some(wish) => wish + doubled.min(Duration::from_secs(1)).mul_f64(jitter),
+        None => doubled.mul_f64(0.5 + jitter / 2.0),
+    }
+}
+
+/// Live words, collected until there are enough of them or they are old enough.
+#[derive(Default)]
+struct Words {
+    said: Vec<(Voice, String)>,
+    due: Option<Instant>,
+}
+
+impl Words {
+    const ENOUGH: usize = 2048;
+    const OLD: Duration = Duration::from_millis(50);
+
+    fn hear(&mut self, voice: Voice, text: &str) {
+        match self.said.last_mut() {
+            Some((last, said)) if *last == voice => said.push_str(text),
+            _ => self.said.push((voice, text.to_owned())),
+        }
+        self.due = self.due.or_else(|| Some(Instant::now() + Self::OLD));
+    }
+
+    fn len(&self) -> usize {
+        self.said.iter().map(|(_, text)| text.len()).sum()
+    }
+
+    fn take(&mut self) -> Vec<Entry> {
+        self.due = None;
+        std::mem::take(&mut self.said).into_iter().map(|(voice, text)| Entry::Said { voice, text }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_retry_comes_before_the_provider_wants_it() {
+        let patience = Patience::default();
+        for tries in 1..20 {
+            for jitter in [0.0, 0.5, 0.999] {
+                let wish = Duration::from_secs(2);
+                let pause = pause_before_retry(&patience, Some(wish), tries, jitter);
+                assert!(pause >= wish && pause <= wish + Duration::from_secs(1));
+                assert!(pause_before_retry(&patience, None, tries, jitter) <= patience.longest);
+            }
+        }
+        assert!(pause_before_retry(&patience, None, 3, 0.0) > pause_before_retry(&patience, None, 1, 0.999));
+    }
+}

@@ -1,0 +1,157 @@
+//! Starting a Longhaul.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::desk::desk;
+use super::office::Office;
+use super::{Inner, Longhaul, LonghaulError};
+use crate::agent::Team;
+use crate::dispatch::Limits;
+use crate::id::{TaskId, WorkerId};
+use crate::runner::{Locker, Surroundings};
+use crate::store::{Bells, Memory, Store};
+use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
+
+/// A Longhaul on its way.
+pub struct LonghaulBuilder {
+    team: Option<Team>,
+    others: Vec<Team>,
+    loader: Option<Arc<dyn TeamLoader>>,
+    store: Option<Arc<dyn Store>>,
+    limits: Limits,
+    lease: Duration,
+    grace: Duration,
+    unfinished: Unfinished,
+    roots: Option<Vec<TaskId>>,
+}
+
+impl LonghaulBuilder {
+    pub(super) fn new(team: Option<Team>) -> Self {
+        LonghaulBuilder {
+            team,
+            others: Vec::new(),
+            loader: None,
+            store: None,
+            limits: Limits::default(),
+            lease: Duration::from_secs(15),
+            grace: Duration::from_secs(10),
+            unfinished: Unfinished::default(),
+            roots: None,
+        }
+    }
+
+    /// Where journals live. Without one they live in memory, and die with the process.
+    pub fn store(self, store: impl Store) -> Self {
+        self.store_arc(Arc::new(store))
+    }
+
+    /// Where journals live, shared with others.
+    pub fn store_arc(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// One more team whose tasks are run here.
+    pub fn also(mut self, team: Team) -> Self {
+        self.others.push(team);
+        self
+    }
+
+    /// How team files that are kept in the store become teams.
+    pub fn loader(mut self, loader: impl TeamLoader) -> Self {
+        self.loader = Some(Arc::new(loader));
+        self
+    }
+
+    /// Bounds on how many tasks there may be.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long a worker that says nothing still counts as alive.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.max(Duration::from_millis(30));
+        self
+    }
+
+    /// How long a shutdown waits for tasks to finish their step.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// What is done with tasks whose worker is gone.
+    pub fn unfinished(mut self, policy: Unfinished) -> Self {
+        self.unfinished = policy;
+        self
+    }
+
+    /// Take no tasks but those of trees that are submitted or adopted here.
+    pub fn own_trees_only(mut self) -> Self {
+        self.roots = Some(Vec::new());
+        self
+    }
+
+    /// Starts it: from now on it claims tasks, those that others left behind included.
+    pub async fn start(self) -> Result<Longhaul, LonghaulError> {
+        let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
+        let bells = Bells::default();
+        let (background, runs) = (TaskTracker::new(), TaskTracker::new());
+        let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
+        let running = self.limits.running;
+        let reference = self.team.as_ref().map(|team| team.reference().clone());
+        let runs_tasks = reference.is_some();
+        let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
+        let office = Arc::new(Office { store: store.clone(), bells: bells.clone(), teams: teams.clone(), limits: self.limits });
+        let roots = Arc::new(Mutex::new(self.roots));
+
+        // The ears first, so that nothing that happens from now on goes unheard.
+        let hints = store.hints();
+        let (ears, gone) = (bells.clone(), abort.clone());
+        background.spawn(async move {
+            tokio::select! {
+                () = ears.listen(hints) => {}
+                () = gone.cancelled() => {}
+            }
+        });
+
+        let id = WorkerId::fresh();
+        if runs_tasks {
+            let around = Surroundings {
+                store: store.clone(),
+                bells,
+                desk: desk(&office),
+                locker: Arc::new(Locker::default()),
+                drain: drain.clone(),
+            };
+            let worker = Worker {
+                id: id.clone(),
+                around,
+                teams,
+                settings: Settings { running, lease: self.lease, unfinished: self.unfinished },
+                roots: roots.clone(),
+                runs: runs.clone(),
+                abort: abort.clone(),
+            };
+            store.renew(id.clone(), self.lease).await?;
+            worker.reap().await;
+            background.spawn(worker.work());
+        }
+        Ok(Longhaul(Arc::new(Inner {
+            office,
+            team: reference,
+            worker: runs_tasks.then_some(id),
+            roots,
+            background,
+            runs,
+            drain,
+            abort,
+            grace: self.grace,
+        })))
+    }
+}

@@ -1,0 +1,141 @@
+//! Following tasks: journals, told as events while they grow.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+
+use super::LonghaulError;
+use super::office::{LOOK_ANYWAY, Office};
+use crate::entry::Wait;
+use crate::id::{LetterId, Seq, TaskId};
+use crate::runner::read_all;
+use crate::snapshot::{Event, Happening, Narrator};
+use crate::store::{Bell, Filter, Kinds};
+
+/// A stream of what happens. It ends when what it follows has ended; dropping it stops nothing.
+pub struct Events(BoxStream<'static, Result<Event, LonghaulError>>);
+
+impl Stream for Events {
+    type Item = Result<Event, LonghaulError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(context)
+    }
+}
+
+/// When following is over.
+#[derive(Debug, Clone)]
+pub(crate) enum Until {
+    /// When the task has ended.
+    End,
+    /// When the task has ended, or has read this letter and has nothing more to say.
+    Silence(Option<LetterId>),
+}
+
+/// One task, from after an entry on.
+pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
+    let bell = office.bells.for_tasks(&[id], Kinds::ALL);
+    follow(Follower { office, bell, root: id, whole_tree: false, skip: after, until: Until::End, told: HashMap::new() })
+}
+
+/// A task and all of its tree, from after an entry of that task on.
+pub(crate) fn tree(office: Arc<Office>, root: TaskId, after: Seq, until: Until) -> Events {
+    let bell = office.bells.for_tree(root, Kinds::ALL);
+    follow(Follower { office, bell, root, whole_tree: true, skip: after, until, told: HashMap::new() })
+}
+
+struct Follower {
+    office: Arc<Office>,
+    bell: Bell,
+    root: TaskId,
+    whole_tree: bool,
+    /// What the one who follows has seen of the root before.
+    skip: Seq,
+    until: Until,
+    told: HashMap<TaskId, (Narrator, Seq)>,
+}
+
+fn follow(follower: Follower) -> Events {
+    struct State {
+        follower: Follower,
+        first: bool,
+        over: bool,
+    }
+    let state = State { follower, first: true, over: false };
+    let batches = futures::stream::unfold(state, |mut state| async move {
+        if state.over {
+            return None;
+        }
+        let look = if std::mem::take(&mut state.first) { None } else { state.follower.heard().await };
+        let events = match state.follower.tell(look).await {
+            Ok((events, over)) => {
+                state.over = over;
+                events.into_iter().map(Ok).collect()
+            }
+            Err(error) => {
+                state.over = true;
+                vec![Err(error)]
+            }
+        };
+        Some((futures::stream::iter(events), state))
+    });
+    Events(batches.flatten().boxed())
+}
+
+impl Follower {
+    /// The tasks that have something new; `None` if any may.
+    async fn heard(&self) -> Option<Vec<TaskId>> {
+        tokio::select! {
+            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            () = tokio::time::sleep(LOOK_ANYWAY) => None,
+        }
+    }
+
+    async fn tell(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
+        let mut tasks = match look {
+            Some(tasks) => tasks,
+            None if self.whole_tree => {
+                let tree = self.office.store.list(Filter::tree(self.root)).await?;
+                tree.into_iter().map(|task| task.id).collect()
+            }
+            None => vec![self.root],
+        };
+        // The root last: its end is the end, and the ends of the others were before it.
+        tasks.sort_by_key(|task| *task == self.root);
+        let mut events = Vec::new();
+        let mut over = false;
+        for task in tasks {
+            let (narrator, seq) = self.told.entry(task).or_insert_with(|| (Narrator::new(task), Seq(0)));
+            for record in read_all(&*self.office.store, task, *seq).await? {
+                *seq = record.seq;
+                let told = narrator.tell(&record);
+                if task == self.root {
+                    over |= told.iter().any(|event| ends(&mut self.until, &event.what));
+                    if record.seq <= self.skip {
+                        continue;
+                    }
+                }
+                events.extend(told);
+            }
+        }
+        Ok((events, over))
+    }
+}
+
+fn ends(until: &mut Until, what: &Happening) -> bool {
+    match (until, what) {
+        (_, Happening::Finished { .. }) => true,
+        (Until::Silence(letter), Happening::Read { letters }) => {
+            if letter.as_ref().is_some_and(|letter| letters.contains(letter)) {
+                *letter = None;
+            }
+            false
+        }
+        (Until::Silence(None), Happening::Waiting { on: Wait::Letter, .. }) => true,
+        _ => false,
+    }
+}

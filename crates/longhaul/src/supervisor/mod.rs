@@ -1,0 +1,381 @@
+//! The cloneable handle that every door holds.
+
+mod build;
+mod desk;
+mod follow;
+mod office;
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use build::LonghaulBuilder;
+pub use follow::Events;
+use follow::Until;
+use office::{Office, Plan};
+
+use crate::agent::Team;
+use crate::dispatch::{Join, Limits, Sent, Waited};
+use crate::entry::{Deliver, Entry, Letter, Order, Sender, Stop, StopCause, TeamRef};
+use crate::id::{CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::snapshot::Snapshot;
+use crate::store::{Batch, Fence, Filter, Store, StoreError};
+use crate::task::{Head, Status};
+
+/// A running Longhaul: submit tasks, watch them, write to them, stop them. Clones are the same Longhaul.
+///
+/// Dropping all clones without [`shutdown`](Longhaul::shutdown) is like a crash: nothing that was acknowledged is
+/// lost, and whoever opens the store next carries on.
+#[derive(Clone)]
+pub struct Longhaul(Arc<Inner>);
+
+struct Inner {
+    office: Arc<Office>,
+    team: Option<TeamRef>,
+    worker: Option<WorkerId>,
+    roots: Arc<Mutex<Option<Vec<TaskId>>>>,
+    background: TaskTracker,
+    runs: TaskTracker,
+    drain: CancellationToken,
+    abort: CancellationToken,
+    grace: Duration,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.drain.cancel();
+        self.abort.cancel();
+    }
+}
+
+/// Why Longhaul did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LonghaulError {
+    /// The store did not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The order names an agent that the team does not have.
+    #[error("there is no agent '{asked}' in {team}; it has: {}", .have.join(", "))]
+    NoAgent {
+        /// Who was asked for.
+        asked: String,
+        /// In which team.
+        team: TeamRef,
+        /// Who there is.
+        have: Vec<String>,
+    },
+    /// The order names a model that the team does not have.
+    #[error("there is no model '{asked}' in {team}; it has: {}", .have.join(", "))]
+    NoModel {
+        /// What was asked for.
+        asked: String,
+        /// In which team.
+        team: TeamRef,
+        /// What there is.
+        have: Vec<String>,
+    },
+    /// A client has no team of its own: say which one.
+    #[error("this Longhaul has no team: name one with `submit_to`")]
+    NoTeam,
+    /// Nothing to do.
+    #[error("the {0} is empty")]
+    Empty(&'static str),
+    /// Too much at once.
+    #[error("the {what} is {size} bytes long; at most {most} are taken. Put it in a file and name the file instead")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it is.
+        size: usize,
+        /// How long it may be.
+        most: usize,
+    },
+}
+
+/// How long a task or a letter may be, in bytes.
+pub const LONGEST_TEXT: usize = 1024 * 1024;
+
+impl Longhaul {
+    /// A Longhaul that runs the tasks of a team.
+    pub fn builder(team: Team) -> LonghaulBuilder {
+        LonghaulBuilder::new(Some(team))
+    }
+
+    /// A Longhaul that submits, watches, writes to and stops tasks, but runs none.
+    pub async fn client(store: Arc<dyn Store>) -> Result<Longhaul, LonghaulError> {
+        LonghaulBuilder::new(None).store_arc(store).start().await
+    }
+
+    /// Submits an order of the team's. When the id comes back, the task is on disk.
+    pub async fn submit(&self, order: Order) -> Result<TaskId, LonghaulError> {
+        self.submit_with(TaskKey::fresh(), order).await
+    }
+
+    /// The same, once: an order submitted again under the same key is the task that is already there.
+    pub async fn submit_once(&self, key: &str, order: Order) -> Result<TaskId, LonghaulError> {
+        self.submit_with(TaskKey::chosen(key), order).await
+    }
+
+    async fn submit_with(&self, key: TaskKey, mut order: Order) -> Result<TaskId, LonghaulError> {
+        let reference = self.0.team.clone().ok_or(LonghaulError::NoTeam)?;
+        if let Some(team) = self.0.office.team(&reference) {
+            let agent = order.agent.get_or_insert_with(|| team.root().clone());
+            if team.agent(agent).is_none() {
+                let have = team.agents().map(|agent| agent.name.to_string()).collect();
+                return Err(LonghaulError::NoAgent { asked: agent.to_string(), team: reference, have });
+            }
+            if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
+                let have = team.model_names();
+                return Err(LonghaulError::NoModel { asked: model.clone(), team: reference, have });
+            }
+        }
+        self.plan(key, reference, order).await
+    }
+
+    /// Submits an order to a team that some other process runs.
+    pub async fn submit_to(&self, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
+        self.plan(TaskKey::fresh(), team, order).await
+    }
+
+    async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
+        check_text("task", &order.task)?;
+        if let Some(roots) = self.roots().as_mut() {
+            // The worker must know the tree before its first task can be claimed.
+            roots.extend(key.candidates());
+        }
+        let plan = Plan { key, order, team, parent: None, continues: None, letter: None };
+        Ok(self.0.office.submit(plan).await?.0)
+    }
+
+    fn roots(&self) -> std::sync::MutexGuard<'_, Option<Vec<TaskId>>> {
+        self.0.roots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the team's root, and follows what happens in its tree until it has ended.
+    pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
+        let root = self.submit(Order { task: prompt.into(), ..Order::default() }).await?;
+        Ok(self.follow(root))
+    }
+
+    /// Opens a session: a root that stays for the next word. Its id, and what happens until it is silent.
+    pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
+        let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
+        Ok((root, follow::tree(self.0.office.clone(), root, Seq(0), Until::Silence(None))))
+    }
+
+    /// The next word in a session, and what happens until it is silent again.
+    pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
+        let letter = self.letter(text.into(), Deliver::Asap)?;
+        let id = letter.id.clone();
+        let after = self.0.office.head(session).await?.seq;
+        let sent = self.0.office.send(session, letter).await?;
+        let (after, letter) = if sent.continued { (Seq(0), None) } else { (after, Some(id)) };
+        Ok(follow::tree(self.0.office.clone(), sent.to, after, Until::Silence(letter)))
+    }
+
+    /// Closes a session: it ends with its last answer.
+    pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
+        Ok(self.0.office.stop(session, &Stop { cause: StopCause::Closed, note: None }).await?)
+    }
+
+    /// What happens in a tree, from its beginning, until its root has ended.
+    pub fn follow(&self, root: TaskId) -> Events {
+        follow::tree(self.0.office.clone(), root, Seq(0), Until::End)
+    }
+
+    /// What happens to a task, from after an entry on, until it has ended.
+    pub fn events(&self, id: TaskId, after: Seq) -> Events {
+        follow::task(self.0.office.clone(), id, after)
+    }
+
+    /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
+    pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
+        let letter = self.letter(text.into(), Deliver::Asap)?;
+        Ok(self.0.office.send(id, letter).await?)
+    }
+
+    /// Writes to a task, to be read when it has nothing more to say of its own.
+    pub async fn send_when_idle(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
+        let letter = self.letter(text.into(), Deliver::WhenIdle)?;
+        Ok(self.0.office.send(id, letter).await?)
+    }
+
+    /// Continues a task that has ended, with the same agent and conversation. The id of the new task.
+    pub async fn continue_task(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<TaskId, LonghaulError> {
+        Ok(self.send(id, text).await?.to)
+    }
+
+    fn letter(&self, text: Arc<str>, deliver: Deliver) -> Result<Letter, LonghaulError> {
+        check_text("message", &text)?;
+        Ok(Letter { id: LetterId::fresh(), from: Sender::Person, text, summary: None, deliver, ending: None })
+    }
+
+    /// Writes to every task that has not ended. Which those are.
+    pub async fn broadcast(&self, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
+        self.broadcast_to(Filter::default(), text).await
+    }
+
+    /// Writes to every task of a filter that has not ended. Which those are.
+    pub async fn broadcast_to(&self, filter: Filter, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
+        let letter = self.letter(text.into(), Deliver::Asap)?;
+        let mut reached = Vec::new();
+        for task in self.0.office.store.list(filter.live()).await? {
+            reached.push(self.0.office.send(task.id, letter.clone()).await?.to);
+        }
+        Ok(reached)
+    }
+
+    /// Answers a question that a task asked.
+    pub async fn answer(&self, id: TaskId, question: CallId, text: impl Into<String>) -> Result<(), LonghaulError> {
+        let entry = Entry::Answered { question, text: text.into() };
+        self.0.office.store.append(Batch::one(id, Fence::Anyone, vec![entry])).await?;
+        Ok(())
+    }
+
+    /// Waits for tasks: for all of them and without end, unless told otherwise.
+    pub fn wait(&self, ids: impl IntoIterator<Item = TaskId>) -> Waiter {
+        Waiter { office: self.0.office.clone(), ids: ids.into_iter().collect(), join: Join::All, timeout: None }
+    }
+
+    /// One task at this moment.
+    pub async fn snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
+        Ok(self.0.office.snapshot(id).await?)
+    }
+
+    /// Where the tasks stand that match, in the order of their submission.
+    pub async fn snapshots(&self, filter: Filter) -> Result<Vec<Head>, LonghaulError> {
+        Ok(self.0.office.store.list(filter).await?)
+    }
+
+    /// The answer of a task; before there is one, all it has said so far.
+    pub async fn output(&self, id: TaskId) -> Result<String, LonghaulError> {
+        Ok(self.snapshot(id).await?.output)
+    }
+
+    /// The task with this id, or the only one whose id begins like this.
+    pub async fn find(&self, typed: &str) -> Result<TaskId, LonghaulError> {
+        Ok(self.0.office.store.find(typed).await?)
+    }
+
+    /// How many tasks run.
+    pub async fn running(&self) -> Result<usize, LonghaulError> {
+        let filter = Filter { status: vec![Status::Running], ..Filter::default() };
+        Ok(self.snapshots(filter).await?.len())
+    }
+
+    /// Stops a task and everything below it.
+    pub async fn stop(&self, id: TaskId) -> Result<(), LonghaulError> {
+        Ok(self.0.office.stop(id, &Stop { cause: StopCause::Person, note: None }).await?)
+    }
+
+    /// Stops every task that has not ended. Which those are.
+    pub async fn stop_all(&self) -> Result<Vec<TaskId>, LonghaulError> {
+        let open = self.snapshots(Filter::default().live()).await?;
+        for task in &open {
+            self.stop(task.id).await?;
+        }
+        Ok(open.into_iter().map(|task| task.id).collect())
+    }
+
+    /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
+    pub fn adopt(&self, root: TaskId) {
+        if let Some(roots) = self.roots().as_mut() {
+            roots.push(root);
+        }
+    }
+
+    /// The bounds on how many tasks there may be.
+    pub fn limits(&self) -> &Limits {
+        &self.0.office.limits
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.office.store
+    }
+
+    /// Begins to drain: no new task is taken, those that run finish their step and are given back.
+    pub fn drain(&self) {
+        self.0.drain.cancel();
+    }
+
+    /// Ends this Longhaul in bounded time. Tasks that have not ended can be resumed.
+    pub async fn shutdown(&self) {
+        // 1. No task is taken any more, and those that run finish their step and are given back.
+        self.0.drain.cancel();
+        self.0.runs.close();
+        // 2. They have some time for that.
+        if tokio::time::timeout(self.0.grace, self.0.runs.wait()).await.is_err() {
+            // 3. Whoever has not ended by then is dropped, and given back all the same.
+            self.0.abort.cancel();
+            let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
+        }
+        // 4. The lease ends, so that others need not wait for it to run out.
+        if let Some(worker) = &self.0.worker
+            && let Err(error) = self.0.office.store.retire(worker.clone()).await
+        {
+            tracing::warn!(%error, "the lease could not be given up");
+        }
+        // 5. Toolsets end what they have started.
+        for team in self.0.office.teams.all() {
+            for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
+                toolset.close().await;
+            }
+        }
+        // 6. Nothing of ours runs any more.
+        self.0.abort.cancel();
+        self.0.background.close();
+        self.0.background.wait().await;
+    }
+}
+
+fn check_text(what: &'static str, text: &str) -> Result<(), LonghaulError> {
+    if text.trim().is_empty() {
+        return Err(LonghaulError::Empty(what));
+    }
+    if text.len() > LONGEST_TEXT {
+        return Err(LonghaulError::TooLong { what, size: text.len(), most: LONGEST_TEXT });
+    }
+    Ok(())
+}
+
+/// A wait to be awaited. A wait that times out harms nothing.
+pub struct Waiter {
+    office: Arc<Office>,
+    ids: Vec<TaskId>,
+    join: Join,
+    timeout: Option<Duration>,
+}
+
+impl Waiter {
+    /// Until one of them has ended.
+    pub fn any(mut self) -> Self {
+        self.join = Join::Any;
+        self
+    }
+
+    /// Until all of them have ended.
+    pub fn all(mut self) -> Self {
+        self.join = Join::All;
+        self
+    }
+
+    /// No longer than this.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl IntoFuture for Waiter {
+    type Output = Result<Waited, LonghaulError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.office.wait(&self.ids, self.join, self.timeout).await?) })
+    }
+}

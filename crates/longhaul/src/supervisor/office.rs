@@ -1,0 +1,218 @@
+//! The verbs on tasks, for whoever may use them: the desk uses them for agents, the handle for people.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::Team;
+use crate::dispatch::{Join, Limits, Sent, Waited};
+use crate::entry::{Entry, Kind, Letter, Order, Stop, StopCause, Submitted, TeamRef};
+use crate::id::{LetterId, Seq, TaskId, TaskKey};
+use crate::runner::{append, below, read_all, stop_one};
+use crate::snapshot::Snapshot;
+use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
+use crate::task::{Head, IllegalMove, Status};
+use crate::worker::Teams;
+
+/// What the verbs need.
+pub(crate) struct Office {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) bells: Bells,
+    pub(crate) teams: Arc<Teams>,
+    pub(crate) limits: Limits,
+}
+
+/// A task that is to be.
+pub(crate) struct Plan {
+    pub(crate) key: TaskKey,
+    pub(crate) order: Order,
+    pub(crate) team: TeamRef,
+    /// The parent; none for a root.
+    pub(crate) parent: Option<Head>,
+    pub(crate) continues: Option<TaskId>,
+    pub(crate) letter: Option<LetterId>,
+}
+
+impl Office {
+    /// Writes a task down. True if it was not there before.
+    pub(crate) async fn submit(&self, plan: Plan) -> Result<(TaskId, bool), StoreError> {
+        for id in plan.key.candidates() {
+            let submitted = Submitted {
+                key: plan.key.clone(),
+                order: plan.order.clone(),
+                team: plan.team.clone(),
+                parent: plan.parent.as_ref().map(|parent| parent.id),
+                root: plan.parent.as_ref().map_or(id, |parent| parent.root),
+                depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
+                continues: plan.continues,
+                letter: plan.letter.clone(),
+            };
+            let root = submitted.root;
+            let mut batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
+            batch.only_if = self.bounds(root, plan.parent.is_some());
+            if let Some(old) = plan.continues {
+                batch = batch.and(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
+            }
+            match append(&*self.store, batch).await {
+                Ok(_) => return Ok((id, true)),
+                Err(StoreError::Exists(_)) => {
+                    if self.submission(id).await?.key == plan.key {
+                        return Ok((id, false));
+                    }
+                    // Another task has this short name: take one letter more.
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Database { what: "no free task id is left in this store".to_owned(), passing: false })
+    }
+
+    fn bounds(&self, root: TaskId, is_child: bool) -> Vec<AtMost> {
+        let mut bounds = Vec::new();
+        if let Some(limit) = self.limits.queue {
+            let filter = Filter { status: vec![Status::Pending], ..Filter::default() };
+            bounds.push(AtMost { filter, limit, what: "tasks waiting to run" });
+        }
+        if let Some(limit) = self.limits.tree.filter(|_| is_child) {
+            bounds.push(AtMost { filter: Filter::tree(root), limit, what: "tasks in one tree" });
+        }
+        if self.limits.reject_when_full {
+            let limit = u32::try_from(self.limits.running).unwrap_or(u32::MAX);
+            bounds.push(AtMost { filter: Filter::default().live(), limit, what: "running tasks" });
+        }
+        bounds
+    }
+
+    /// How a task came to be.
+    pub(crate) async fn submission(&self, id: TaskId) -> Result<Submitted, StoreError> {
+        match self.store.read(id, Seq(0), 1).await?.into_iter().next().map(|r| r.entry) {
+            Some(Entry::Submitted(submitted)) => Ok(*submitted),
+            _ => Err(StoreError::NoTask(id)),
+        }
+    }
+
+    /// Writes to a task. One that has ended is continued: by a new task, of which the letter is the order.
+    pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<Sent, StoreError> {
+        let mut at = to;
+        loop {
+            let head = self.head(at).await?;
+            if let Some(next) = head.continued_by {
+                at = next;
+                continue;
+            }
+            if !head.status.is_final() {
+                let entries = vec![Entry::Letter(Box::new(letter.clone()))];
+                match append(&*self.store, Batch::one(at, Fence::Anyone, entries)).await {
+                    // It ended in this very moment: look again.
+                    Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => continue,
+                    sent => return sent.map(|_| Sent { to: at, continued: at != to }),
+                }
+            }
+            let (next, is_new) = self.submit(self.continuation(&head, &letter).await?).await?;
+            if is_new || self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
+                return Ok(Sent { to: next, continued: true });
+            }
+            // Somebody else has just continued it: the letter goes there.
+            at = next;
+        }
+    }
+
+    async fn continuation(&self, old: &Head, letter: &Letter) -> Result<Plan, StoreError> {
+        let submitted = self.submission(old.id).await?;
+        let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
+        let parent = match submitted.parent {
+            Some(parent) => self.store.head(parent).await?,
+            None => None,
+        };
+        Ok(Plan {
+            key: TaskKey::continuing(old.id),
+            order,
+            team: submitted.team,
+            parent,
+            continues: Some(old.id),
+            letter: Some(letter.id.clone()),
+        })
+    }
+
+    /// Stops a task and everything below it.
+    pub(crate) async fn stop(&self, id: TaskId, stop: &Stop) -> Result<(), StoreError> {
+        let head = self.head(id).await?;
+        let root = head.root;
+        stop_one(&*self.store, head, stop).await?;
+        let tree = self.store.list(Filter::tree(root)).await?;
+        let inherited = Stop { cause: StopCause::ParentStopped, note: None };
+        for task in below(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
+            stop_one(&*self.store, task.clone(), &inherited).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until one or all have ended, or the time is up.
+    pub(crate) async fn wait(
+        &self,
+        ids: &[TaskId],
+        join: Join,
+        timeout: Option<Duration>,
+    ) -> Result<Waited, StoreError> {
+        let ends = Kinds::of([Kind::Finished, Kind::StopRequested, Kind::Released]);
+        let bell = self.bells.for_tasks(ids, ends);
+        let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let mut open = HashMap::new();
+        for id in ids {
+            open.insert(*id, self.head(*id).await?.status.is_final());
+        }
+        let over = |open: &HashMap<TaskId, bool>| match join {
+            Join::All => open.values().all(|ended| *ended),
+            Join::Any => open.is_empty() || open.values().any(|ended| *ended),
+        };
+        let mut timed_out = false;
+        while !over(&open) && !timed_out {
+            let heard = tokio::select! {
+                heard = bell.rung() => Some(heard),
+                () = tokio::time::sleep(LOOK_ANYWAY) => None,
+                () = until(deadline) => {
+                    timed_out = true;
+                    None
+                }
+            };
+            let look: Vec<TaskId> = match heard {
+                Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
+                _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
+            };
+            for id in look {
+                open.insert(id, self.head(id).await?.status.is_final());
+            }
+            timed_out &= !over(&open);
+        }
+        let mut tasks = Vec::with_capacity(ids.len());
+        for id in ids {
+            tasks.push(self.snapshot(*id).await?);
+        }
+        Ok(Waited { tasks, timed_out })
+    }
+
+    pub(crate) async fn head(&self, id: TaskId) -> Result<Head, StoreError> {
+        self.store.head(id).await?.ok_or(StoreError::NoTask(id))
+    }
+
+    pub(crate) async fn snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
+        let journal = read_all(&*self.store, id, Seq(0)).await?;
+        let illegal = |why| StoreError::Illegal { task: id, why };
+        Snapshot::of(id, &journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))
+    }
+
+    pub(crate) fn team(&self, reference: &TeamRef) -> Option<Arc<Team>> {
+        self.teams.get(reference)
+    }
+}
+
+/// How often tasks are looked at although no hint came: hints may be lost.
+pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// Never, or when the deadline is.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

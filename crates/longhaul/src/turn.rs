@@ -1,0 +1,488 @@
+//! The conversation loop as a machine that does no IO.
+//!
+//! A [`Turn`] is the fold of a task's journal into what its owner needs to carry it on: [`apply`](Turn::apply) takes
+//! an entry in, [`next`](Turn::next) says what is to be done now. The runner does it, writes down what came of it,
+//! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{AtTurnLimit, Habits, Notices};
+use crate::entry::{
+    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Sender, Submitted, Voice, Wait,
+};
+use crate::id::{AgentName, Attempt, CallId, LetterId, TaskId};
+use crate::message::{Call, Message, Reply, StopReason, ToolResult};
+
+/// A task's conversation, and where it stands in it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Turn {
+    conversation: Arc<Vec<Message>>,
+    /// How many messages at the beginning are the order, which is never compacted away.
+    order_at: usize,
+    agent: AgentName,
+    interactive: bool,
+    attempt: Attempt,
+    mailbox: Vec<Letter>,
+    collected: HashSet<TaskId>,
+    open: Vec<OpenCall>,
+    replies: u32,
+    /// Replies since the task, or the person who talks to it, last gave it something new to do.
+    turns: u32,
+    wakes: u32,
+    ball: Ball,
+    run: Option<CallRun>,
+    reminded: bool,
+    last_word: Option<String>,
+    live: String,
+    said: Arc<str>,
+}
+
+/// Whose move it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Ball {
+    /// The model has something to answer.
+    Model,
+    /// The model has said what it had to say, and this is why it stopped.
+    Silent(StopReason),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OpenCall {
+    call: Call,
+    begun: Option<Attempt>,
+    result: Option<(Arc<str>, bool)>,
+}
+
+/// The same call, made again and again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct CallRun {
+    tool: String,
+    arguments: String,
+    times: u32,
+    told: bool,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Run these tool calls.
+    Act(Vec<Act>),
+    /// Take these letters into the conversation.
+    Read {
+        /// The letters.
+        letters: Vec<LetterId>,
+        /// Letters that tell nothing new.
+        known: Vec<LetterId>,
+    },
+    /// Say this to the model.
+    Nudge {
+        /// Why.
+        why: Nudge,
+        /// What.
+        text: Arc<str>,
+    },
+    /// Ask the model, with or without tools.
+    Think {
+        /// Whether it may call tools.
+        tools: bool,
+    },
+    /// Nothing more to say: end with [`Turn::answer`], or wait for letters.
+    Rest,
+    /// The task has failed.
+    Fail(Failure),
+}
+
+/// A tool call to be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Act {
+    /// Its name in the task.
+    pub id: CallId,
+    /// The call.
+    pub call: Call,
+    /// Whether it is written down that it begins.
+    pub begun: bool,
+    /// Whether an earlier attempt began it, and nobody knows how far it came.
+    pub interrupted: bool,
+}
+
+impl Turn {
+    /// The turn of a task that begins with its order.
+    pub fn begin(submitted: &Submitted, root_agent: &AgentName) -> Turn {
+        let order = &submitted.order;
+        let text = if submitted.parent.is_some() { order_text(order) } else { order.task.clone() };
+        Turn {
+            conversation: Arc::new(vec![Message::User(text)]),
+            order_at: 0,
+            agent: order.agent.clone().unwrap_or_else(|| root_agent.clone()),
+            interactive: order.interactive,
+            attempt: Attempt(0),
+            mailbox: Vec::new(),
+            collected: HashSet::new(),
+            open: Vec::new(),
+            replies: 0,
+            turns: 0,
+            wakes: 0,
+            ball: Ball::Model,
+            run: None,
+            reminded: false,
+            last_word: None,
+            live: String::new(),
+            said: Arc::from(""),
+        }
+    }
+
+    /// The turn of a task that continues this one: the same conversation, with a new order at its end.
+    pub fn continued(mut self, submitted: &Submitted) -> Turn {
+        for open in &mut self.open {
+            open.result.get_or_insert_with(|| ("The task ended before this call did.".into(), true));
+        }
+        self.flush_results();
+        let unread = std::mem::take(&mut self.mailbox);
+        let unread: Vec<_> =
+            unread.into_iter().filter(|l| l.ending.is_none_or(|task| !self.collected.contains(&task))).collect();
+        if !unread.is_empty() {
+            self.hear(letters_text(&unread));
+        }
+        if !self.live.is_empty() {
+            let partial = Reply::text_only(std::mem::take(&mut self.live));
+            self.push(Message::Assistant(Arc::new(partial)));
+        }
+        self.order_at = self.conversation.len();
+        self.hear(submitted.order.task.clone());
+        Turn {
+            agent: submitted.order.agent.clone().unwrap_or(self.agent),
+            interactive: submitted.order.interactive,
+            attempt: Attempt(0),
+            replies: 0,
+            turns: 0,
+            wakes: 0,
+            run: None,
+            reminded: false,
+            last_word: None,
+            said: Arc::from(""),
+            ..self
+        }
+    }
+
+    /// The conversation, shared: asking the model costs no copy of it.
+    pub fn conversation(&self) -> Arc<Vec<Message>> {
+        self.conversation.clone()
+    }
+
+    /// The agent that has the conversation now.
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    /// How many replies there have been.
+    pub fn replies(&self) -> u32 {
+        self.replies
+    }
+
+    /// What has been said so far, for a task that ends without an answer.
+    pub fn partial(&self) -> Arc<str> {
+        if self.live.is_empty() { self.said.clone() } else { self.live.as_str().into() }
+    }
+
+    /// Whether the model has said what it had to say.
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.ball, Ball::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
+    }
+
+    /// Letters that tell nothing that the conversation does not have.
+    pub fn known_letters(&self) -> Vec<LetterId> {
+        self.mailbox.iter().filter(|l| self.is_known(l)).map(|l| l.id.clone()).collect()
+    }
+
+    /// Whether nothing but the ends of children lies in the mailbox, so that a moment's patience may bring more.
+    pub fn only_endings(&self) -> bool {
+        self.mailbox.iter().any(|l| !self.is_known(l)) && self.mailbox.iter().all(|l| l.ending.is_some())
+    }
+
+    /// The answer of a task that is at rest.
+    pub fn answer(&self) -> Outcome {
+        let length = || {
+            (self.ball == Ball::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned())
+        };
+        Outcome::Completed { output: self.said.clone(), cut_short: self.last_word.clone().or_else(length) }
+    }
+
+    /// What is to be done now. `looks` says of a tool whether it only looks at tasks.
+    pub fn next(&self, habits: &Habits, looks: impl Fn(&str) -> bool) -> Step {
+        let acts = self.acts();
+        if !acts.is_empty() {
+            return Step::Act(acts);
+        }
+        match self.ball {
+            Ball::Model => self.next_reply(habits, looks),
+            Ball::Silent(stop) => self.next_silence(habits, stop),
+        }
+    }
+
+    fn next_reply(&self, habits: &Habits, looks: impl Fn(&str) -> bool) -> Step {
+        if let Some(run) = self.run.as_ref().filter(|run| !looks(&run.tool)) {
+            if run.times >= habits.repeats_failed {
+                let what = format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
+                return self.fail(FailureKind::Repeating, what);
+            }
+            if run.times >= habits.repeats_told && !run.told {
+                let text = format!(
+                    "You have called '{}' {} times in a row with the same arguments. Calling it again will not \
+                     help: do something else, or answer with what you have.",
+                    run.tool, run.times
+                );
+                return Step::Nudge { why: Nudge::Repeating, text: text.into() };
+            }
+        }
+        if let Some(read) = self.due(|l| l.deliver == Deliver::Asap && habits.letters == Deliver::Asap) {
+            return read;
+        }
+        if self.last_word.is_some() {
+            return Step::Think { tools: false };
+        }
+        let over = |limit: String| match habits.at_turn_limit {
+            AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
+            AtTurnLimit::LastWord => Step::Nudge {
+                text: format!(
+                    "You have reached {limit}. Tools are off now. Answer with what you have: this is your last word."
+                )
+                .into(),
+                why: Nudge::LastWord(limit),
+            },
+        };
+        if habits.max_turns > 0 && self.turns >= habits.max_turns {
+            return over(format!("the limit of {} turns", habits.max_turns));
+        }
+        if self.wakes > habits.max_wakes && !self.interactive {
+            return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
+        }
+        Step::Think { tools: true }
+    }
+
+    fn next_silence(&self, habits: &Habits, stop: StopReason) -> Step {
+        if self.last_word.is_none() || self.interactive {
+            // An ending may wake a resting task only so often; words of others always do.
+            let tired = self.wakes >= habits.max_wakes && self.interactive;
+            let wakes = |l: &Letter| l.ending.is_none() || (habits.notices == Notices::Wake && !tired);
+            if self.mailbox.iter().any(|l| !self.is_known(l) && wakes(l))
+                && let Some(read) = self.due(|_| true)
+            {
+                return read;
+            }
+        }
+        if stop == StopReason::Refused {
+            return self.fail(FailureKind::Refused, "the model refused to answer");
+        }
+        if !self.said.trim().is_empty() {
+            return Step::Rest;
+        }
+        if self.last_word.is_some() || self.reminded {
+            return self.fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
+        }
+        Step::Nudge {
+            why: Nudge::Empty,
+            text: "You ended without an answer. Say now, in words, what the result of your task is.".into(),
+        }
+    }
+
+    fn fail(&self, kind: FailureKind, message: impl Into<String>) -> Step {
+        Step::Fail(Failure::new(kind, message))
+    }
+
+    fn is_known(&self, letter: &Letter) -> bool {
+        letter.ending.is_some_and(|task| self.collected.contains(&task))
+    }
+
+    fn due(&self, which: impl Fn(&Letter) -> bool) -> Option<Step> {
+        let letters: Vec<_> =
+            self.mailbox.iter().filter(|l| !self.is_known(l) && which(l)).map(|l| l.id.clone()).collect();
+        (!letters.is_empty()).then(|| Step::Read { letters, known: self.known_letters() })
+    }
+
+    fn acts(&self) -> Vec<Act> {
+        let turn = self.replies;
+        let unfinished = self.open.iter().enumerate().filter(|(_, open)| open.result.is_none());
+        unfinished
+            .map(|(index, open)| Act {
+                id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
+                call: open.call.clone(),
+                begun: open.begun == Some(self.attempt),
+                interrupted: open.begun.is_some_and(|attempt| attempt < self.attempt),
+            })
+            .collect()
+    }
+
+    /// Takes an entry in.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.entry {
+            Entry::Claimed { attempt, .. } => {
+                self.attempt = *attempt;
+                self.live.clear();
+            }
+            Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
+            Entry::Read { letters, known } => self.read(letters, known),
+            Entry::Replied(reply) => self.replied(reply),
+            Entry::Called { call, .. } => {
+                let attempt = self.attempt;
+                if let Some(open) = self.open_call(*call) {
+                    open.begun = Some(attempt);
+                }
+            }
+            Entry::Returned(returned) => {
+                if let Some(open) = self.open_call(returned.call) {
+                    open.result = Some((returned.output.clone(), returned.is_error));
+                }
+                self.collected.extend(&returned.collected);
+                if let Some(agent) = &returned.handoff {
+                    self.agent = agent.clone();
+                }
+                if self.open.iter().all(|open| open.result.is_some()) {
+                    self.flush_results();
+                }
+            }
+            Entry::Said { voice: Voice::Text, text } => self.live.push_str(text),
+            Entry::Waiting { on: Wait::Provider(_), .. } => self.live.clear(),
+            Entry::Nudged { why, text } => {
+                match why {
+                    Nudge::Empty => self.reminded = true,
+                    Nudge::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
+                    Nudge::LastWord(limit) => self.last_word = Some(limit.clone()),
+                }
+                self.hear(text.clone());
+            }
+            Entry::Compacted { summary, replaces } => {
+                let conversation = Arc::make_mut(&mut self.conversation);
+                let from = (self.order_at + 1).min(conversation.len());
+                let to = (from + *replaces as usize).min(conversation.len());
+                conversation.splice(from..to, [Message::User(summary.clone())]);
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, letters: &[LetterId], known: &[LetterId]) {
+        let mut taken = Vec::new();
+        self.mailbox.retain(|letter| {
+            if letters.contains(&letter.id) {
+                taken.push(letter.clone());
+            }
+            !letters.contains(&letter.id) && !known.contains(&letter.id)
+        });
+        taken.sort_by_key(|letter| letters.iter().position(|id| *id == letter.id));
+        if taken.is_empty() {
+            return;
+        }
+        if taken.iter().all(|l| l.ending.is_some()) {
+            if matches!(self.ball, Ball::Silent(_)) {
+                self.wakes += 1;
+            }
+        } else {
+            self.wakes = 0;
+        }
+        if self.interactive && taken.iter().any(|l| l.from == Sender::Person) {
+            self.turns = 0;
+            self.last_word = None;
+        }
+        self.reminded = false;
+        self.hear(letters_text(&taken));
+    }
+
+    fn replied(&mut self, reply: &Arc<Reply>) {
+        self.live.clear();
+        self.replies += 1;
+        self.turns += 1;
+        self.push(Message::Assistant(reply.clone()));
+        let text = reply.text();
+        // Calls made with tools off are not run: the last word is the last word.
+        self.open = match self.last_word {
+            Some(_) => Vec::new(),
+            None => reply.calls().map(|c| OpenCall { call: c.clone(), begun: None, result: None }).collect(),
+        };
+        if self.open.is_empty() {
+            self.ball = Ball::Silent(reply.stop);
+            self.said = text.into();
+            self.run = None;
+        } else {
+            self.ball = Ball::Model;
+            if !text.trim().is_empty() {
+                self.said = text.into();
+            }
+            for call in reply.calls() {
+                self.count(call);
+            }
+        }
+    }
+
+    fn count(&mut self, call: &Call) {
+        match &mut self.run {
+            Some(run) if run.tool == call.tool && run.arguments == call.arguments => run.times += 1,
+            run => {
+                *run = Some(CallRun {
+                    tool: call.tool.clone(),
+                    arguments: call.arguments.clone(),
+                    times: 1,
+                    told: false,
+                });
+            }
+        }
+    }
+
+    fn open_call(&mut self, id: CallId) -> Option<&mut OpenCall> {
+        if id.turn != self.replies {
+            return None;
+        }
+        self.open.get_mut(id.index as usize)
+    }
+
+    /// Puts the results into the conversation, in the order of the calls.
+    fn flush_results(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            let (output, is_error) = open.result.unwrap_or_default();
+            let result =
+                ToolResult { call: open.call.id.into(), tool: open.call.tool.into(), output, is_error };
+            self.push(Message::Tool(result));
+        }
+    }
+
+    fn hear(&mut self, text: Arc<str>) {
+        self.push(Message::User(text));
+        self.ball = Ball::Model;
+    }
+
+    fn push(&mut self, message: Message) {
+        Arc::make_mut(&mut self.conversation).push(message);
+    }
+}
+
+/// An order as the agent reads it, its parts clearly told apart.
+fn order_text(order: &Order) -> Arc<str> {
+    if order.expected_output.is_none() && order.context.is_none() {
+        return order.task.clone();
+    }
+    let mut text = format!("<task>\n{}\n</task>", order.task);
+    if let Some(context) = &order.context {
+        text.push_str(&format!("\n\n<context>\n{context}\n</context>"));
+    }
+    if let Some(expected) = &order.expected_output {
+        text.push_str(&format!("\n\n<expected_output>\n{expected}\n</expected_output>"));
+    }
+    text.into()
+}
+
+/// Letters as the model reads them: those that came together are one message.
+fn letters_text(letters: &[Letter]) -> Arc<str> {
+    let one = |letter: &Letter| match &letter.from {
+        Sender::Task(task) if letter.ending.is_none() => {
+            format!("<message from=\"{task}\">\n{}\n</message>", letter.text)
+        }
+        _ => letter.text.to_string(),
+    };
+    letters.iter().map(one).collect::<Vec<_>>().join("\n\n").into()
+}
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

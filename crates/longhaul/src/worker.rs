@@ -1,0 +1,241 @@
+//! Claims ready tasks: seats, leases, stopping, settling.
+//!
+//! Look, then take a seat, then claim; never the other way round, or a waiting parent could starve its own children.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::{Team, TeamError};
+use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
+use crate::id::{TaskId, WorkerId};
+use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
+use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::task::Head;
+
+/// The teams whose tasks a process can run.
+#[derive(Default)]
+pub(crate) struct Teams {
+    known: RwLock<HashMap<TeamRef, Arc<Team>>>,
+    loader: Option<Arc<dyn TeamLoader>>,
+}
+
+/// Makes a team of a team file that is kept in the store.
+pub trait TeamLoader: Send + Sync + 'static {
+    /// The team that these bytes describe.
+    fn load(&self, file: &[u8]) -> Result<Team, TeamError>;
+}
+
+impl Teams {
+    pub(crate) fn new(teams: impl IntoIterator<Item = Team>, loader: Option<Arc<dyn TeamLoader>>) -> Self {
+        let known = teams.into_iter().map(|team| (team.reference().clone(), Arc::new(team))).collect();
+        Teams { known: RwLock::new(known), loader }
+    }
+
+    pub(crate) fn get(&self, reference: &TeamRef) -> Option<Arc<Team>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(reference).cloned()
+    }
+
+    fn references(&self) -> Vec<TeamRef> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Team>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Loads the teams of unfinished tasks that are not known yet. True if there was one.
+    async fn learn(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        let Some(loader) = &self.loader else { return Ok(false) };
+        let mut learned = false;
+        for task in store.list(Filter::default().live()).await? {
+            let TeamRef::File(digest) = &task.team else { continue };
+            if self.get(&task.team).is_some() {
+                continue;
+            }
+            let Some(file) = store.kept(digest.clone()).await? else { continue };
+            match loader.load(&file) {
+                Ok(team) => {
+                    let team = Arc::new(team.kept_as(task.team.clone()));
+                    self.known.write().unwrap_or_else(PoisonError::into_inner).insert(task.team.clone(), team);
+                    learned = true;
+                }
+                Err(error) => tracing::warn!(task = %task.id, %error, "the team of this task does not load here"),
+            }
+        }
+        Ok(learned)
+    }
+}
+
+/// What is done with tasks whose worker is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unfinished {
+    /// They are resumed.
+    #[default]
+    Resume,
+    /// They are left for somebody to resume.
+    Ask,
+    /// They fail.
+    Fail,
+}
+
+/// How a worker works.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) running: usize,
+    pub(crate) lease: Duration,
+    pub(crate) unfinished: Unfinished,
+}
+
+/// One process's claim to run tasks.
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) around: Surroundings,
+    pub(crate) teams: Arc<Teams>,
+    pub(crate) settings: Settings,
+    /// The only trees it takes tasks from; any, if `None`.
+    pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
+    /// The runs that are under way.
+    pub(crate) runs: TaskTracker,
+    /// Fires when runs that did not end in time are to be dropped.
+    pub(crate) abort: CancellationToken,
+}
+
+impl Worker {
+    /// Works until the drain fires.
+    pub(crate) async fn work(self) {
+        let seats = Seats::new(self.settings.running);
+        let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
+        let mut renew = tokio::time::interval(self.settings.lease / 3);
+        let mut reap = tokio::time::interval(self.settings.lease / 3);
+        renew.tick().await;
+        let mut look = true;
+        while !self.around.drain.is_cancelled() {
+            if look && seats.any_free() {
+                look = self.claim(&seats).await;
+                if look {
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = self.around.drain.cancelled() => {}
+                _ = ready.rung() => look = true,
+                () = seats.one_free(), if look => {}
+                _ = renew.tick() => self.renew().await,
+                _ = reap.tick() => {
+                    look |= self.reap().await;
+                    look |= self.teams.learn(&*self.around.store).await.unwrap_or_default();
+                    // Hints may be lost.
+                    look = true;
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn renew(&self) {
+        if let Err(error) = self.around.store.renew(self.id.clone(), self.settings.lease).await {
+            tracing::warn!(%error, "the lease could not be renewed");
+        }
+    }
+
+    /// Takes as many tasks as there are seats. True if there may be more.
+    async fn claim(&self, seats: &Seats) -> bool {
+        let free = seats.take(64);
+        let max = free.len();
+        let claim = Claim {
+            worker: self.id.clone(),
+            teams: self.teams.references(),
+            roots: self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            fresh: self.settings.unfinished == Unfinished::Ask,
+            max,
+        };
+        match self.around.store.claim(claim).await {
+            Ok(claimed) => {
+                let more = claimed.len() == max;
+                for (head, seat) in claimed.into_iter().zip(free) {
+                    self.start(head, seat);
+                }
+                more
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no task could be claimed");
+                false
+            }
+        }
+    }
+
+    fn start(&self, head: Head, seat: Seat) {
+        let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
+        self.runs.spawn(async move {
+            let run = AssertUnwindSafe(run(&around, &teams, head.clone(), seat)).catch_unwind();
+            let ended = tokio::select! {
+                ended = run => ended,
+                () = abort.cancelled() => Ok(settle_halt(&*around.store, &head, Halt::Drain).await),
+            };
+            let ended = match ended {
+                Ok(ended) => ended,
+                Err(panic) => {
+                    let failure = Failure::new(FailureKind::Panic, said(&*panic));
+                    settle_halt(&*around.store, &head, Halt::Fail(failure)).await
+                }
+            };
+            match ended {
+                Ended::Stranded(error) => tracing::error!(task = %head.id, %error, "the store failed; the task is left"),
+                ended => tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over"),
+            }
+        });
+    }
+
+    /// Takes tasks away from workers that are gone. True if there was one.
+    pub(crate) async fn reap(&self) -> bool {
+        let abandoned = match self.around.store.abandoned().await {
+            Ok(abandoned) => abandoned,
+            Err(error) => {
+                tracing::warn!(%error, "abandoned tasks could not be listed");
+                return false;
+            }
+        };
+        let found = !abandoned.is_empty();
+        for head in abandoned {
+            match self.take_away(&head).await {
+                // Somebody else was faster, or the owner is back.
+                Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
+                Err(error) => tracing::warn!(task = %head.id, %error, "an abandoned task could not be released"),
+            }
+        }
+        found
+    }
+
+    async fn take_away(&self, head: &Head) -> Result<(), StoreError> {
+        let store = &*self.around.store;
+        let fence = Fence::Abandoned(head.attempt);
+        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() {
+            let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
+            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
+            return crate::runner::end(store, head, fence, Vec::new(), outcome).await;
+        }
+        let released = Entry::Released { attempt: head.attempt, why: Release::Lost };
+        match &head.stop {
+            Some(stop) => {
+                settled_by_stop(store, head, fence, released, stop).await?;
+                crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
+            }
+            None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+        }
+    }
+}
+
+async fn run(around: &Surroundings, teams: &Teams, head: Head, seat: Seat) -> Ended {
+    let Some(team) = teams.get(&head.team) else {
+        return settle_halt(&*around.store, &head, Halt::Drain).await;
+    };
+    match Run::begin(around.clone(), team, head.clone(), seat).await {
+        Ok(run) => Box::pin(run.drive()).await,
+        Err(halt) => settle_halt(&*around.store, &head, halt).await,
+    }
+}
