@@ -63,15 +63,14 @@ impl Source<'_> {
 
     /// A mistake in the `line`-th line of a text that begins at `at`.
     pub(super) fn wrong_in(&self, at: Location, line: usize, message: String) -> ScriptError {
-        let start = at.span().byte_offset().and_then(|b| usize::try_from(b).ok());
-        let first = start.and_then(|b| self.yaml.get(b..)).and_then(|rest| rest.chars().next());
-        match (first, u64::try_from(line)) {
-            // The lines of a literal block are those of the text, from the one after the mark.
-            (Some('|'), Ok(line)) => {
-                let line = at.line() + line;
-                let text = self.line(line);
-                let indent = text.chars().take_while(|c| *c == ' ').count();
-                self.wrong_at(line, indent as u64 + 1, message)
+        // Only the lines of a literal block are those of its text, from the one after its mark.
+        let above = (1..at.line()).rev().find(|n| !self.line(*n).trim().is_empty());
+        let mark = above.filter(|n| opens_block(self.line(*n)));
+        match (mark, u64::try_from(line)) {
+            (Some(mark), Ok(line)) => {
+                let line = mark + line;
+                let indent = self.line(line).chars().take_while(|c| *c == ' ').count();
+                self.wrong_at(line, u64::try_from(indent).unwrap_or(0) + 1, message)
             }
             _ => self.wrong(at, message),
         }
@@ -83,13 +82,19 @@ impl Source<'_> {
             Some(at) if at != Location::UNKNOWN => (at.line(), at.column()),
             _ => (0, 0),
         };
-        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+        let message = UserMessageFormatter.format_message(error.without_snippet());
+        let message = match &*message {
+            "invalid u16" | "invalid u32" | "invalid u64" => {
+                "expected a whole number, not negative".to_owned()
+            }
+            other => other.to_owned(),
+        };
         self.wrong_at(line, column, message)
     }
 
     fn wrong_at(&self, line: u64, column: u64, message: String) -> ScriptError {
-        let mut text: String = self.line(line).trim_end().chars().take(120).collect();
-        text.retain(|c| !c.is_control());
+        let shown = self.line(line).trim_end().chars().take(120);
+        let text = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
         ScriptError::Wrong(Box::new(Mistake { script: self.name.to_owned(), line, column, message, text }))
     }
 
@@ -97,4 +102,10 @@ impl Source<'_> {
         let index = usize::try_from(line).ok().and_then(|n| n.checked_sub(1));
         index.and_then(|n| self.yaml.lines().nth(n)).unwrap_or_default()
     }
+}
+
+/// Whether a line ends with the mark of a literal block, such as `|` or `|-`.
+fn opens_block(line: &str) -> bool {
+    let code = line.split_once(" #").map_or(line, |(code, _)| code).trim_end();
+    code.trim_end_matches(|c: char| matches!(c, '-' | '+') || c.is_ascii_digit()).ends_with('|')
 }

@@ -3,9 +3,8 @@
 use std::mem;
 use std::time::Duration;
 
-use super::script::{Mishap, Pace, Script, Turn};
+use super::script::{Mishap, Pace, Script, Turn, failed};
 use super::talk::Talk;
-use super::template::explained;
 use super::{NAME, Scripted};
 use crate::message::{Block, Call, Message, Reply, StopReason, Usage};
 use crate::model::{Chunk, ModelError, ModelErrorKind, Request};
@@ -124,9 +123,7 @@ impl Take {
             }
             Some(Mishap::Cut | Mishap::Hang) | None => {}
         }
-        let blocks = blocks(script, request, turn).map_err(|error| {
-            format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, explained(&error))
-        })?;
+        let blocks = blocks(script, request, turn).map_err(|error| failed(request, &error))?;
         for block in &blocks {
             match block {
                 Block::Text(text) => take.text = Rest::new(text.clone()),

@@ -11,7 +11,7 @@ use serde_saphyr::{Location, Spanned};
 use super::error::{ScriptError, Source};
 use super::shape::{self, AgentShape, CaseShape, ErrorShape, PaceShape, TurnShape};
 use super::talk::{self, Talk};
-use super::template::{Arguments, Compiler, Expression, Templates, Text};
+use super::template::{Arguments, Compiler, Expression, Templates, Text, explained};
 use crate::message::{StopReason, Usage};
 use crate::model::Request;
 
@@ -125,11 +125,16 @@ impl Script {
         };
         let case = case.ok_or_else(|| format!("agent '{agent}' has no case for this task"))?;
         if case.repeats {
-            case.repeated(request, &self.templates).map_err(|e| super::template::explained(&e))
+            case.repeated(request, &self.templates).map_err(|error| failed(request, &error))
         } else {
             Ok(case.nth(request.turn))
         }
     }
+}
+
+/// What is said of a template that failed while it was played.
+pub(super) fn failed(request: &Request<'_>, error: &Error) -> String {
+    format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, explained(error))
 }
 
 impl When {
