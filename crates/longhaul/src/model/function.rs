@@ -1,1 +1,190 @@
-pub struct FnModel;
+use std::future::{self, Future};
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+
+use super::{Chunk, Model, ModelError, ReplyStream, Request};
+use crate::message::{Block, Reply};
+
+type Pieces = Vec<Result<Chunk, ModelError>>;
+type Answer = dyn for<'r> Fn(&Request<'r>) -> BoxFuture<'static, Pieces> + Send + Sync;
+
+/// A model that is a function, for tests.
+///
+/// ```
+/// # use longhaul::testing::{FnModel, reply};
+/// let model = FnModel::new(|request| match request.turn {
+///     0 => reply().call("shell", serde_json::json!({ "command": "ls" })),
+///     _ => reply().text("Two files."),
+/// });
+/// ```
+pub struct FnModel {
+    name: String,
+    answer: Box<Answer>,
+}
+
+impl FnModel {
+    /// A model that always answers. Its texts are streamed in one piece each.
+    pub fn new<R: Into<Reply>>(answer: impl Fn(&Request<'_>) -> R + Send + Sync + 'static) -> Self {
+        Self::of(move |request| Box::pin(future::ready(pieces(answer(request).into()))))
+    }
+
+    /// A model that takes its time, or fails.
+    ///
+    /// The future owns what it needs: take that from the request before the `async` block.
+    pub fn try_new<R, F>(answer: impl Fn(&Request<'_>) -> F + Send + Sync + 'static) -> Self
+    where
+        R: Into<Reply>,
+        F: Future<Output = Result<R, ModelError>> + Send + 'static,
+    {
+        Self::of(move |request| {
+            let answer = answer(request);
+            Box::pin(async move {
+                match answer.await {
+                    Ok(reply) => pieces(reply.into()),
+                    Err(error) => vec![Err(error)],
+                }
+            })
+        })
+    }
+
+    /// A model that streams exactly these pieces; without [`Chunk::Done`] or an error at the end the stream is cut.
+    pub fn streaming(
+        answer: impl Fn(&Request<'_>) -> Vec<Result<Chunk, ModelError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(move |request| Box::pin(future::ready(answer(request))))
+    }
+
+    /// The same model under another name than `function`.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        FnModel { name: name.into(), ..self }
+    }
+
+    fn of(
+        answer: impl for<'r> Fn(&Request<'r>) -> BoxFuture<'static, Pieces> + Send + Sync + 'static,
+    ) -> Self {
+        FnModel { name: "function".to_owned(), answer: Box::new(answer) }
+    }
+}
+
+impl Model for FnModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+        // The function is called when the stream is polled, not before.
+        let answer = async move { (self.answer)(&request).await };
+        let pieces = stream::once(answer).flat_map(stream::iter);
+        let named = pieces.map(|piece| match piece {
+            Ok(Chunk::Done(mut reply)) if reply.model.is_empty() => {
+                reply.model.clone_from(&self.name);
+                Ok(Chunk::Done(reply))
+            }
+            other => other,
+        });
+        named.boxed()
+    }
+}
+
+impl std::fmt::Debug for FnModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FnModel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn pieces(reply: Reply) -> Pieces {
+    let mut pieces: Pieces = reply
+        .blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text(text) => Some(Ok(Chunk::Text(text.clone()))),
+            Block::Reasoning { text, .. } => Some(Ok(Chunk::Reasoning(text.clone()))),
+            Block::Call(_) => None,
+        })
+        .collect();
+    pieces.push(Ok(Chunk::Done(Box::new(reply))));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::id::{AgentName, TaskKey};
+    use crate::message::StopReason;
+    use crate::model::ModelErrorKind;
+    use crate::testing::reply;
+
+    async fn ask(model: &FnModel, turn: u32) -> Pieces {
+        let agent = AgentName::from("lead");
+        let task = TaskKey::chosen("test").candidates().next().unwrap();
+        let request = Request { task, agent: &agent, system: "", messages: &[], tools: &[], turn, retry: 0 };
+        model.stream(request).collect().await
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_streamed_and_then_given_whole() {
+        let model = FnModel::new(|request| {
+            reply().reasoning("hm").text(format!("turn {}", request.turn)).call("ls", json!({ "dir": "." }))
+        });
+        let pieces = ask(&model, 3).await;
+        let [Ok(Chunk::Reasoning(hm)), Ok(Chunk::Text(text)), Ok(Chunk::Done(done))] = pieces.as_slice()
+        else {
+            panic!("{pieces:?}")
+        };
+        assert_eq!((hm.as_str(), text.as_str()), ("hm", "turn 3"));
+        assert_eq!((done.text().as_str(), done.reasoning().as_str()), ("turn 3", "hm"));
+        assert_eq!((done.stop, done.model.as_str()), (StopReason::Calls, "function"));
+        let call = done.calls().next().unwrap();
+        assert_eq!(
+            (call.id.as_str(), call.tool.as_str(), call.arguments.as_str()),
+            ("call_0", "ls", r#"{"dir":"."}"#)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_the_only_piece() {
+        let error = ModelError {
+            model: "m".to_owned(),
+            kind: ModelErrorKind::RateLimited(String::new()),
+            retry_after: None,
+        };
+        let given = error.clone();
+        let model = FnModel::try_new(move |request| {
+            let (given, turn) = (given.clone(), request.turn);
+            async move { if turn == 0 { Err(given) } else { Ok(reply().text("better")) } }
+        });
+        assert_eq!(ask(&model, 0).await, [Err(error)]);
+        assert_eq!(ask(&model, 1).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn pieces_come_as_they_are_and_nothing_is_asked_before_the_stream_is_polled() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let model = FnModel::streaming(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            vec![Ok(Chunk::Text("cut he".to_owned()))]
+        })
+        .named("cutter");
+        let agent = AgentName::from("lead");
+        let task = TaskKey::chosen("test").candidates().next().unwrap();
+        drop(model.stream(Request {
+            task,
+            agent: &agent,
+            system: "",
+            messages: &[],
+            tools: &[],
+            turn: 0,
+            retry: 0,
+        }));
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        assert_eq!(ask(&model, 0).await, [Ok(Chunk::Text("cut he".to_owned()))]);
+        assert_eq!((asked.load(Ordering::Relaxed), model.name()), (1, "cutter"));
+    }
+}

@@ -1,5 +1,7 @@
 //! What tests of Longhaul, and of anything that implements its traits, need (feature `testing`).
 
+mod reply;
 pub mod store_exam;
 
 pub use crate::model::FnModel;
+pub use reply::{ReplyBuilder, reply};

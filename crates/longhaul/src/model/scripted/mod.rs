@@ -1,0 +1,61 @@
+//! A model that says what a YAML script tells it to: for demos, for tests, and for killing processes in the middle.
+//!
+//! It has no memory. What it answers is a function of the request alone (agent, conversation, turn, retry), so it
+//! answers the same after a restart. One script serves all agents of a team. `docs/scripted.md` explains the YAML.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use longhaul::model::scripted::{Script, Scripted};
+//! let script = Script::parse("hello.yaml", "agents: { lead: { turns: [ { text: 'You said: {{ task }}' } ] } }")?;
+//! let model = Scripted::new(Arc::new(script));
+//! # Ok::<(), longhaul::model::scripted::ScriptError>(())
+//! ```
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+
+use super::{Model, ReplyStream, Request};
+
+mod error;
+mod play;
+mod script;
+mod shape;
+mod talk;
+mod template;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod wrong_tests;
+
+pub use error::{Mistake, ScriptError};
+pub use script::Script;
+
+/// What the model is called, in replies and in errors.
+const NAME: &str = "scripted";
+
+/// A model that plays a [`Script`].
+#[derive(Debug, Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+}
+
+impl Scripted {
+    /// A model that plays `script`.
+    pub fn new(script: Arc<Script>) -> Self {
+        Scripted { script }
+    }
+}
+
+impl Model for Scripted {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+        stream::unfold(play::Play::new(self, request), |mut play| async move {
+            play.next().await.map(|item| (item, play))
+        })
+        .boxed()
+    }
+}

@@ -1,0 +1,348 @@
+//! A script as it is played: everything parsed, checked and compiled.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use minijinja::Error;
+use regex::Regex;
+use serde_saphyr::{Location, Spanned};
+
+use super::error::{ScriptError, Source};
+use super::shape::{self, AgentShape, CaseShape, ErrorShape, PaceShape, TurnShape};
+use super::talk::{self, Talk};
+use super::template::{Arguments, Compiler, Expression, Templates, Text, explained};
+use crate::message::{StopReason, Usage};
+use crate::model::Request;
+
+/// What is said beyond the last turn of a script that has no `otherwise`.
+const ENDED: &str = "The script has ended.";
+/// The agent that plays every agent without a part of its own.
+const ANYBODY: &str = "*";
+
+/// A script: what each agent of a team says. `docs/scripted.md` explains every key.
+#[derive(Debug)]
+pub struct Script {
+    name: String,
+    agents: HashMap<String, Vec<Case>>,
+    pub(super) templates: Templates,
+}
+
+/// The turns for the tasks that it fits.
+#[derive(Debug)]
+pub(super) struct Case {
+    when: When,
+    turns: Vec<Turn>,
+    repeats: bool,
+    otherwise: Turn,
+}
+
+#[derive(Debug)]
+enum When {
+    Always,
+    Contains(String),
+    Matches(Regex),
+}
+
+/// One reply, and what goes wrong before it.
+#[derive(Debug)]
+pub(super) struct Turn {
+    until: Option<Expression>,
+    pub(super) errors: Vec<Mishap>,
+    pub(super) reasoning: Option<Text>,
+    pub(super) text: Option<Text>,
+    pub(super) calls: Vec<(String, Arguments)>,
+    pub(super) usage: Option<Usage>,
+    pub(super) stop: StopReason,
+    pub(super) pace: Pace,
+}
+
+/// How fast a reply comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Characters a chunk.
+    pub(super) chunk: usize,
+    /// Between two chunks.
+    pub(super) pause: Duration,
+    /// Before the first.
+    pub(super) delay: Duration,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone)]
+pub(super) enum Mishap {
+    Status { status: u16, retry_after: Option<Duration>, message: String },
+    Cut,
+    Hang,
+    Empty,
+}
+
+impl Script {
+    /// Reads a script. Errors call it `name`.
+    pub fn parse(name: &str, yaml: &str) -> Result<Script, ScriptError> {
+        let source = Source { name, yaml };
+        let shape = shape::read(source)?;
+        let mut reader = Reader { compiler: Compiler::new(source) };
+        let quick = Pace { chunk: usize::MAX, pause: Duration::ZERO, delay: Duration::ZERO };
+        let pace = reader.pace(shape.defaults, quick)?;
+        let mut agents = HashMap::with_capacity(shape.agents.len());
+        for (agent, part) in shape.agents {
+            let cases = reader.agent(&agent, part, pace)?;
+            agents.insert(agent, cases);
+        }
+        Ok(Script { name: name.to_owned(), agents, templates: reader.compiler.finish() })
+    }
+
+    /// Reads a script from a file. Errors call it by its path.
+    pub fn load(path: impl AsRef<Path>) -> Result<Script, ScriptError> {
+        let path = path.as_ref();
+        let yaml = std::fs::read_to_string(path)
+            .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
+        Script::parse(&path.display().to_string(), &yaml)
+    }
+
+    /// The name of the script, as errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the script says anything for an agent.
+    pub fn plays(&self, agent: &str) -> bool {
+        self.agents.contains_key(agent) || self.agents.contains_key(ANYBODY)
+    }
+
+    /// The turn that answers a request, or why there is none.
+    pub(super) fn turn(&self, request: &Request<'_>) -> Result<&Turn, String> {
+        let agent = request.agent.as_str();
+        let cases = self.agents.get(agent).or_else(|| self.agents.get(ANYBODY));
+        let cases = cases.ok_or_else(|| format!("the script has no agent '{agent}'"))?;
+        let case = match cases.as_slice() {
+            [Case { when: When::Always, .. }] => cases.first(),
+            _ => {
+                let task = talk::task_text(request);
+                cases.iter().find(|case| case.when.fits(task))
+            }
+        };
+        let case = case.ok_or_else(|| format!("agent '{agent}' has no case for this task"))?;
+        if case.repeats {
+            case.repeated(request, &self.templates).map_err(|error| failed(request, &error))
+        } else {
+            Ok(case.nth(request.turn))
+        }
+    }
+}
+
+/// What is said of a template that failed while it was played.
+pub(super) fn failed(request: &Request<'_>, error: &Error) -> String {
+    format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, explained(error))
+}
+
+impl When {
+    fn fits(&self, task: &str) -> bool {
+        match self {
+            When::Always => true,
+            When::Contains(part) => task.contains(part.as_str()),
+            When::Matches(pattern) => pattern.is_match(task),
+        }
+    }
+}
+
+impl Case {
+    fn nth(&self, turn: u32) -> &Turn {
+        usize::try_from(turn).ok().and_then(|n| self.turns.get(n)).unwrap_or(&self.otherwise)
+    }
+
+    /// The turn where some are repeated `until` something is so.
+    ///
+    /// How often one was given is not remembered but found in the conversation: what is so stays so, hence the
+    /// first reply before which it was so can be searched for.
+    fn repeated(&self, request: &Request<'_>, templates: &Templates) -> Result<&Turn, Error> {
+        let talk = Talk::new(request);
+        let replies = talk.replies();
+        let lost = request.turn.saturating_sub(u32::try_from(replies.len()).unwrap_or(u32::MAX));
+        let now = request.turn;
+        let mut given = 0;
+        for turn in &self.turns {
+            let Some(until) = &turn.until else {
+                if given >= now {
+                    return Ok(turn);
+                }
+                given += 1;
+                continue;
+            };
+            let holds = |reply: u32| -> Result<bool, Error> {
+                let index = usize::try_from(reply.saturating_sub(lost)).unwrap_or(usize::MAX);
+                let then = match replies.get(index) {
+                    Some(position) if reply < now => talk.before(*position, reply),
+                    _ => talk.clone(),
+                };
+                Ok(templates.value(until, then.value())?.is_true())
+            };
+            if !holds(now)? {
+                return Ok(turn);
+            }
+            let (mut low, mut high) = (given, now.max(given));
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if holds(middle)? {
+                    high = middle;
+                } else {
+                    low = middle + 1;
+                }
+            }
+            given = low;
+        }
+        Ok(&self.otherwise)
+    }
+}
+
+/// Makes the script of its shape.
+struct Reader<'a> {
+    compiler: Compiler<'a>,
+}
+
+impl Reader<'_> {
+    fn wrong(&self, at: Location, message: impl Into<String>) -> ScriptError {
+        self.compiler.source.wrong(at, message)
+    }
+
+    fn agent(&mut self, name: &str, part: Spanned<AgentShape>, pace: Pace) -> Result<Vec<Case>, ScriptError> {
+        let AgentShape { turns, cases, otherwise } = part.value;
+        match (turns, cases) {
+            (Some(turns), None) => Ok(vec![self.case(CaseShape { when: None, turns, otherwise }, pace)?]),
+            (None, Some(cases)) if otherwise.is_none() => {
+                cases.into_iter().map(|case| self.case(case, pace)).collect()
+            }
+            (None, Some(_)) => Err(self.wrong(
+                part.defined,
+                format!("agent '{name}' has cases: `otherwise` belongs into each case"),
+            )),
+            (Some(_), Some(_)) => Err(self.wrong(
+                part.defined,
+                format!("agent '{name}' has both turns and cases; expected one of them"),
+            )),
+            (None, None) => {
+                Err(self
+                    .wrong(part.defined, format!("agent '{name}' says nothing; expected `turns` or `cases`")))
+            }
+        }
+    }
+
+    fn case(&mut self, case: CaseShape, pace: Pace) -> Result<Case, ScriptError> {
+        let when = match case.when {
+            None => When::Always,
+            Some(when) => self.when(when)?,
+        };
+        let turns: Vec<Turn> =
+            case.turns.into_iter().map(|turn| self.turn(turn, pace)).collect::<Result<_, _>>()?;
+        let otherwise = match case.otherwise {
+            Some(turn) if turn.value.until.is_some() => {
+                return Err(
+                    self.wrong(turn.defined, "`otherwise` goes on for ever; `until` does not belong there")
+                );
+            }
+            Some(turn) => self.turn(turn, pace)?,
+            None => Turn {
+                until: None,
+                errors: Vec::new(),
+                reasoning: None,
+                text: Some(Text::Fixed(ENDED.to_owned())),
+                calls: Vec::new(),
+                usage: None,
+                stop: StopReason::End,
+                pace,
+            },
+        };
+        let repeats = turns.iter().any(|turn| turn.until.is_some());
+        Ok(Case { when, turns, repeats, otherwise })
+    }
+
+    fn when(&self, when: Spanned<String>) -> Result<When, ScriptError> {
+        let pattern = when.value.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        match pattern {
+            None => Ok(When::Contains(when.value)),
+            Some(pattern) => Regex::new(pattern).map(When::Matches).map_err(|error| {
+                let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+                self.wrong(when.defined, format!("/{pattern}/ is not a pattern: {why}"))
+            }),
+        }
+    }
+
+    fn turn(&mut self, turn: Spanned<TurnShape>, pace: Pace) -> Result<Turn, ScriptError> {
+        let Spanned { value: turn, defined: at, .. } = turn;
+        if turn.text.is_none() && turn.reasoning.is_none() && turn.calls.is_empty() && turn.errors.is_empty()
+        {
+            let message =
+                "this turn says nothing; expected text, reasoning, calls or errors (text: \"\" for nothing)";
+            return Err(self.wrong(at, message));
+        }
+        let calls: Vec<_> = turn
+            .calls
+            .into_iter()
+            .map(|call| Ok((call.tool, self.compiler.arguments(call.arguments)?)))
+            .collect::<Result<_, ScriptError>>()?;
+        let ends = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
+        Ok(Turn {
+            until: turn.until.map(|until| self.compiler.expression(&until)).transpose()?,
+            errors: turn.errors.into_iter().map(|error| self.mishap(error)).collect::<Result<_, _>>()?,
+            reasoning: turn.reasoning.map(|text| self.compiler.text(text)).transpose()?,
+            text: turn.text.map(|text| self.compiler.text(text)).transpose()?,
+            calls,
+            usage: turn.usage.map(|u| Usage {
+                input: u.input,
+                cached: u.cached,
+                cache_written: u.cache_written,
+                output: u.output,
+                reasoning: u.reasoning,
+            }),
+            stop: turn.stop.unwrap_or(ends),
+            pace: self.pace(PaceShape { chunk: turn.chunk, pace: turn.pace, delay: turn.delay }, pace)?,
+        })
+    }
+
+    fn mishap(&self, error: Spanned<ErrorShape>) -> Result<Mishap, ScriptError> {
+        match error.value {
+            ErrorShape::Word(word) => match word.as_str() {
+                "cut" => Ok(Mishap::Cut),
+                "hang" => Ok(Mishap::Hang),
+                "empty" => Ok(Mishap::Empty),
+                _ => Err(self.wrong(
+                    error.defined,
+                    format!("'{word}' is not an error; expected cut, hang, empty or a mapping with a status"),
+                )),
+            },
+            ErrorShape::Status(shape) if !(400..600).contains(&shape.status) => Err(self.wrong(
+                error.defined,
+                format!("{} is not the status of an error; expected 400 to 599", shape.status),
+            )),
+            ErrorShape::Status(shape) => Ok(Mishap::Status {
+                status: shape.status,
+                retry_after: shape.retry_after.map(|text| self.duration(&text)).transpose()?,
+                message: shape.message,
+            }),
+        }
+    }
+
+    fn pace(&self, shape: PaceShape, default: Pace) -> Result<Pace, ScriptError> {
+        let chunk = match shape.chunk {
+            None => default.chunk,
+            Some(chunk) if chunk.value == 0 => {
+                return Err(self.wrong(chunk.defined, "a chunk of 0 characters; expected at least 1"));
+            }
+            Some(chunk) => usize::try_from(chunk.value).unwrap_or(usize::MAX),
+        };
+        let or =
+            |text: Option<Spanned<String>>, default| text.map_or(Ok(default), |text| self.duration(&text));
+        Ok(Pace { chunk, pause: or(shape.pace, default.pause)?, delay: or(shape.delay, default.delay)? })
+    }
+
+    fn duration(&self, text: &Spanned<String>) -> Result<Duration, ScriptError> {
+        let parsed = text.value.parse::<jiff::SignedDuration>().ok().and_then(|d| Duration::try_from(d).ok());
+        parsed.ok_or_else(|| {
+            self.wrong(
+                text.defined,
+                format!("'{}' is not a duration; expected one like 20ms, 1.5s or 2m", text.value),
+            )
+        })
+    }
+}

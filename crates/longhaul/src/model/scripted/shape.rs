@@ -1,0 +1,224 @@
+//! The shape of a script's YAML, before anything in it is compiled.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::error::{ScriptError, Source};
+use crate::message::StopReason;
+
+/// The largest script, in bytes.
+const LARGEST: usize = 4 << 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileShape {
+    #[serde(default)]
+    pub(super) defaults: PaceShape,
+    pub(super) agents: IndexMap<String, Spanned<AgentShape>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PaceShape {
+    pub(super) chunk: Option<Spanned<u32>>,
+    pub(super) pace: Option<Spanned<String>>,
+    pub(super) delay: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentShape {
+    pub(super) turns: Option<Vec<Spanned<TurnShape>>>,
+    pub(super) cases: Option<Vec<CaseShape>>,
+    pub(super) otherwise: Option<Spanned<TurnShape>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaseShape {
+    pub(super) when: Option<Spanned<String>>,
+    pub(super) turns: Vec<Spanned<TurnShape>>,
+    pub(super) otherwise: Option<Spanned<TurnShape>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TurnShape {
+    pub(super) until: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) errors: Vec<Spanned<ErrorShape>>,
+    pub(super) reasoning: Option<Spanned<String>>,
+    pub(super) text: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) calls: Vec<CallShape>,
+    pub(super) usage: Option<UsageShape>,
+    pub(super) stop: Option<StopReason>,
+    pub(super) chunk: Option<Spanned<u32>>,
+    pub(super) pace: Option<Spanned<String>>,
+    pub(super) delay: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallShape {
+    pub(super) tool: String,
+    pub(super) arguments: Option<Spanned<Node>>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UsageShape {
+    #[serde(default)]
+    pub(super) input: u64,
+    #[serde(default)]
+    pub(super) cached: u64,
+    #[serde(default)]
+    pub(super) cache_written: u64,
+    #[serde(default)]
+    pub(super) output: u64,
+    #[serde(default)]
+    pub(super) reasoning: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum ErrorShape {
+    Word(String),
+    Status(StatusShape),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StatusShape {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) message: String,
+}
+
+impl<'de> Deserialize<'de> for ErrorShape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrStatus;
+
+        impl<'de> Visitor<'de> for WordOrStatus {
+            type Value = ErrorShape;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("cut, hang, empty or a mapping with a status")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<ErrorShape, E> {
+                Ok(ErrorShape::Word(word.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ErrorShape, A::Error> {
+                StatusShape::deserialize(MapAccessDeserializer::new(map)).map(ErrorShape::Status)
+            }
+        }
+
+        deserializer.deserialize_any(WordOrStatus)
+    }
+}
+
+/// Any YAML that can be JSON, with the place of each piece.
+#[derive(Debug)]
+pub(super) enum Node {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text(String),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(String, Spanned<Node>)>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that can be JSON")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Bool(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Number(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Number(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+        let number = serde_json::Number::from_f64(value);
+        number.map(Node::Number).ok_or_else(|| E::custom(format_args!("{value} is not a JSON number")))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Node::Map(fields))
+    }
+}
+
+/// Reads the shape of a script.
+pub(super) fn read(source: Source<'_>) -> Result<FileShape, ScriptError> {
+    if source.yaml.len() > LARGEST {
+        let message = format!("a script has at most {LARGEST} bytes, this one has {}", source.yaml.len());
+        return Err(source.wrong(serde_saphyr::Location::UNKNOWN, message));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: 50_000,
+            max_events: 150_000,
+            max_depth: 32,
+            max_documents: 1,
+            max_aliases: 1_000,
+            max_anchors: 1_000,
+            max_merge_keys: 1_000,
+            max_recorded_anchor_events: 50_000,
+            max_total_scalar_bytes: LARGEST,
+        },
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(source.yaml, options).map_err(|error| source.unreadable(&error))
+}

@@ -1,0 +1,282 @@
+//! Texts and arguments of a script: fixed, or made by a template. All templates are compiled when a script is read.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value};
+use serde_saphyr::Spanned;
+
+use super::error::{ScriptError, Source};
+use super::shape::Node;
+use super::talk::{self, WORDS};
+
+/// The variable in which an expression leaves its value.
+const VALUE: &str = "value";
+
+/// The templates of a script, by number.
+#[derive(Debug)]
+pub(super) struct Templates {
+    environment: Environment<'static>,
+}
+
+/// A compiled template.
+#[derive(Debug)]
+pub(super) struct Template(String);
+
+/// A compiled expression.
+#[derive(Debug)]
+pub(super) struct Expression(String);
+
+/// A text of a script.
+#[derive(Debug)]
+pub(super) enum Text {
+    Fixed(String),
+    Made(Template),
+}
+
+/// A tool call's arguments.
+#[derive(Debug)]
+pub(super) enum Arguments {
+    /// As they are written, JSON or not.
+    Raw(Text),
+    /// Made of a YAML value.
+    Json(Tree),
+}
+
+/// A JSON value whose leaves may be made by templates.
+#[derive(Debug)]
+pub(super) enum Tree {
+    /// JSON already.
+    Fixed(String),
+    Text(Template),
+    Value(Expression),
+    List(Vec<Tree>),
+    /// Keys are JSON already.
+    Map(Vec<(String, Tree)>),
+}
+
+impl Templates {
+    /// Makes the text.
+    pub(super) fn text(&self, text: &Text, talk: impl FnOnce() -> Value) -> Result<String, Error> {
+        match text {
+            Text::Fixed(text) => Ok(text.clone()),
+            Text::Made(template) => self.render(template, talk()),
+        }
+    }
+
+    /// Makes the arguments.
+    pub(super) fn arguments(
+        &self,
+        arguments: &Arguments,
+        talk: &mut dyn FnMut() -> Value,
+    ) -> Result<String, Error> {
+        match arguments {
+            Arguments::Raw(text) => self.text(text, talk),
+            Arguments::Json(Tree::Fixed(json)) => Ok(json.clone()),
+            Arguments::Json(tree) => {
+                let mut json = String::new();
+                self.write(tree, &talk(), &mut json)?;
+                Ok(json)
+            }
+        }
+    }
+
+    /// The value of an expression.
+    pub(super) fn value(&self, expression: &Expression, talk: Value) -> Result<Value, Error> {
+        let captured = self.environment.get_template(&expression.0)?.render_captured(talk)?;
+        Ok(captured.state().lookup(VALUE).unwrap_or_default())
+    }
+
+    fn render(&self, template: &Template, talk: Value) -> Result<String, Error> {
+        self.environment.get_template(&template.0)?.render(talk)
+    }
+
+    fn write(&self, tree: &Tree, talk: &Value, json: &mut String) -> Result<(), Error> {
+        match tree {
+            Tree::Fixed(fixed) => json.push_str(fixed),
+            Tree::Text(template) => json.push_str(&quoted(&self.render(template, talk.clone())?)),
+            Tree::Value(expression) => {
+                let value = self.value(expression, talk.clone())?;
+                let written = serde_json::to_string(&value);
+                json.push_str(&written.map_err(|e| {
+                    Error::new(minijinja::ErrorKind::BadSerialization, format!("not JSON: {e}"))
+                })?);
+            }
+            Tree::List(items) => {
+                json.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    json.push_str(if index == 0 { "" } else { "," });
+                    self.write(item, talk, json)?;
+                }
+                json.push(']');
+            }
+            Tree::Map(fields) => {
+                json.push('{');
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    json.push_str(if index == 0 { "" } else { "," });
+                    json.push_str(key);
+                    json.push(':');
+                    self.write(value, talk, json)?;
+                }
+                json.push('}');
+            }
+        }
+        Ok(())
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn has_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// Compiles the templates of one script.
+pub(super) struct Compiler<'a> {
+    pub(super) source: Source<'a>,
+    environment: Environment<'static>,
+    count: usize,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(source: Source<'a>) -> Self {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_debug(true);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
+            environment.set_syntax(syntax);
+        }
+        environment.add_filter("find_all", |texts: &Value, pattern: &str| talk::find_all_in(texts, pattern));
+        environment.add_filter("from_json", talk::from_json);
+        Compiler { source, environment, count: 0 }
+    }
+
+    pub(super) fn finish(self) -> Templates {
+        Templates { environment: self.environment }
+    }
+
+    pub(super) fn text(&mut self, text: Spanned<String>) -> Result<Text, ScriptError> {
+        if has_template(&text.value) {
+            self.template(text).map(Text::Made)
+        } else {
+            Ok(Text::Fixed(text.value))
+        }
+    }
+
+    fn template(&mut self, text: Spanned<String>) -> Result<Template, ScriptError> {
+        let at = text.defined;
+        let name = self.add(text.value).map_err(|error| self.refused(at, "template", &error))?;
+        self.only_known_words(&name, at)?;
+        Ok(Template(name))
+    }
+
+    pub(super) fn expression(&mut self, text: &Spanned<String>) -> Result<Expression, ScriptError> {
+        let name = self
+            .add(format!("{{% set {VALUE} = ({}) %}}", text.value))
+            .map_err(|error| self.refused(text.defined, "expression", &error))?;
+        self.only_known_words(&name, text.defined)?;
+        Ok(Expression(name))
+    }
+
+    fn add(&mut self, template: String) -> Result<String, Error> {
+        let name = self.count.to_string();
+        self.environment.add_template_owned(name.clone(), template)?;
+        self.count += 1;
+        Ok(name)
+    }
+
+    fn refused(&self, at: serde_saphyr::Location, what: &str, error: &Error) -> ScriptError {
+        let message = format!("this {what} is wrong: {}", explained(error));
+        self.source.wrong_in(at, error.line().unwrap_or(1), message)
+    }
+
+    fn only_known_words(&self, name: &str, at: serde_saphyr::Location) -> Result<(), ScriptError> {
+        let Ok(template) = self.environment.get_template(name) else { return Ok(()) };
+        let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        used.sort_unstable();
+        let known =
+            |word: &str| WORDS.contains(&word) || self.environment.globals().any(|(name, _)| name == word);
+        match used.iter().find(|word| !known(word)) {
+            Some(word) => {
+                let lines = template.source().lines();
+                let line = lines.clone().position(|line| line.contains(word.as_str())).unwrap_or(0) + 1;
+                let message = format!("'{word}' is not a word of scripts; they are {}", WORDS.join(", "));
+                Err(self.source.wrong_in(at, line, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn arguments(&mut self, node: Option<Spanned<Node>>) -> Result<Arguments, ScriptError> {
+        match node {
+            None => Ok(Arguments::Json(Tree::Fixed("{}".to_owned()))),
+            Some(Spanned { value: Node::Text(text), referenced, defined }) => {
+                self.text(Spanned::new(text, referenced, defined)).map(Arguments::Raw)
+            }
+            Some(node) => self.tree(node).map(Arguments::Json),
+        }
+    }
+
+    fn tree(&mut self, node: Spanned<Node>) -> Result<Tree, ScriptError> {
+        Ok(match node.value {
+            Node::Null => Tree::Fixed("null".to_owned()),
+            Node::Bool(value) => Tree::Fixed(value.to_string()),
+            Node::Number(value) => Tree::Fixed(value.to_string()),
+            Node::Text(text) if !has_template(&text) => Tree::Fixed(quoted(&text)),
+            Node::Text(text) => {
+                let text = Spanned::new(text, node.referenced, node.defined);
+                match self.lone_expression(&text) {
+                    Some(expression) => Tree::Value(expression),
+                    None => Tree::Text(self.template(text)?),
+                }
+            }
+            Node::List(items) => {
+                let items: Vec<Tree> =
+                    items.into_iter().map(|item| self.tree(item)).collect::<Result<_, _>>()?;
+                match items.iter().map(fixed).collect::<Option<Vec<_>>>() {
+                    Some(fixed) => Tree::Fixed(format!("[{}]", fixed.join(","))),
+                    None => Tree::List(items),
+                }
+            }
+            Node::Map(fields) => {
+                let mut made = Vec::with_capacity(fields.len());
+                for (key, value) in fields {
+                    made.push((quoted(&key), self.tree(value)?));
+                }
+                let pairs = made.iter().map(|(key, value)| Some(format!("{key}:{}", fixed(value)?)));
+                match pairs.collect::<Option<Vec<_>>>() {
+                    Some(pairs) => Tree::Fixed(format!("{{{}}}", pairs.join(","))),
+                    None => Tree::Map(made),
+                }
+            }
+        })
+    }
+
+    /// A text that is one `{{ expression }}` and nothing else keeps the type of its value.
+    fn lone_expression(&mut self, text: &Spanned<String>) -> Option<Expression> {
+        let inner = text.value.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+        self.expression(&Spanned::new(inner.to_owned(), text.referenced, text.defined)).ok()
+    }
+}
+
+fn fixed(tree: &Tree) -> Option<&str> {
+    match tree {
+        Tree::Fixed(json) => Some(json),
+        _ => None,
+    }
+}
+
+/// What a template error says, without the name that the template has only here.
+pub(super) fn explained(error: &Error) -> String {
+    let mut text = error.kind().to_string();
+    if let Some(detail) = error.detail() {
+        text = format!("{text}: {detail}");
+    }
+    if let (Some(range), Some(source)) = (error.range(), error.template_source())
+        && let Some(part) = source.get(range)
+    {
+        text = format!("{text} (at '{}')", part.chars().take(80).collect::<String>());
+    }
+    text
+}
