@@ -8,8 +8,17 @@ use crate::dispatch::Card;
 use crate::id::AgentName;
 use crate::tool::{DynTool, Tool};
 
+mod files;
+#[cfg(test)]
+mod no_desk;
+#[cfg(unix)]
+mod shell;
+mod text;
 mod wrap;
 
+pub use files::Files;
+#[cfg(unix)]
+pub use shell::{Shell, ShellBuilder};
 pub use wrap::{narrowed, prefixed};
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.

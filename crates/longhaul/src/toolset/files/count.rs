@@ -1,0 +1,112 @@
+//! `count_lines`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Look;
+use super::ground::{Ground, Hidden};
+use super::lines::Lines;
+use crate::tool::ToolError;
+use crate::toolset::text::{counted, grouped};
+
+/// How many kinds of files have a row of their own.
+const MAX_ROWS: usize = 100;
+
+#[derive(Clone, Copy)]
+pub(super) struct CountLines;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CountLinesArgs {
+    /// The file or directory to count, relative to the working directory; all of it if left out.
+    path: Option<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    files: u64,
+    lines: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.files += other.files;
+        self.lines += other.lines;
+    }
+}
+
+impl Look for CountLines {
+    type Args = CountLinesArgs;
+    const NAME: &'static str = "count_lines";
+    const DESCRIPTION: &'static str = "Counts text files and their lines below a directory, by file extension. Binary and \
+        hidden files, symbolic links, .git, target and node_modules are not counted.";
+
+    fn look(self, args: CountLinesArgs, ground: &Ground) -> Result<String, ToolError> {
+        let start = ground.find(args.path.as_deref().unwrap_or("."))?;
+        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+        let (mut binary, mut unread) = (0, 0);
+        let walked = ground.walk(start, Hidden::Skipped, |path| {
+            match lines_of(path, ground) {
+                Ok(Some(lines)) => tallies.entry(extension(path)).or_default().add(Tally { files: 1, lines }),
+                Ok(None) => binary += 1,
+                Err(Broken::File) => unread += 1,
+                Err(Broken::Off(error)) => return Err(error),
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+
+        let mut text = table(tallies);
+        if binary > 0 {
+            text += &format!("\n[{} not counted]", counted(binary, "binary file"));
+        }
+        Ok(text + &walked.markers(unread))
+    }
+}
+
+/// Why a file was not counted: because of the file, or because all is called off.
+enum Broken {
+    File,
+    Off(ToolError),
+}
+
+impl From<io::Error> for Broken {
+    fn from(_: io::Error) -> Self {
+        Broken::File
+    }
+}
+
+fn lines_of(path: &Path, ground: &Ground) -> Result<Option<u64>, Broken> {
+    match Lines::open(path, 0)? {
+        Some(lines) => lines.count(|| ground.go_on().map_err(Broken::Off)).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().map_or("(none)".to_owned(), |extension| extension.to_string_lossy().to_lowercase())
+}
+
+/// The kinds with the most lines first, the sum last.
+fn table(tallies: BTreeMap<String, Tally>) -> String {
+    let mut kinds: Vec<_> = tallies.into_iter().collect();
+    kinds.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.lines));
+    let mut total = Tally::default();
+    kinds.iter().for_each(|(_, tally)| total.add(*tally));
+    if kinds.len() > MAX_ROWS {
+        let mut others = Tally::default();
+        kinds.drain(MAX_ROWS..).for_each(|(_, tally)| others.add(tally));
+        kinds.push(("(others)".to_owned(), others));
+    }
+    kinds.push(("total".to_owned(), total));
+
+    let wide = kinds.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("extension".len());
+    let mut text = format!("{:wide$}  {:>7}  {:>11}", "extension", "files", "lines");
+    for (name, tally) in kinds {
+        text += &format!("\n{name:wide$}  {:>7}  {:>11}", grouped(tally.files), grouped(tally.lines));
+    }
+    text
+}

@@ -1,0 +1,71 @@
+//! Reads files line by line, however long a line is.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+
+/// How far into a file is looked to tell whether it is binary; also how much is read at once.
+const BLOCK: usize = 16 * 1024;
+
+/// The lines of a text file.
+pub(super) struct Lines {
+    reader: BufReader<File>,
+    /// How much of one line is kept.
+    keep: usize,
+}
+
+/// One line, without its end.
+pub(super) struct OneLine {
+    /// Its text, or as much as is kept.
+    pub(super) text: String,
+    /// How many bytes of it are not in the text.
+    pub(super) missing: u64,
+}
+
+impl Lines {
+    /// `None` for a binary file: one with a zero byte near its beginning.
+    pub(super) fn open(path: &Path, keep: usize) -> io::Result<Option<Self>> {
+        let mut reader = BufReader::with_capacity(BLOCK, File::open(path)?);
+        let binary = reader.fill_buf()?.contains(&0);
+        Ok((!binary).then_some(Lines { reader, keep }))
+    }
+
+    pub(super) fn next(&mut self) -> io::Result<Option<OneLine>> {
+        let (mut kept, mut length, mut ended) = (Vec::new(), 0_u64, false);
+        let mut any = false;
+        while !ended {
+            let block = self.reader.fill_buf()?;
+            if block.is_empty() {
+                break;
+            }
+            any = true;
+            let end = block.iter().position(|byte| *byte == b'\n');
+            ended = end.is_some();
+            let part = &block[..end.unwrap_or(block.len())];
+            length += part.len() as u64;
+            kept.extend_from_slice(&part[..part.len().min(self.keep - kept.len())]);
+            let used = part.len() + usize::from(ended);
+            self.reader.consume(used);
+        }
+        let missing = length - kept.len() as u64;
+        if missing == 0 && kept.last() == Some(&b'\r') {
+            kept.pop();
+        }
+        Ok(any.then(|| OneLine { text: String::from_utf8_lossy(&kept).into_owned(), missing }))
+    }
+
+    /// How many lines there are from here on. A last line without an end is one. `go_on` is asked at each block.
+    pub(super) fn count<E: From<io::Error>>(mut self, go_on: impl Fn() -> Result<(), E>) -> Result<u64, E> {
+        let (mut lines, mut last) = (0, b'\n');
+        loop {
+            go_on()?;
+            let block = self.reader.fill_buf()?;
+            let Some(end) = block.last() else { break };
+            last = *end;
+            lines += block.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let used = block.len();
+            self.reader.consume(used);
+        }
+        Ok(lines + u64::from(last != b'\n'))
+    }
+}

@@ -1,0 +1,92 @@
+//! Keeps the beginning and the end of an output, however long it is.
+
+use std::collections::VecDeque;
+
+use crate::toolset::text::grouped;
+
+/// The head and the tail of what was written, each up to half of the cap.
+pub(super) struct Capture {
+    half: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl Capture {
+    pub(super) fn new(cap: usize) -> Self {
+        Capture { half: cap / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let room = self.half - self.head.len();
+        let (head, tail) = bytes.split_at(room.min(bytes.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend(tail);
+        let surplus = self.tail.len().saturating_sub(self.half);
+        self.tail.drain(..surplus);
+        self.left_out += surplus as u64;
+    }
+
+    /// The output as text, with a marker where something is missing.
+    pub(super) fn into_text(self) -> String {
+        let mut head = self.head;
+        let mut tail = Vec::from(self.tail);
+        if self.left_out == 0 {
+            head.append(&mut tail);
+            return String::from_utf8_lossy(&head).into_owned();
+        }
+        // A character that the cut goes through is left out whole.
+        let whole_head = head.len() - cut_character(&head);
+        let in_tail = tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count();
+        let left_out = self.left_out + (head.len() - whole_head + in_tail) as u64;
+        format!(
+            "{}\n[… {} bytes left out …]\n{}",
+            String::from_utf8_lossy(&head[..whole_head]),
+            grouped(left_out),
+            String::from_utf8_lossy(&tail[in_tail..])
+        )
+    }
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+/// How many bytes at the end are the beginning of a character whose rest is missing.
+fn cut_character(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid());
+    match last {
+        Some(invalid @ [first, ..]) if *first >= 0b1100_0000 && bytes.ends_with(invalid) => invalid.len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_kept_as_it_is() {
+        let mut capture = Capture::new(8);
+        capture.push(b"abc");
+        capture.push(b"defgh");
+        assert_eq!(capture.into_text(), "abcdefgh");
+    }
+
+    #[test]
+    fn head_and_tail_are_kept_and_the_marker_says_how_much_is_not() {
+        let mut capture = Capture::new(8);
+        capture.push(b"abcdef");
+        for _ in 0..500 {
+            capture.push(b"xyz");
+        }
+        assert_eq!(capture.into_text(), "abcd\n[… 1,498 bytes left out …]\nzxyz");
+    }
+
+    #[test]
+    fn a_character_is_not_cut_in_two() {
+        let mut capture = Capture::new(8);
+        capture.push("abcé----éxyz".as_bytes());
+        assert_eq!(capture.into_text(), "abc\n[… 8 bytes left out …]\nxyz");
+    }
+}

@@ -1,0 +1,239 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::toolset::no_desk::call_in;
+
+/// A task that runs commands in a directory of its own.
+struct Bench {
+    dir: TempDir,
+    tool: Arc<RunCommand>,
+    context: CallContext,
+}
+
+type Called = Result<ToolOutput, ToolError>;
+
+impl Bench {
+    fn new() -> Self {
+        Bench::with(Shell::new())
+    }
+
+    fn with(shell: Shell) -> Self {
+        let dir = TempDir::new().unwrap();
+        let (context, _) = call_in(dir.path());
+        Bench { dir, tool: Arc::new(RunCommand { env: shell.env }), context }
+    }
+
+    async fn call(&self, arguments: serde_json::Value) -> Called {
+        DynTool::call(&*self.tool, &arguments.to_string(), &self.context).await
+    }
+
+    async fn run(&self, cmd: &str) -> Called {
+        self.call(json!({ "cmd": cmd })).await
+    }
+
+    /// Runs a command beside the test, and comes back when it has written the ids of its processes to `pids`.
+    async fn begin(&self, cmd: &str) -> (JoinHandle<Called>, Vec<u32>) {
+        let (tool, context) = (self.tool.clone(), self.context.clone());
+        let arguments = json!({ "cmd": cmd }).to_string();
+        let call = tokio::spawn(async move { DynTool::call(&*tool, &arguments, &context).await });
+        until("the command runs", || self.pids().is_some()).await;
+        (call, self.pids().unwrap())
+    }
+
+    /// What the command wrote to `pids`, once the line is whole.
+    fn pids(&self) -> Option<Vec<u32>> {
+        let text = std::fs::read_to_string(self.dir.path().join("pids")).ok()?;
+        let line = text.strip_suffix('\n')?;
+        Some(line.split(' ').map(|pid| pid.parse().unwrap()).collect())
+    }
+}
+
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A zombie, which only waits to be reaped by whoever adopted it, is dead.
+fn is_alive(pid: u32) -> bool {
+    if !Path::new("/proc/self/stat").exists() {
+        return nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None).is_ok();
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[track_caller]
+fn assert_all_dead(pids: &[u32]) {
+    let alive: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
+    assert!(alive.is_empty(), "alive: {alive:?}");
+}
+
+fn failed(called: Called) -> String {
+    match called {
+        Err(ToolError::Failed(text)) => text,
+        other => panic!("not a failure: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn output_comes_in_the_order_of_writing_with_the_exit_code() {
+    let bench = Bench::new();
+    let output = bench.run("echo a; echo b >&2; printf c").await.unwrap();
+    assert_eq!(output.text, "a\nb\nc\n[exit code 0]");
+    assert_eq!(bench.run("true").await.unwrap().text, "(no output)\n[exit code 0]");
+}
+
+#[tokio::test]
+async fn a_command_that_fails_is_a_failure_that_the_model_sees() {
+    let bench = Bench::new();
+    assert_eq!(failed(bench.run("echo no; exit 3").await), "no\n[exit code 3]");
+    assert_eq!(failed(bench.run("kill -9 $$").await), "(no output)\n[killed by SIGKILL]");
+}
+
+#[tokio::test]
+async fn there_is_no_input_to_wait_for() {
+    assert_eq!(Bench::new().run("cat").await.unwrap().text, "(no output)\n[exit code 0]");
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_whole_group_even_who_ignores_sigterm() {
+    let bench = Bench::new();
+    // The deepest is a grandchild's child; an ignored signal stays ignored below.
+    let cmd = "trap '' TERM; echo began; sh -c 'sleep 100 & echo $PPID $$ $! > pids; wait' & wait";
+    let begun = Instant::now();
+    let text = failed(bench.call(json!({ "cmd": cmd, "timeout": 1.5 })).await);
+    let took = begun.elapsed();
+    assert!(text.starts_with("began\n[the command took longer than 1.5 s"), "{text}");
+    assert!(took < Duration::from_millis(1500 + 3000), "{took:?}");
+    let pids = bench.pids().unwrap();
+    assert_eq!(pids.len(), 3);
+    assert_all_dead(&pids);
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_whole_group() {
+    let bench = Bench::new();
+    let (call, pids) = bench.begin("sleep 100 & echo $$ $! > pids; wait").await;
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    let stopped = Instant::now();
+    bench.context.cancel.cancel();
+    let text = failed(call.await.unwrap());
+    assert!(stopped.elapsed() < Duration::from_secs(3));
+    assert!(text.contains("being stopped"), "{text}");
+    assert_all_dead(&pids);
+}
+
+#[tokio::test]
+async fn who_hears_sigterm_may_clean_up_and_say_so() {
+    let bench = Bench::new();
+    let cmd = "trap 'echo cleaned; exit 0' TERM; echo $$ > pids; while :; do sleep 0.02; done";
+    let (call, pids) = bench.begin(cmd).await;
+    bench.context.cancel.cancel();
+    let text = failed(call.await.unwrap());
+    assert!(text.contains("cleaned\n["), "{text}");
+    assert_all_dead(&pids);
+}
+
+#[tokio::test]
+async fn nothing_is_started_for_a_task_that_is_being_stopped() {
+    let bench = Bench::new();
+    bench.context.cancel.cancel();
+    failed(bench.run("touch here").await);
+    assert!(!bench.dir.path().join("here").exists());
+}
+
+#[tokio::test]
+async fn a_dropped_call_kills_the_whole_group() {
+    let bench = Bench::new();
+    let (call, pids) = bench.begin("trap '' TERM; sleep 100 & echo $$ $! > pids; wait").await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    until("all are dead", || !pids.iter().any(|pid| is_alive(*pid))).await;
+}
+
+#[tokio::test]
+async fn what_is_left_in_the_background_neither_holds_the_call_up_nor_survives_it() {
+    for redirect in ["", ">/dev/null 2>&1"] {
+        let bench = Bench::new();
+        let begun = Instant::now();
+        let text = bench.run(&format!("sleep 100 {redirect} & echo $! > pids; echo hi")).await.unwrap().text;
+        assert!(begun.elapsed() < Duration::from_secs(3), "{redirect}");
+        assert_eq!(text, "hi\n[what the command left running in the background was ended]\n[exit code 0]");
+        assert_all_dead(&bench.pids().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_left_the_group_does_not_hold_the_call_up() {
+    let bench = Bench::new();
+    let begun = Instant::now();
+    // It is not ours to end; it ends by itself.
+    bench.run("command -v setsid >/dev/null && setsid sleep 8 & echo hi").await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(4));
+}
+
+#[tokio::test]
+async fn a_flood_is_read_to_its_end_and_cut_in_the_middle() {
+    let bench = Bench::new();
+    let text =
+        bench.run("echo BEGIN; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo END").await.unwrap().text;
+    assert!(text.starts_with("BEGIN\nxxx") && text.ends_with("xxx\nEND\n[exit code 0]"));
+    assert!(text.contains("\n[… 2,934,475 bytes left out …]\n"));
+    assert!(text.len() < OUTPUT_CAP + 100, "{}", text.len());
+}
+
+#[tokio::test]
+async fn commands_inherit_no_environment() {
+    let bench = Bench::with(Shell::builder().env("GREETING", "hello").build());
+    assert!(std::env::vars_os().count() > 1, "there is something to inherit");
+    let text = bench.run("env").await.unwrap().text;
+    let names: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    // Shells set some of their own.
+    let own = ["PATH", "GREETING", "PWD", "OLDPWD", "SHLVL", "_"];
+    assert!(names.iter().all(|name| own.contains(name)), "{names:?}");
+    assert!(text.contains("GREETING=hello") && text.contains("PATH=/usr/local/bin:/usr/bin:/bin"), "{text}");
+}
+
+#[tokio::test]
+async fn commands_run_in_the_working_directory_or_below() {
+    let bench = Bench::new();
+    let root = bench.dir.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    let pwd = |cwd: Option<&str>| bench.call(json!({ "cmd": "pwd -P", "cwd": cwd }));
+    assert_eq!(pwd(None).await.unwrap().text, format!("{}\n[exit code 0]", root.display()));
+    assert_eq!(pwd(Some("sub")).await.unwrap().text, format!("{}/sub\n[exit code 0]", root.display()));
+    match pwd(Some("nowhere")).await {
+        Err(ToolError::Retry(text)) => assert!(text.contains("'nowhere'"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    let homeless = Bench { context: CallContext { working_dir: None, ..bench.context.clone() }, ..bench };
+    assert!(failed(homeless.run("pwd").await).contains("no working directory"));
+}
+
+#[tokio::test]
+async fn calls_that_make_no_sense_are_sent_back() {
+    let bench = Bench::new();
+    for wrong in [json!({ "cmd": " " }), json!({ "cmd": "true", "timeout": 0 }), json!({})] {
+        assert!(matches!(bench.call(wrong.clone()).await, Err(ToolError::Retry(_))), "{wrong}");
+    }
+    assert_eq!(bounded(Some(1e12)), Ok(Duration::from_secs(600)));
+    assert_eq!(bounded(None), Ok(Duration::from_secs(30)));
+}
+
+#[tokio::test]
+async fn the_model_is_told_what_it_takes() {
+    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = Shell::default().open(&patron).await.unwrap();
+    let spec = tools[0].spec();
+    assert_eq!(spec.name, "shell");
+    assert_eq!(spec.parameters["required"], json!(["cmd"]));
+    assert!(!tools[0].manner().repeatable && !tools[0].manner().read_only);
+}
