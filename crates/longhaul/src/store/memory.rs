@@ -1,1 +1,383 @@
-pub struct Memory;
+//! Journals in memory, for tests and for programs whose tasks may die with them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::broadcast;
+
+use super::judge::{Archive, Draft, judge};
+use super::{AtMost, Batch, Claim, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture};
+use crate::entry::{Entry, Kind, Record, TeamRef};
+use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
+use crate::task::{Head, Status};
+
+/// A store that forgets everything when it is dropped.
+pub struct Memory {
+    shelves: Mutex<Shelves>,
+    hints: broadcast::Sender<Hint>,
+    clock: Clock,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Memory::with_clock(Clock::wall())
+    }
+
+    /// An empty store with a clock of its own.
+    pub fn with_clock(clock: Clock) -> Self {
+        let (hints, _) = broadcast::channel(super::HINTS_KEPT);
+        Memory { shelves: Mutex::default(), hints, clock }
+    }
+
+    /// Nothing is left half-done under the lock, so that a panic of some other holder harms nothing.
+    fn lock(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hint(&self, hint: Option<Hint>) {
+        if let Some(hint) = hint {
+            // Nobody listening is no trouble.
+            let _ = self.hints.send(hint);
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::new()
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("tasks", &self.lock().order.len()).finish_non_exhaustive()
+    }
+}
+
+/// A future that is ready: nothing here waits for anything.
+fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl Store for Memory {
+    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
+        let at = self.clock.now();
+        let answer = self.lock().append(batch, at).map(|(ends, hints)| {
+            hints.into_iter().for_each(|hint| self.hint(Some(hint)));
+            ends
+        });
+        ready(answer)
+    }
+
+    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
+        let shelves = self.lock();
+        let journal = shelves.tasks.get(&task).map_or(&[][..], |t| &t.journal);
+        ready(Ok(journal.iter().skip(skip).take(limit).cloned().collect()))
+    }
+
+    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+        ready(Ok(self.lock().tasks.get(&task).map(|t| t.head.clone())))
+    }
+
+    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+        let shelves = self.lock();
+        let mut heads: Vec<Head> = shelves.matching(&filter).map(|t| t.head.clone()).collect();
+        if let Some(limit) = filter.limit {
+            heads.drain(..heads.len().saturating_sub(limit));
+        }
+        ready(Ok(heads))
+    }
+
+    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
+        ready(self.lock().find(typed))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+        let at = self.clock.now();
+        let heads = self.lock().claim(&claim, at);
+        let kinds = Kinds::of([Kind::Claimed]);
+        heads.iter().for_each(|h| self.hint(Some(Hint::Task { task: h.id, root: h.root, kinds })));
+        ready(Ok(heads))
+    }
+
+    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        let until = super::lease_end(self.clock.now(), lease);
+        self.lock().leases.insert(worker, until);
+        ready(Ok(()))
+    }
+
+    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.lock().leases.remove(&worker);
+        ready(Ok(()))
+    }
+
+    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
+        let now = self.clock.now();
+        let shelves = self.lock();
+        let gone = shelves.running.iter().filter(|(worker, _)| !shelves.is_alive(worker, now));
+        let mut places: Vec<usize> = gone.flat_map(|(_, places)| places.iter().copied()).collect();
+        places.sort_unstable();
+        ready(Ok(places.into_iter().filter_map(|p| shelves.at(p)).map(|t| t.head.clone()).collect()))
+    }
+
+    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        let digest = Digest::of(&bytes);
+        self.lock().kept.entry(digest.clone()).or_insert_with(|| bytes.into());
+        ready(Ok(digest))
+    }
+
+    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let bytes = self.lock().kept.get(&digest).cloned();
+        ready(Ok(bytes.map(|b| b.to_vec())))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::from_channel(self.hints.subscribe())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// A task, with the place it has in the order of submission.
+struct Task {
+    place: usize,
+    head: Head,
+    journal: Vec<Record>,
+    letters: HashSet<LetterId>,
+}
+
+/// Everything that is kept. The sets of places are indexes: what they say is also said by the heads.
+#[derive(Default)]
+struct Shelves {
+    tasks: HashMap<TaskId, Task>,
+    order: Vec<TaskId>,
+    pending: HashMap<TeamRef, BTreeSet<usize>>,
+    running: HashMap<WorkerId, BTreeSet<usize>>,
+    children: HashMap<TaskId, Vec<usize>>,
+    trees: HashMap<TaskId, Tree>,
+    census: Census,
+    leases: HashMap<WorkerId, Timestamp>,
+    kept: HashMap<Digest, Arc<[u8]>>,
+}
+
+#[derive(Default)]
+struct Tree {
+    members: Vec<usize>,
+    census: Census,
+}
+
+/// How many tasks stand how, by [`Status`].
+#[derive(Default)]
+struct Census([usize; Status::ALL.len()]);
+
+impl Census {
+    fn count(&self, among: &[Status]) -> usize {
+        if among.is_empty() { self.0.iter().sum() } else { among.iter().map(|s| self.0[*s as usize]).sum() }
+    }
+}
+
+/// The shelves at a moment, so that leases can be judged.
+struct Moment<'a>(&'a Shelves, Timestamp);
+
+impl Archive for Moment<'_> {
+    fn head(&mut self, task: TaskId) -> Result<Option<Head>, StoreError> {
+        Ok(self.0.tasks.get(&task).map(|t| t.head.clone()))
+    }
+
+    fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError> {
+        Ok(self.0.tasks.get(&task).is_some_and(|t| t.letters.contains(letter)))
+    }
+
+    fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError> {
+        Ok(head.worker.as_ref().is_none_or(|w| !self.0.is_alive(w, self.1)))
+    }
+}
+
+impl Shelves {
+    fn at(&self, place: usize) -> Option<&Task> {
+        self.order.get(place).and_then(|id| self.tasks.get(id))
+    }
+
+    fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
+        self.leases.get(worker).is_some_and(|until| *until > now)
+    }
+
+    fn append(&mut self, batch: Batch, at: Timestamp) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
+        let only_if = batch.only_if.clone();
+        let mut drafts = Draft::of(batch);
+        if let Some(first) = drafts.first()
+            && !(first.fence == Fence::New && self.tasks.contains_key(&first.task))
+        {
+            only_if.iter().try_for_each(|limit| self.allow(limit))?;
+        }
+        let verdict = judge(&mut drafts, at, &mut Moment(self, at))?;
+        let hints = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
+        for (id, head) in verdict.heads {
+            if let Some(head) = head {
+                self.place(id, head);
+            }
+        }
+        for draft in drafts {
+            let Some(task) = self.tasks.get_mut(&draft.task) else { continue };
+            for line in draft.lines.into_iter().filter(|l| !l.known) {
+                if let Entry::Letter(letter) = &line.record.entry {
+                    task.letters.insert(letter.id.clone());
+                }
+                task.journal.push(line.record);
+            }
+        }
+        Ok((verdict.ends, hints))
+    }
+
+    /// Puts a head in its place, and keeps the indexes in step with it.
+    fn place(&mut self, id: TaskId, head: Head) {
+        let place = match self.tasks.get(&id) {
+            Some(task) if !stands_elsewhere(&task.head, &head) => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.head = head;
+                }
+                return;
+            }
+            Some(task) => {
+                let (place, old) = (task.place, task.head.clone());
+                self.unindex(place, &old);
+                place
+            }
+            None => {
+                let place = self.order.len();
+                self.order.push(id);
+                self.trees.entry(head.root).or_default().members.push(place);
+                if let Some(parent) = head.parent {
+                    self.children.entry(parent).or_default().push(place);
+                }
+                place
+            }
+        };
+        self.census.0[head.status as usize] += 1;
+        self.trees.entry(head.root).or_default().census.0[head.status as usize] += 1;
+        if head.status == Status::Pending {
+            self.pending.entry(head.team.clone()).or_default().insert(place);
+        }
+        if let Some(worker) = &head.worker {
+            self.running.entry(worker.clone()).or_default().insert(place);
+        }
+        match self.tasks.get_mut(&id) {
+            Some(task) => task.head = head,
+            None => {
+                self.tasks.insert(id, Task { place, head, journal: Vec::new(), letters: HashSet::new() });
+            }
+        }
+    }
+
+    fn unindex(&mut self, place: usize, old: &Head) {
+        self.census.0[old.status as usize] -= 1;
+        if let Some(tree) = self.trees.get_mut(&old.root) {
+            tree.census.0[old.status as usize] -= 1;
+        }
+        if let Some(places) = self.pending.get_mut(&old.team) {
+            places.remove(&place);
+        }
+        if let Some(worker) = &old.worker
+            && let Some(places) = self.running.get_mut(worker)
+        {
+            places.remove(&place);
+            if places.is_empty() {
+                self.running.remove(worker);
+            }
+        }
+    }
+
+    fn allow(&self, limit: &AtMost) -> Result<(), StoreError> {
+        let most = usize::try_from(limit.limit).unwrap_or(usize::MAX);
+        let Filter { status, root, parent, agent, roots, since, limit: _ } = &limit.filter;
+        let only_by_status = parent.is_none() && agent.is_none() && !roots && since.is_none();
+        let count = match root {
+            None if only_by_status => self.census.count(status),
+            Some(root) if only_by_status => self.trees.get(root).map_or(0, |t| t.census.count(status)),
+            _ => self.matching(&limit.filter).take(most).count(),
+        };
+        if count < most { Ok(()) } else { Err(StoreError::Limit { limit: limit.limit, what: limit.what }) }
+    }
+
+    /// The tasks that match, in order, whatever the filter's own limit.
+    fn matching<'a>(&'a self, filter: &'a Filter) -> Box<dyn Iterator<Item = &'a Task> + 'a> {
+        let known = |places: Option<&'a Vec<usize>>| {
+            places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
+        };
+        let is_wanted = |t: &&Task| matches(filter, &t.head);
+        match (&filter.parent, &filter.root) {
+            (Some(parent), _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
+            (None, Some(root)) => Box::new(known(self.trees.get(root).map(|t| &t.members)).filter(is_wanted)),
+            (None, None) => Box::new(self.order.iter().filter_map(|id| self.tasks.get(id)).filter(is_wanted)),
+        }
+    }
+
+    fn find(&self, typed: &str) -> Result<TaskId, StoreError> {
+        if let Ok(id) = typed.parse::<TaskId>()
+            && self.tasks.contains_key(&id)
+        {
+            return Ok(id);
+        }
+        let begins = TaskId::prefix(typed);
+        let fits = |id: &&TaskId| begins.as_ref().is_some_and(|b| id.letters().starts_with(b.as_str()));
+        let matches = self.order.iter().filter(fits).take(super::MATCHES_NAMED).copied().collect();
+        super::only_one(typed, matches)
+    }
+
+    fn claim(&mut self, claim: &Claim, at: Timestamp) -> Vec<Head> {
+        let is_wanted = |place: &usize| {
+            self.at(*place).is_some_and(|t| {
+                (!claim.fresh || t.head.attempt.0 == 0)
+                    && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.head.root))
+            })
+        };
+        // Each team's queue is in order, so that its first `max` are all that can be among the first of all.
+        let mut places = Vec::new();
+        for team in claim.teams.iter().collect::<HashSet<_>>() {
+            let queue = self.pending.get(team).into_iter().flatten().copied();
+            places.extend(queue.filter(is_wanted).take(claim.max));
+        }
+        places.sort_unstable();
+        places.truncate(claim.max);
+        places.into_iter().filter_map(|place| self.take(place, &claim.worker, at)).collect()
+    }
+
+    fn take(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<Head> {
+        let task = self.at(place)?;
+        let mut head = task.head.clone();
+        let entry = Entry::Claimed { attempt: head.attempt.next(), worker: worker.clone() };
+        let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
+        head.step(&record).ok()?;
+        self.place(head.id, head.clone());
+        self.tasks.get_mut(&head.id)?.journal.push(record);
+        Some(head)
+    }
+}
+
+fn stands_elsewhere(old: &Head, new: &Head) -> bool {
+    old.status != new.status || old.worker != new.worker
+}
+
+fn matches(filter: &Filter, head: &Head) -> bool {
+    (filter.status.is_empty() || filter.status.contains(&head.status))
+        && filter.root.is_none_or(|root| head.root == root)
+        && filter.parent.is_none_or(|parent| head.parent == Some(parent))
+        && filter.agent.as_ref().is_none_or(|agent| head.agent == *agent)
+        && (!filter.roots || head.parent.is_none())
+        && filter.since.is_none_or(|since| head.created >= since)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Memory;
+
+    crate::store_exam!(|clock| Arc::new(Memory::with_clock(clock)));
+}

@@ -15,6 +15,7 @@ use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
 use crate::task::{Head, IllegalMove, Status};
 
 mod bells;
+mod judge;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -38,10 +39,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Returns, for each write, the sequence number of its last entry. A letter whose id its task already has is
     /// skipped without an error (the answer is then where the journal ends), so that writing a letter is
-    /// idempotent.
+    /// idempotent. A write without entries only asks whether its fence and its `after` hold.
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>>;
 
-    /// Reads a journal: at most `limit` entries after `after`, in order.
+    /// Reads a journal: at most `limit` entries after `after`, in order. Of a task that is not there, nothing.
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
     /// Where a task stands, if there is such a task.
@@ -119,14 +120,17 @@ impl Batch {
 /// Who may write to a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    /// There must be no such task yet. If there is, the whole batch is refused with [`StoreError::Exists`].
+    /// There must be no such task yet. If there is, the whole batch is refused with [`StoreError::Exists`]. The
+    /// first entry is [`Entry::Submitted`]; after it comes what anyone may write.
     New,
     /// The owner: the task is running and this is its attempt.
     Attempt(Attempt),
     /// Whoever finds the owner gone: the task is running, this is its attempt, and the lease of its worker has
     /// run out (or its worker is known to be dead).
     Abandoned(Attempt),
-    /// Anyone. What anyone may not write, [`Head::step`](crate::task::Head::step) refuses.
+    /// Anyone: letters, stops, answers, the link to a continuation, and the end of a task that a stop ended
+    /// before anybody wrote it down. All else is its owner's to write and is refused, even where
+    /// [`Head::step`](crate::task::Head::step) would take it.
     Anyone,
 }
 
@@ -351,6 +355,26 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// How many hints a listener may fall behind before it is told that it [lags](Hint::Lagged).
+const HINTS_KEPT: usize = 4096;
+/// How many of the tasks that a prefix could mean are named, at most.
+const MATCHES_NAMED: usize = 6;
+
+/// When a lease of this length ends that begins now.
+fn lease_end(now: Timestamp, lease: Duration) -> Timestamp {
+    now.saturating_add(lease).unwrap_or(Timestamp::MAX)
+}
+
+/// The only task that was meant, out of the first few that could be.
+fn only_one(typed: &str, matches: Vec<TaskId>) -> Result<TaskId, StoreError> {
+    let typed = || typed.chars().take(60).collect();
+    match matches[..] {
+        [id] => Ok(id),
+        [] => Err(StoreError::NotFound { typed: typed() }),
+        _ => Err(StoreError::Ambiguous { typed: typed(), matches }),
+    }
 }
 
 fn join(ids: &[TaskId]) -> String {

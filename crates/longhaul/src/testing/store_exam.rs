@@ -1,1 +1,90 @@
-//! The store exam.
+//! The store exam: what [`Store`] promises, as questions that every implementation sits.
+//!
+//! A store sits it in its tests, where each question is a test of its own:
+//!
+//! ```ignore
+//! longhaul::store_exam!(|clock| Arc::new(MyStore::with_clock(clock)));
+//! ```
+//!
+//! Each question makes a store of its own with a clock that only the question moves; stores must be empty and must
+//! not share anything.
+
+mod claims;
+mod fences;
+mod journal;
+mod setting;
+mod views;
+
+use std::sync::Arc;
+
+pub use self::claims::*;
+pub use self::fences::*;
+pub use self::journal::*;
+pub use self::setting::{Setting, TestClock};
+pub use self::views::*;
+use crate::store::{Clock, Store};
+
+/// What makes the stores that sit the exam: empty ones, with this clock.
+pub type Make<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
+
+/// Asks every question, one after another. [`store_exam!`](crate::store_exam) makes a test of each.
+pub async fn sit(make: Make<'_>) {
+    crate::store_exam!(@questions @sit [make]);
+}
+
+/// A test for each question of the [store exam](crate::testing::store_exam), for the stores that `$make` makes.
+///
+/// It wants `tokio` with its features `macros` and `rt-multi-thread` where it is used.
+#[macro_export]
+macro_rules! store_exam {
+    (@sit [$make:ident] $($question:ident)*) => { $( $question($make).await; )* };
+    (@tests [$make:expr] $($question:ident)*) => {
+        $(
+            #[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $question() {
+                $crate::testing::store_exam::$question(&$make).await;
+            }
+        )*
+    };
+    (@questions @$then:ident $context:tt) => {
+        $crate::store_exam! { @$then $context
+            a_journal_is_read_in_the_order_in_which_it_was_written
+            a_journal_is_read_in_pages
+            a_task_that_is_not_there_has_no_journal
+            a_batch_is_all_or_nothing
+            a_letter_is_taken_once
+            a_letter_is_taken_once_though_many_send_it
+            large_entries_come_back_whole
+            heads_are_the_fold_of_their_journals
+            only_live_words_are_live
+            what_is_kept_is_found_by_its_digest
+            a_task_is_submitted_once
+            only_the_owner_writes_as_owner
+            an_attempt_that_is_over_writes_nothing
+            only_a_dead_owner_is_abandoned
+            anyone_writes_only_what_anyone_may
+            a_new_task_begins_with_its_submission
+            a_stop_of_a_pending_task_is_settled_by_anyone
+            a_writer_can_insist_that_nothing_came_between
+            a_write_without_entries_only_asks
+            nothing_comes_after_the_end
+            limits_hold_though_many_submit
+            limits_do_not_refuse_what_is_there_already
+            limits_count_what_they_say
+            claims_are_oldest_first
+            claims_take_what_they_ask_for
+            a_task_is_claimed_by_one
+            a_stop_and_a_claim_do_not_both_win
+            a_released_task_is_claimed_again
+            leases_end_and_are_renewed
+            a_retired_worker_is_gone_at_once
+            lists_are_in_order_of_submission
+            every_filter_filters
+            a_task_is_found_by_its_id_or_its_beginning
+            an_append_gives_a_hint
+            a_claim_gives_a_hint
+            the_time_is_the_clocks
+        }
+    };
+    ($make:expr) => { $crate::store_exam!(@questions @tests [$make]); };
+}

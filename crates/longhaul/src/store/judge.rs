@@ -1,0 +1,185 @@
+//! What every store checks before it writes, so that two stores cannot differ in it.
+
+use jiff::Timestamp;
+
+use super::{Batch, Fence, Hint, Kinds, StoreError};
+use crate::entry::{Entry, Outcome, Record};
+use crate::id::{LetterId, Seq, TaskId};
+use crate::task::{Head, IllegalMove, Status};
+
+/// A [`Write`](super::Write) on its way into a journal.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) task: TaskId,
+    pub(super) fence: Fence,
+    pub(super) after: Option<Seq>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// An entry on its way into a journal. Its place and time are set when it is judged.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) record: Record,
+    /// It is a letter that the task already has.
+    pub(super) known: bool,
+}
+
+impl Draft {
+    /// The drafts of a batch.
+    pub(super) fn of(batch: Batch) -> Vec<Draft> {
+        let line =
+            |entry| Line { record: Record { seq: Seq(0), at: Timestamp::UNIX_EPOCH, entry }, known: false };
+        let draft = |w: super::Write| Draft {
+            task: w.task,
+            fence: w.fence,
+            after: w.after,
+            lines: w.entries.into_iter().map(line).collect(),
+        };
+        batch.writes.into_iter().map(draft).collect()
+    }
+
+    /// The entries that are new to the journal.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = &Record> {
+        self.lines.iter().filter(|l| !l.known).map(|l| &l.record)
+    }
+
+    /// The hint that the draft was written, if it says anything.
+    pub(super) fn hint(&self, root: TaskId) -> Option<Hint> {
+        let kinds = Kinds::of(self.fresh().map(|r| r.entry.kind()));
+        (kinds != Kinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
+    }
+}
+
+/// What a judge has to ask the store.
+pub(super) trait Archive {
+    /// Where a task stands now.
+    fn head(&mut self, task: TaskId) -> Result<Option<Head>, StoreError>;
+    /// Whether a task has this letter.
+    fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError>;
+    /// Whether the worker of this running task is gone.
+    fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError>;
+}
+
+/// Judges a batch without writing anything: sets the place and time of each line and answers where each task
+/// stands afterwards, in the order in which tasks first occur.
+pub(super) fn judge(
+    drafts: &mut [Draft],
+    at: Timestamp,
+    archive: &mut impl Archive,
+) -> Result<Verdict, StoreError> {
+    let mut verdict =
+        Verdict { heads: Vec::with_capacity(drafts.len()), ends: Vec::with_capacity(drafts.len()) };
+    for which in 0..drafts.len() {
+        let (before, rest) = drafts.split_at_mut(which);
+        let Some(draft) = rest.first_mut() else { break };
+        let place = match verdict.heads.iter().position(|(task, _)| *task == draft.task) {
+            Some(place) => place,
+            None => {
+                verdict.heads.push((draft.task, archive.head(draft.task)?));
+                verdict.heads.len() - 1
+            }
+        };
+        let Some((_, head)) = verdict.heads.get_mut(place) else { break };
+        pass(draft, head.as_ref(), archive)?;
+        carry(draft, before, head, at, archive)?;
+        verdict.ends.push(head.as_ref().map_or(Seq(0), |h| h.seq));
+    }
+    Ok(verdict)
+}
+
+/// What a batch makes of the tasks it is about.
+pub(super) struct Verdict {
+    /// Where each task stands after the batch.
+    pub(super) heads: Vec<(TaskId, Option<Head>)>,
+    /// For each write, where its journal ended after it.
+    pub(super) ends: Vec<Seq>,
+}
+
+impl Verdict {
+    /// The root of a task's tree.
+    pub(super) fn root(&self, task: TaskId) -> TaskId {
+        let head = self.heads.iter().find(|(t, _)| *t == task).and_then(|(_, h)| h.as_ref());
+        head.map_or(task, |h| h.root)
+    }
+}
+
+/// Whether the fence lets the draft through.
+fn pass(draft: &Draft, head: Option<&Head>, archive: &mut impl Archive) -> Result<(), StoreError> {
+    let task = draft.task;
+    match (draft.fence, head) {
+        (Fence::New, None) => {}
+        (Fence::New, Some(_)) => return Err(StoreError::Exists(task)),
+        (_, None) => return Err(StoreError::NoTask(task)),
+        (Fence::Anyone, Some(_)) => {}
+        (Fence::Attempt(attempt), Some(head)) => {
+            if head.status != Status::Running || head.attempt != attempt {
+                return Err(StoreError::Superseded { task, attempt });
+            }
+        }
+        (Fence::Abandoned(attempt), Some(head)) => {
+            if head.status != Status::Running || head.attempt != attempt || !archive.is_abandoned(head)? {
+                return Err(StoreError::Superseded { task, attempt });
+            }
+        }
+    }
+    let seq = head.map_or(Seq(0), |h| h.seq);
+    if draft.after.is_some_and(|after| after != seq) {
+        return Err(StoreError::Moved { task, seq });
+    }
+    Ok(())
+}
+
+/// Carries the head over the lines of a draft.
+fn carry(
+    draft: &mut Draft,
+    before: &[Draft],
+    head: &mut Option<Head>,
+    at: Timestamp,
+    archive: &mut impl Archive,
+) -> Result<(), StoreError> {
+    let (task, fence) = (draft.task, draft.fence);
+    let illegal = |why| StoreError::Illegal { task, why };
+    for index in 0..draft.lines.len() {
+        let (earlier, rest) = draft.lines.split_at_mut(index);
+        let Some(line) = rest.first_mut() else { break };
+        line.record.at = at;
+        line.known = false;
+        let Some(head) = head.as_mut() else {
+            line.record.seq = Seq(1);
+            *head = Some(Head::begin(task, &line.record).map_err(illegal)?);
+            continue;
+        };
+        if let Entry::Letter(letter) = &line.record.entry {
+            let same = before.iter().filter(|d| d.task == task).flat_map(|d| &d.lines).chain(earlier.iter());
+            line.known = same.into_iter().any(|l| is_letter(&l.record.entry, &letter.id))
+                || archive.has_letter(task, &letter.id)?;
+            if line.known {
+                line.record.seq = Seq(0);
+                continue;
+            }
+        }
+        if matches!(fence, Fence::New | Fence::Anyone) && !anyone_may_write(head, &line.record.entry) {
+            let not_now = IllegalMove::NotNow { status: head.status, entry: line.record.entry.kind() };
+            return Err(illegal(not_now));
+        }
+        line.record.seq = Seq(head.seq.0 + 1);
+        head.step(&line.record).map_err(illegal)?;
+    }
+    Ok(())
+}
+
+fn is_letter(entry: &Entry, id: &LetterId) -> bool {
+    matches!(entry, Entry::Letter(letter) if letter.id == *id)
+}
+
+fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
+    match entry {
+        Entry::Letter(_) | Entry::StopRequested(_) | Entry::Answered { .. } | Entry::Continued { .. } => true,
+        Entry::Finished(outcome) => {
+            matches!(**outcome, Outcome::Cancelled { .. })
+                && head.status == Status::Cancelled
+                && !head.settled
+        }
+        _ => false,
+    }
+}

@@ -1,3 +1,0 @@
-pub struct Sqlite;
-pub struct SqliteOptions;
-pub enum Durability {}

@@ -1,0 +1,119 @@
+//! What can be wrong with a database file, said so that its owner knows what to do.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+
+use crate::store::StoreError;
+
+/// The file of a store: every error names it.
+#[derive(Debug, Clone)]
+pub(super) struct Place(Arc<Path>);
+
+impl Place {
+    /// The place of a file; the directory it is to lie in is made.
+    pub(super) fn of(path: &Path) -> Result<Place, StoreError> {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let place = Place(whole.into());
+        if let Some(parent) = place.0.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| {
+                let what = format!(
+                    "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
+                    parent.display(),
+                    place.name()
+                );
+                StoreError::Database { what, passing: false }
+            })?;
+        }
+        if place.0.is_dir() {
+            return Err(place.wrong(format_args!("is a directory, not a database: give the path of a file")));
+        }
+        Ok(place)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn name(&self) -> impl std::fmt::Display + '_ {
+        self.0.display()
+    }
+
+    /// An error that trying again does not mend.
+    pub(super) fn wrong(&self, what: std::fmt::Arguments<'_>) -> StoreError {
+        StoreError::Database { what: format!("{} {what}.", self.name()), passing: false }
+    }
+
+    pub(super) fn read_only(&self) -> StoreError {
+        self.wrong(format_args!(
+            "cannot be written: the file or its directory is read-only, or belongs to somebody else. Longhaul \
+             writes to its database even when it only looks at tasks, and needs to make files beside it; give \
+             yourself the right to write there (chmod, chown, remount), or give another path"
+        ))
+    }
+
+    /// What SQLite said, in words for the owner of the file.
+    pub(super) fn trouble(&self, error: &rusqlite::Error) -> StoreError {
+        let name = self.name();
+        let passing = |what| StoreError::Database { what, passing: true };
+        if let rusqlite::Error::SqliteFailure(failure, _) = error
+            && failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+        {
+            return passing(self.full());
+        }
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => self.wrong(format_args!(
+                "is not a database of Longhaul: something else is in the file, or its beginning is damaged. \
+                 Nothing was changed in it; give another path, or move the file away and a new one is begun"
+            )),
+            Some(ErrorCode::DatabaseCorrupt) => self.wrong(format_args!(
+                "is damaged or was cut short ({error}). Nothing more is written to it; put a backup in its place, \
+                 or get out what can still be read with `sqlite3 {name} .recover`"
+            )),
+            Some(ErrorCode::DiskFull) => passing(self.full()),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => passing(format!(
+                "{name} is locked by another program, and stayed so while Longhaul waited. See who holds it with \
+                 `fuser {name}` (a backup, or an sqlite3 shell with an open transaction?), end that, and try again."
+            )),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => self.read_only(),
+            Some(ErrorCode::CannotOpen) => self.wrong(format_args!(
+                "cannot be opened ({error}): check that the path is right and that you may read and write the file \
+                 and its directory"
+            )),
+            Some(ErrorCode::SystemIoFailure) => self.wrong(format_args!(
+                "could not be read or written ({error}): the disk or the file system reports an error. What was \
+                 acknowledged before is stored; check the disk (dmesg), and try again"
+            )),
+            _ => self.wrong(format_args!("could not be used ({error})")),
+        }
+    }
+
+    fn full(&self) -> String {
+        format!(
+            "The disk that holds {} is full. This was not stored; all that was acknowledged before is. Free some \
+             space and try again: the store works on as soon as there is room.",
+            self.name()
+        )
+    }
+
+    /// The writer is gone, which only a fault in Longhaul can bring about.
+    pub(super) fn writer_lost(&self) -> StoreError {
+        self.wrong(format_args!(
+            "is no longer written to: the thread that writes to it failed, which is a fault in Longhaul. All that \
+             was acknowledged is stored; start the program again, and please report what it logged"
+        ))
+    }
+}
+
+/// Puts SQLite's errors into words.
+pub(super) trait OrTrouble<T> {
+    fn or_trouble(self, place: &Place) -> Result<T, StoreError>;
+}
+
+impl<T> OrTrouble<T> for rusqlite::Result<T> {
+    fn or_trouble(self, place: &Place) -> Result<T, StoreError> {
+        self.map_err(|error| place.trouble(&error))
+    }
+}

@@ -1,0 +1,160 @@
+//! The connections that read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+use tokio::sync::Semaphore;
+
+use super::errors::{OrTrouble as _, Place};
+use super::workers::Roll;
+use super::{rows, schema};
+use crate::entry::Record;
+use crate::id::{Digest, Seq, TaskId, WorkerId};
+use crate::store::{Filter, MATCHES_NAMED, StoreError, StoreFuture, only_one};
+use crate::task::Head;
+
+/// How many connections read at once, at most.
+const SEATS: usize = 4;
+
+/// A few read-only connections, opened when they are needed.
+#[derive(Clone)]
+pub(super) struct Readers(Arc<Room>);
+
+struct Room {
+    place: Place,
+    patience: Duration,
+    seats: Semaphore,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(place: Place, patience: Duration) -> Readers {
+        Readers(Arc::new(Room { place, patience, seats: Semaphore::new(SEATS), idle: Mutex::default() }))
+    }
+
+    /// Has something read on a thread that may block.
+    pub(super) fn with<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let room = self.0.clone();
+        Box::pin(async move {
+            let keep = room.clone();
+            let seat = keep.seats.acquire().await.map_err(|_| StoreError::Closed)?;
+            let looked = tokio::task::spawn_blocking(move || room.look(look)).await;
+            drop(seat);
+            looked.unwrap_or_else(|lost| {
+                if lost.is_cancelled() {
+                    return Err(StoreError::Closed);
+                }
+                Err(keep.place.wrong(format_args!("could not be read, for a fault in Longhaul: {lost}")))
+            })
+        })
+    }
+}
+
+impl Room {
+    fn look<T>(&self, look: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle().pop();
+        let connection = idle.map_or_else(|| schema::open_reader(&self.place, self.patience), Ok)?;
+        let reader = Reader { connection, place: self.place.clone() };
+        let looked = look(&reader);
+        self.idle().push(reader.connection);
+        looked
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection that reads.
+pub(super) struct Reader {
+    connection: Connection,
+    place: Place,
+}
+
+impl Reader {
+    pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError> {
+        let sql = "SELECT n FROM tasks WHERE id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let n =
+            statement.query_row([task.to_string()], |row| row.get(0)).optional().or_trouble(&self.place)?;
+        n.map_or(Ok(Vec::new()), |n| rows::journal(&self.connection, &self.place, task, n, after, limit))
+    }
+
+    pub(super) fn head(&self, task: TaskId) -> Result<Option<Head>, StoreError> {
+        let sql = "SELECT n, id, head FROM tasks WHERE id = ?1";
+        Ok(self.heads(sql, vec![Value::Text(task.to_string())])?.pop())
+    }
+
+    pub(super) fn list(&self, filter: &Filter) -> Result<Vec<Head>, StoreError> {
+        let (condition, mut values) = rows::condition(filter);
+        let Some(limit) = filter.limit else {
+            return self
+                .heads(&format!("SELECT n, id, head FROM tasks WHERE {condition} ORDER BY n"), values);
+        };
+        values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
+        let sql = format!("SELECT n, id, head FROM tasks WHERE {condition} ORDER BY n DESC LIMIT ?");
+        let mut newest = self.heads(&sql, values)?;
+        newest.reverse();
+        Ok(newest)
+    }
+
+    fn heads(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Head>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut found = statement.query(params_from_iter(values)).or_trouble(&self.place)?;
+        let mut heads = Vec::new();
+        while let Some(row) = found.next().or_trouble(&self.place)? {
+            heads.push(rows::head(&self.connection, &self.place, row)?.1);
+        }
+        Ok(heads)
+    }
+
+    pub(super) fn find(&self, typed: &str) -> Result<TaskId, StoreError> {
+        if let Ok(id) = typed.parse::<TaskId>()
+            && self.head(id)?.is_some()
+        {
+            return Ok(id);
+        }
+        let Some(begins) = TaskId::prefix(typed) else { return only_one(typed, Vec::new()) };
+        let sql = "SELECT id FROM tasks WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        // '~' comes after every letter of an id.
+        let range =
+            params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MATCHES_NAMED as u64)];
+        let ids = statement.query_map(range, |row| row.get::<_, String>(0)).or_trouble(&self.place)?;
+        let ids: Vec<String> = ids.collect::<Result<_, _>>().or_trouble(&self.place)?;
+        only_one(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
+    }
+
+    pub(super) fn abandoned(&self, roll: &Roll, now: Timestamp) -> Result<Vec<Head>, StoreError> {
+        let sql = "SELECT DISTINCT worker, (SELECT lease_until FROM workers WHERE id = worker) \
+                   FROM tasks WHERE worker IS NOT NULL";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let owners = statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?)))
+            .or_trouble(&self.place)?
+            .collect::<Result<Vec<_>, _>>()
+            .or_trouble(&self.place)?;
+        let is_gone = |(worker, lease): &(String, Option<i64>)| {
+            lease.is_none_or(|until| until <= now.as_millisecond())
+                || roll.is_dead(&WorkerId::from(worker.as_str()))
+        };
+        let gone: Vec<Value> = owners.into_iter().filter(is_gone).map(|(w, _)| Value::Text(w)).collect();
+        let mut heads = Vec::new();
+        for worker in gone {
+            heads.extend(self.heads("SELECT n, id, head FROM tasks WHERE worker = ?1", vec![worker])?);
+        }
+        Ok(heads)
+    }
+
+    pub(super) fn kept(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "SELECT bytes FROM kept WHERE digest = ?1";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        statement.query_row([digest.as_str()], |row| row.get(0)).optional().or_trouble(&self.place)
+    }
+}

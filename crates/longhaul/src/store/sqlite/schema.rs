@@ -1,0 +1,149 @@
+//! The tables, and how a file of an earlier Longhaul is brought up to date.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::errors::{OrTrouble as _, Place};
+use crate::store::StoreError;
+
+/// Says, in the header of the file, that it is ours: "LHUL".
+const APPLICATION: i32 = 0x4C48_554C;
+
+/// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE tasks (
+        n       INTEGER PRIMARY KEY,    -- the order of submission
+        id      TEXT    NOT NULL UNIQUE,
+        status  INTEGER NOT NULL,
+        team    TEXT    NOT NULL,
+        agent   TEXT    NOT NULL,
+        parent  TEXT,
+        root    TEXT    NOT NULL,
+        attempt INTEGER NOT NULL,
+        worker  TEXT,
+        created INTEGER NOT NULL,       -- milliseconds since 1970
+        head    BLOB    NOT NULL        -- the fold of the journal, as JSON
+    );
+    CREATE INDEX tasks_by_status ON tasks(status, team);
+    CREATE INDEX tasks_by_root   ON tasks(root, status);
+    CREATE INDEX tasks_by_parent ON tasks(parent);
+    CREATE INDEX tasks_by_worker ON tasks(worker) WHERE worker IS NOT NULL;
+
+    CREATE TABLE journal (
+        row    INTEGER PRIMARY KEY,     -- the order of all entries of all tasks
+        task   INTEGER NOT NULL,        -- tasks.n
+        seq    INTEGER NOT NULL,
+        at     INTEGER NOT NULL,        -- milliseconds since 1970
+        kind   INTEGER NOT NULL,
+        format INTEGER NOT NULL,
+        letter TEXT,                    -- the id of the letter, if it is one
+        entry  BLOB    NOT NULL
+    );
+    CREATE UNIQUE INDEX journal_by_task ON journal(task, seq);
+    CREATE UNIQUE INDEX letters ON journal(task, letter) WHERE letter IS NOT NULL;
+
+    CREATE TABLE workers (
+        id          TEXT PRIMARY KEY,
+        lease_until INTEGER NOT NULL    -- milliseconds since 1970
+    ) WITHOUT ROWID;
+
+    CREATE TABLE kept (
+        digest TEXT PRIMARY KEY,
+        bytes  BLOB NOT NULL
+    );
+"];
+
+/// The version of the tables that this Longhaul writes.
+pub(super) const VERSION: usize = STEPS.len();
+
+/// Opens the connection that writes, with the tables as they should be.
+pub(super) fn open(place: &Place, patience: Duration) -> Result<Connection, StoreError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
+    if connection.is_readonly("main").or_trouble(place)? {
+        return Err(place.read_only());
+    }
+    connection.busy_timeout(patience).or_trouble(place)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    check(&connection, place)?;
+    write_ahead(&connection, patience).or_trouble(place)?;
+    // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
+    // 16 MB of log.
+    let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
+                    PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;";
+    connection.execute_batch(settings).or_trouble(place)?;
+    migrate(&mut connection, place)?;
+    Ok(connection)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn open_reader(place: &Place, patience: Duration) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
+    connection.busy_timeout(patience).or_trouble(place)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
+    Ok(connection)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+/// Refuses a file that is not ours to write to, before anything in it is changed.
+fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
+    let version = version(connection).or_trouble(place)?;
+    let application: i32 =
+        connection.query_row("PRAGMA application_id", [], |row| row.get(0)).or_trouble(place)?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_trouble(place)?;
+    if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
+        return Err(place.wrong(format_args!(
+            "is an SQLite database of another program. Nothing was changed in it; give another path"
+        )));
+    }
+    if version > VERSION {
+        return Err(place.wrong(format_args!(
+            "was written by a newer Longhaul (version {version} of the tables; this one knows up to {VERSION}). \
+             Nothing was changed in it; upgrade Longhaul, or give another path"
+        )));
+    }
+    Ok(())
+}
+
+/// Switches to the write-ahead log. SQLite does not wait by itself when two programs do this at once.
+fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn migrate(connection: &mut Connection, place: &Place) -> Result<(), StoreError> {
+    if version(connection).or_trouble(place)? == VERSION {
+        return Ok(());
+    }
+    let behaviour = rusqlite::TransactionBehavior::Immediate;
+    let transaction = connection.transaction_with_behavior(behaviour).or_trouble(place)?;
+    // Asked again: another process may have done it while this one waited.
+    let from = version(&transaction).or_trouble(place)?;
+    for step in STEPS.iter().skip(from) {
+        transaction.execute_batch(step).or_trouble(place)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION).or_trouble(place)?;
+    transaction
+        .pragma_update(None, "user_version", i64::try_from(VERSION.max(from)).unwrap_or(i64::MAX))
+        .or_trouble(place)?;
+    transaction.commit().or_trouble(place)
+}

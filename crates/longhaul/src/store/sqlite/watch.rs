@@ -1,0 +1,143 @@
+//! Hints: of what this process wrote, at once; of what others wrote, when the file is looked at again.
+//!
+//! The file is looked at twenty times a second, and only while somebody listens: one step down a B-tree, some
+//! ten microseconds. Watching the `-wal` file with inotify was considered and left alone. It wakes up for every
+//! write of this process too, which is the common case, is silent on network file systems, and needs the same
+//! look as a safety net.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use tokio::sync::broadcast;
+
+use super::errors::{OrTrouble as _, Place};
+use super::schema;
+use crate::id::TaskId;
+use crate::store::{HINTS_KEPT, Hint, Hints, Kinds, StoreError};
+
+/// How often the file is looked at.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// What rings when a journal grows.
+pub(super) struct Bell {
+    hints: broadcast::Sender<Hint>,
+    /// The last row of the journal that was rung for.
+    known: Mutex<i64>,
+    place: Place,
+}
+
+impl Bell {
+    pub(super) fn new(connection: &Connection, place: &Place) -> Result<Bell, StoreError> {
+        let known = last_row(connection).or_trouble(place)?;
+        let (hints, _) = broadcast::channel(HINTS_KEPT);
+        Ok(Bell { hints, known: Mutex::new(known), place: place.clone() })
+    }
+
+    pub(super) fn listen(&self) -> Hints {
+        Hints::from_channel(self.hints.subscribe())
+    }
+
+    /// Rings for the rows from `first` to `last`, which this process wrote, and for what others wrote before.
+    pub(super) fn ring(&self, connection: &Connection, first: i64, last: i64, hints: &[Hint]) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known + 1 < first {
+            self.ring_for(connection, *known, first - 1);
+        }
+        if *known < last {
+            for hint in hints {
+                let _ = self.hints.send(*hint);
+            }
+            *known = last;
+        }
+    }
+
+    /// Rings for what has been written since the last time, by whomever.
+    fn look(&self, connection: &Connection) {
+        if self.hints.receiver_count() == 0 {
+            return;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match last_row(connection) {
+            Ok(last) if last > *known => {
+                self.ring_for(connection, *known, last);
+                *known = last;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let error = self.place.trouble(&error);
+                tracing::warn!(%error, "what other processes wrote was not noticed this time");
+            }
+        }
+    }
+
+    fn ring_for(&self, connection: &Connection, after: i64, last: i64) {
+        if self.hints.receiver_count() == 0 {
+            return;
+        }
+        let few = usize::try_from(last - after).is_ok_and(|n| n <= HINTS_KEPT);
+        let hints = if few { written(connection, after, last).ok() } else { None };
+        for hint in hints.unwrap_or_else(|| vec![Hint::Lagged]) {
+            let _ = self.hints.send(hint);
+        }
+    }
+}
+
+fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT max(row) FROM journal")?
+        .query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))
+}
+
+/// Hints of what was written in these rows, one a task.
+fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<Vec<Hint>> {
+    let sql = "SELECT tasks.id, tasks.root, journal.kind FROM journal JOIN tasks ON tasks.n = journal.task \
+               WHERE row > ?1 AND row <= ?2 ORDER BY row";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after, last])?;
+    let mut found = indexmap::IndexMap::<TaskId, (TaskId, Kinds)>::new();
+    while let Some(row) = rows.next()? {
+        let (id, root) = (row.get_ref(0)?.as_str()?.parse(), row.get_ref(1)?.as_str()?.parse());
+        let (Ok(task), Ok(root)) = (id, root) else { continue };
+        let kind = 1u32.checked_shl(row.get(2)?).map_or(Kinds::ALL, Kinds);
+        let (_, kinds) = found.entry(task).or_insert((root, Kinds::default()));
+        *kinds = kinds.and(kind);
+    }
+    Ok(found.into_iter().map(|(task, (root, kinds))| Hint::Task { task, root, kinds }).collect())
+}
+
+/// The thread that looks. It ends when this is dropped.
+pub(super) struct Watch {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(super) fn start(place: &Place, bell: Arc<Bell>) -> Result<Watch, StoreError> {
+        let connection = schema::open_reader(place, Duration::ZERO)?;
+        let (end, ended) = channel();
+        let look = move || watch(&connection, &bell, &ended);
+        let thread = std::thread::Builder::new()
+            .name("longhaul-watch".into())
+            .spawn(look)
+            .map_err(|e| place.wrong(format_args!("cannot be watched: no thread could be started ({e})")))?;
+        Ok(Watch { end: Some(end), thread: Some(thread) })
+    }
+}
+
+fn watch(connection: &Connection, bell: &Bell, ended: &Receiver<()>) {
+    while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        bell.look(connection);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

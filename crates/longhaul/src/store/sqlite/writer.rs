@@ -1,0 +1,184 @@
+//! The thread that writes: many errands in one transaction, answered when it is on disk.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::apply::Desk;
+use super::errors::{OrTrouble as _, Place};
+use super::rows::Encoded;
+use super::watch::Bell;
+use super::workers::Roll;
+use super::{Durability, SqliteOptions};
+use crate::id::{Digest, Seq, WorkerId};
+use crate::store::judge::Draft;
+use crate::store::{AtMost, Claim, StoreError};
+use crate::task::Head;
+
+/// How many errands are run in one transaction, at most.
+const TOGETHER: usize = 512;
+
+/// What the writer is asked to do. It may have to try twice, so it only borrows this.
+pub(super) enum Ask {
+    Append {
+        drafts: Vec<Draft>,
+        encoded: Encoded,
+        only_if: Vec<AtMost>,
+    },
+    Claim(Claim),
+    Renew {
+        worker: WorkerId,
+        lease: Duration,
+    },
+    Retire(WorkerId),
+    Keep {
+        digest: Digest,
+        bytes: Vec<u8>,
+    },
+    /// Fails like a fault in Longhaul would.
+    #[cfg(test)]
+    Panic,
+}
+
+impl Ask {
+    /// Whether it must be on disk before it is answered.
+    fn is_durable(&self) -> bool {
+        match self {
+            Ask::Append { drafts, .. } => {
+                !drafts.iter().flat_map(|d| &d.lines).all(|line| line.record.entry.is_live())
+            }
+            Ask::Renew { .. } | Ask::Retire(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// What the writer answers.
+pub(super) enum Answer {
+    Ends(Vec<Seq>),
+    Heads(Vec<Head>),
+    Done,
+}
+
+struct Errand {
+    ask: Ask,
+    answer: oneshot::Sender<Result<Answer, StoreError>>,
+}
+
+/// The handle of the thread. It ends, after all that was asked before, when this is dropped.
+pub(super) struct Writer {
+    queue: Option<Sender<Errand>>,
+    thread: Option<JoinHandle<()>>,
+    place: Place,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        place: Place,
+        options: SqliteOptions,
+        roll: Roll,
+        bell: Arc<Bell>,
+    ) -> Result<Writer, StoreError> {
+        let (queue, errands) = channel();
+        let durability = options.durability;
+        let desk = Desk::new(connection, place.clone(), options.clock, roll, bell);
+        let mut scribe = Scribe { desk, durability, synchronous: None };
+        let thread = std::thread::Builder::new()
+            .name("longhaul-store".into())
+            .spawn(move || scribe.work(&errands))
+            .map_err(|e| place.wrong(format_args!("cannot be written: no thread could be started ({e})")))?;
+        Ok(Writer { queue: Some(queue), thread: Some(thread), place })
+    }
+
+    /// Has something done, and waits until it is on disk.
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Answer, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
+        queue.send(Errand { ask, answer }).map_err(|_| self.place.writer_lost())?;
+        // A writer that dies drops its queue, and with it the other end of this.
+        answered.await.unwrap_or_else(|_| Err(self.place.writer_lost()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The one who writes.
+struct Scribe {
+    desk: Desk,
+    durability: Durability,
+    /// Whether a commit waits for the disk, as the connection is set now.
+    synchronous: Option<bool>,
+}
+
+impl Scribe {
+    fn work(&mut self, errands: &Receiver<Errand>) {
+        while let Ok(first) = errands.recv() {
+            let mut together = vec![first];
+            together.extend(errands.try_iter().take(TOGETHER - 1));
+            self.run(together);
+        }
+    }
+
+    fn run(&mut self, mut errands: Vec<Errand>) {
+        match self.transact(&mut errands) {
+            Ok(answers) => {
+                for (errand, answer) in errands.into_iter().zip(answers) {
+                    // Whoever asked may no longer want to know.
+                    let _ = errand.answer.send(answer);
+                }
+            }
+            // One of them may be to blame (too large a text, a damaged page): the others must not suffer for it.
+            Err(StoreError::Database { passing: false, .. }) if errands.len() > 1 => {
+                errands.into_iter().for_each(|errand| self.run(vec![errand]));
+            }
+            Err(error) => {
+                for errand in errands {
+                    let _ = errand.answer.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Runs errands in one transaction. An errand that is refused has written nothing; one that breaks the
+    /// database breaks the whole transaction.
+    fn transact(&mut self, errands: &mut [Errand]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        self.wait_for_disk(errands.iter().any(|e| e.ask.is_durable()))?;
+        let transacted = self.desk.begin().and_then(|()| {
+            let mut answers = Vec::with_capacity(errands.len());
+            for errand in errands {
+                match self.desk.run(&mut errand.ask) {
+                    Err(broken @ StoreError::Database { .. }) => return Err(broken),
+                    answer => answers.push(answer),
+                }
+            }
+            self.desk.commit()?;
+            Ok(answers)
+        });
+        if transacted.is_err() {
+            self.desk.roll_back();
+        }
+        transacted
+    }
+
+    fn wait_for_disk(&mut self, durable: bool) -> Result<(), StoreError> {
+        let wait = durable && self.durability == Durability::Full;
+        if self.synchronous != Some(wait) {
+            let sql = if wait { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            self.desk.connection.execute_batch(sql).or_trouble(&self.desk.place)?;
+            self.synchronous = Some(wait);
+        }
+        Ok(())
+    }
+}

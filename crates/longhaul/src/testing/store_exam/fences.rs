@@ -1,0 +1,223 @@
+//! Questions about fences and limits: who may write what, and when not.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::Make;
+use super::setting::{
+    Setting, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
+};
+use crate::entry::{Entry, Kind, Wait};
+use crate::id::{AgentName, Attempt, CallId, Seq, WorkerId};
+use crate::store::{AtMost, Batch, Fence, Filter, StoreError, Write};
+use crate::task::{IllegalMove, Status};
+
+fn superseded<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    assert!(matches!(answer, Err(StoreError::Superseded { .. })), "{answer:?}");
+}
+
+fn illegal<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    assert!(matches!(answer, Err(StoreError::Illegal { .. })), "{answer:?}");
+}
+
+/// With the fence of its attempt the owner writes; with that of another attempt nobody does.
+pub async fn only_the_owner_writes_as_owner(make: Make<'_>) {
+    let s = Setting::new(make);
+    let pending = s.task().await;
+    superseded(s.write(pending, owner(0), vec![replied("r")]).await);
+    let id = s.running().await;
+    for wrong in [0, 2, u32::MAX] {
+        superseded(s.write(id, owner(wrong), vec![replied("r")]).await);
+    }
+    s.write(id, owner(1), vec![replied("r"), letter("to itself"), stop()]).await.unwrap();
+}
+
+/// An owner whose task was released, or given to another, is refused.
+pub async fn an_attempt_that_is_over_writes_nothing(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.running().await;
+    let wrong = s.write(id, owner(1), vec![released(2)]).await;
+    assert!(
+        matches!(wrong, Err(StoreError::Illegal { why: IllegalMove::WrongAttempt { .. }, .. })),
+        "{wrong:?}"
+    );
+    s.write(id, owner(1), vec![released(1)]).await.unwrap();
+    superseded(s.write(id, owner(1), vec![replied("r")]).await);
+    s.store.claim(super::setting::claim("v", 9)).await.unwrap();
+    superseded(s.write(id, owner(1), vec![completed()]).await);
+    s.write(id, owner(2), vec![completed()]).await.unwrap();
+}
+
+/// Only when its lease has ended may others write in the place of an owner.
+pub async fn only_a_dead_owner_is_abandoned(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.running().await;
+    let abandoned = |n| Fence::Abandoned(Attempt(n));
+    superseded(s.write(id, abandoned(1), vec![released(1)]).await);
+    s.clock.advance(Duration::from_secs(31));
+    superseded(s.write(id, abandoned(2), vec![released(2)]).await);
+    s.write(id, abandoned(1), vec![released(1)]).await.unwrap();
+    superseded(s.write(id, abandoned(1), vec![released(1)]).await);
+    assert_eq!(s.head(id).await.status, Status::Pending);
+}
+
+/// What belongs to the owner is refused from anyone, even while the task runs.
+pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.running().await;
+    let call = CallId { turn: 1, index: 0 };
+    let owned = [
+        replied("r"),
+        said("…"),
+        completed(),
+        cancelled(),
+        released(1),
+        Entry::Read { letters: vec![], known: vec![] },
+        Entry::Called { call, tool: "t".into(), arguments: None },
+        Entry::Waiting { on: Wait::Letter, until: None },
+        Entry::Asked { question: call, text: "?".into() },
+        Entry::Compacted { summary: "s".into(), replaces: 1 },
+        Entry::Claimed { attempt: Attempt(2), worker: WorkerId::from("v") },
+        submission(id),
+    ];
+    for entry in owned {
+        illegal(s.write(id, Fence::Anyone, vec![entry]).await);
+    }
+    let pending = s.task().await;
+    let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
+    illegal(s.write(pending, Fence::Anyone, vec![claimed]).await);
+    let answered = Entry::Answered { question: call, text: "!".into() };
+    s.write(id, Fence::Anyone, vec![letter("l"), answered, stop()]).await.unwrap();
+}
+
+/// A new task begins with its submission and nothing else; a letter may come with it.
+pub async fn a_new_task_begins_with_its_submission(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.fresh_id();
+    let refused = s.write(id, Fence::New, vec![letter("l")]).await;
+    let Err(StoreError::Illegal { why, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(why, IllegalMove::NotABeginning(Kind::Letter));
+    let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
+    illegal(s.write(id, Fence::New, vec![submission(id), claimed]).await);
+    illegal(s.write(id, Fence::New, vec![submission(id), submission(id)]).await);
+    assert_eq!(s.store.head(id).await.unwrap(), None);
+    assert_eq!(s.write(id, Fence::New, vec![submission(id), letter("l")]).await.unwrap(), Seq(2));
+    let again = s.write(id, Fence::New, vec![submission(id)]).await;
+    assert!(matches!(again, Err(StoreError::Exists(task)) if task == id), "{again:?}");
+}
+
+/// A pending task that is stopped has ended, and whoever comes by writes its end: once.
+pub async fn a_stop_of_a_pending_task_is_settled_by_anyone(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.task().await;
+    illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
+    s.write(id, Fence::Anyone, vec![stop()]).await.unwrap();
+    assert!(s.store.claim(claim("w", 9)).await.unwrap().is_empty());
+    let head = s.head(id).await;
+    assert_eq!((head.status, head.settled), (Status::Cancelled, false));
+    illegal(s.write(id, Fence::Anyone, vec![completed()]).await);
+    s.write(id, Fence::Anyone, vec![cancelled()]).await.unwrap();
+    illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
+    assert!(s.head(id).await.settled);
+}
+
+/// A write that names where the journal ends is refused when it ends elsewhere.
+pub async fn a_writer_can_insist_that_nothing_came_between(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.running().await;
+    let write = |after, entry| {
+        let write = Write { task: id, fence: owner(1), after: Some(Seq(after)), entries: vec![entry] };
+        s.store.append(Batch { writes: vec![write], only_if: vec![] })
+    };
+    s.write(id, Fence::Anyone, vec![letter("l")]).await.unwrap();
+    for wrong in [0, 2, 4] {
+        let moved = write(wrong, completed()).await;
+        assert!(matches!(moved, Err(StoreError::Moved { seq: Seq(3), .. })), "{moved:?}");
+    }
+    assert_eq!(write(3, replied("r")).await.unwrap(), [Seq(4)]);
+    assert_eq!(s.journal(id).await.len(), 4);
+}
+
+/// A write of nothing is refused where a write of something would be, and changes nothing.
+pub async fn a_write_without_entries_only_asks(make: Make<'_>) {
+    let s = Setting::new(make);
+    let id = s.running().await;
+    assert_eq!(s.write(id, owner(1), vec![]).await.unwrap(), Seq(2));
+    superseded(s.write(id, owner(2), vec![]).await);
+    assert!(s.store.append(Batch::default()).await.unwrap().is_empty());
+    assert_eq!(s.journal(id).await.len(), 2);
+}
+
+fn limited(s: &Setting, filter: Filter, limit: u32) -> Batch {
+    let id = s.fresh_id();
+    let entry = edit(submission(id), |submitted| submitted.root = filter.root.unwrap_or(id));
+    let mut batch = Batch::one(id, Fence::New, vec![entry]);
+    batch.only_if.push(AtMost { filter, limit, what: "tasks" });
+    batch
+}
+
+/// Fifty submit at once where twenty are allowed: twenty are taken.
+pub async fn limits_hold_though_many_submit(make: Make<'_>) {
+    let s = Setting::new(make);
+    let root = s.task().await;
+    let submitted = (0..50).map(|_| {
+        let (store, batch) = (s.store.clone(), limited(&s, Filter::tree(root).live(), 20));
+        tokio::spawn(async move { store.append(batch).await })
+    });
+    let mut refused = 0;
+    for answer in join_all(submitted).await {
+        match answer.unwrap() {
+            Ok(_) => {}
+            Err(StoreError::Limit { limit: 20, what: "tasks" }) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(refused, 31);
+    assert_eq!(s.store.list(Filter::tree(root)).await.unwrap().len(), 20);
+}
+
+/// A task that is there already exists, whatever the limits say; so is repeating a submission harmless.
+pub async fn limits_do_not_refuse_what_is_there_already(make: Make<'_>) {
+    let s = Setting::new(make);
+    let batch = limited(&s, Filter::default(), 1);
+    s.store.append(batch.clone()).await.unwrap();
+    let again = s.store.append(batch).await;
+    assert!(matches!(again, Err(StoreError::Exists(_))), "{again:?}");
+    let other = s.store.append(limited(&s, Filter::default(), 1)).await;
+    assert!(matches!(other, Err(StoreError::Limit { .. })), "{other:?}");
+}
+
+/// Limits count by each field of their filter, and count what changed a moment ago.
+pub async fn limits_count_what_they_say(make: Make<'_>) {
+    let s = Setting::new(make);
+    let root = s.task().await;
+    let child = s.child(root).await;
+    s.running().await;
+    let pending = Filter { status: vec![Status::Pending], ..Filter::default() };
+    let counts = [
+        (Filter::default(), 3),
+        (Filter::default().live(), 3),
+        (pending.clone(), 2),
+        (Filter::tree(root), 2),
+        (Filter::children(root), 1),
+        (Filter::children(root).live(), 1),
+        (Filter { roots: true, ..Filter::default() }, 2),
+        (Filter { agent: Some(AgentName::from("worker")), ..Filter::default() }, 3),
+        (Filter { agent: Some(AgentName::from("nobody")), ..Filter::default() }, 0),
+        (Filter { status: vec![Status::Running], ..Filter::default() }, 1),
+        (Filter { status: vec![Status::Cancelled], root: Some(root), ..Filter::default() }, 0),
+    ];
+    let ask = |filter: &Filter, limit| {
+        let mut batch = Batch::one(root, Fence::Anyone, vec![]);
+        batch.only_if.push(AtMost { filter: filter.clone(), limit, what: "tasks" });
+        s.store.append(batch)
+    };
+    for (filter, count) in counts {
+        ask(&filter, count + 1).await.unwrap_or_else(|e| panic!("{filter:?}: {e}"));
+        let refused = ask(&filter, count).await;
+        assert!(matches!(refused, Err(StoreError::Limit { .. })), "{filter:?}: {refused:?}");
+    }
+    s.write(child, Fence::Anyone, vec![stop()]).await.unwrap();
+    ask(&pending, 2).await.unwrap();
+}

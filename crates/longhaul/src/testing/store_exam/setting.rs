@@ -1,0 +1,206 @@
+//! The setting of a question: a store, its clock, and tasks to write to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Make;
+use crate::entry::{
+    Deliver, Entry, Letter, Order, Outcome, Record, Release, Sender, Stop, StopCause, Submitted, TeamRef,
+    Voice,
+};
+use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::message::Reply;
+use crate::store::{Batch, Claim, Clock, Fence, Hint, Hints, Kinds, Store, StoreError};
+use crate::task::Head;
+
+/// A clock that stands still until it is told to go on.
+#[derive(Debug, Clone)]
+pub struct TestClock(Arc<AtomicI64>);
+
+impl TestClock {
+    /// A clock that stands at some moment in 2026.
+    pub fn new() -> Self {
+        TestClock(Arc::new(AtomicI64::new(1_790_000_000_000)))
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// The clock, as stores take it.
+    pub fn clock(&self) -> Clock {
+        let now = self.0.clone();
+        Clock::of(move || Timestamp::from_millisecond(now.load(Ordering::SeqCst)).unwrap_or_default())
+    }
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        TestClock::new()
+    }
+}
+
+/// A store to ask, and short ways of asking it.
+#[derive(Clone)]
+pub struct Setting {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Its clock.
+    pub clock: TestClock,
+    tasks: Arc<AtomicU32>,
+}
+
+impl Setting {
+    /// A setting with an empty store.
+    pub fn new(make: Make<'_>) -> Self {
+        let clock = TestClock::new();
+        Setting { store: make(clock.clock()), clock, tasks: Arc::default() }
+    }
+
+    /// The id of a task that is not there yet.
+    pub fn fresh_id(&self) -> TaskId {
+        id(&format!("task {}", self.tasks.fetch_add(1, Ordering::SeqCst)))
+    }
+
+    /// A new pending root task.
+    pub async fn task(&self) -> TaskId {
+        let id = self.fresh_id();
+        self.submit(id, submission(id)).await.expect("a new task is taken");
+        id
+    }
+
+    /// A new pending child of a task, which must be a root.
+    pub async fn child(&self, parent: TaskId) -> TaskId {
+        let id = self.fresh_id();
+        let entry = submission(id);
+        let entry = edit(entry, |s| (s.parent, s.root, s.depth) = (Some(parent), parent, 1));
+        self.submit(id, entry).await.expect("a new child is taken");
+        id
+    }
+
+    /// Submits a task.
+    pub async fn submit(&self, id: TaskId, entry: Entry) -> Result<Vec<Seq>, StoreError> {
+        self.store.append(Batch::one(id, Fence::New, vec![entry])).await
+    }
+
+    /// A new task that `w` runs, as its first attempt.
+    pub async fn running(&self) -> TaskId {
+        let id = self.task().await;
+        self.store.renew(WorkerId::from("w"), Duration::from_secs(30)).await.expect("a lease is renewed");
+        let claim = Claim { roots: Some(vec![id]), ..claim("w", 1) };
+        assert_eq!(ids(&self.store.claim(claim).await.expect("a claim is heard")), [id]);
+        id
+    }
+
+    /// Appends to one task.
+    pub async fn write(&self, id: TaskId, fence: Fence, entries: Vec<Entry>) -> Result<Seq, StoreError> {
+        Ok(self.store.append(Batch::one(id, fence, entries)).await?[0])
+    }
+
+    /// A task's whole journal.
+    pub async fn journal(&self, id: TaskId) -> Vec<Record> {
+        self.store.read(id, Seq(0), usize::MAX).await.expect("a journal is read")
+    }
+
+    /// Where a task stands.
+    pub async fn head(&self, id: TaskId) -> Head {
+        self.store.head(id).await.expect("a head is read").expect("there is such a task")
+    }
+}
+
+/// The id of the task with this key.
+pub(super) fn id(words: &str) -> TaskId {
+    // A longer candidate than the first, so that no two tasks of a question collide.
+    TaskKey::chosen(words).candidates().nth(5).expect("there are eleven")
+}
+
+/// The submission of a root.
+pub(super) fn submission(id: TaskId) -> Entry {
+    Entry::Submitted(Box::new(Submitted {
+        key: TaskKey::chosen(id.letters()),
+        order: Order::new("worker", "do it"),
+        team: TeamRef::Named("team".into()),
+        parent: None,
+        root: id,
+        depth: 0,
+        continues: None,
+    }))
+}
+
+/// The same submission, but for this.
+pub(super) fn edit(mut entry: Entry, change: impl FnOnce(&mut Submitted)) -> Entry {
+    if let Entry::Submitted(submitted) = &mut entry {
+        change(submitted);
+    }
+    entry
+}
+
+pub(super) fn claim(worker: &str, max: usize) -> Claim {
+    let teams = vec![TeamRef::Named("team".into())];
+    Claim { worker: WorkerId::from(worker), teams, roots: None, fresh: false, max }
+}
+
+pub(super) fn letter(name: &str) -> Entry {
+    Entry::Letter(Box::new(Letter {
+        id: LetterId::from(name),
+        from: Sender::Person,
+        text: format!("this is {name}").into(),
+        summary: None,
+        deliver: Deliver::Asap,
+        ending: None,
+    }))
+}
+
+pub(super) fn stop() -> Entry {
+    Entry::StopRequested(Stop { cause: StopCause::Person, note: None })
+}
+
+pub(super) fn replied(text: &str) -> Entry {
+    Entry::Replied(Arc::new(Reply::text_only(text)))
+}
+
+pub(super) fn said(text: &str) -> Entry {
+    Entry::Said { voice: Voice::Text, text: text.into() }
+}
+
+pub(super) fn released(attempt: u32) -> Entry {
+    Entry::Released { attempt: Attempt(attempt), why: Release::Lost }
+}
+
+pub(super) fn completed() -> Entry {
+    Entry::Finished(Box::new(Outcome::Completed { output: "42".into(), cut_short: None }))
+}
+
+pub(super) fn cancelled() -> Entry {
+    let stop = Stop { cause: StopCause::Person, note: None };
+    Entry::Finished(Box::new(Outcome::Cancelled { stop, partial: "".into() }))
+}
+
+/// The owner's fence.
+pub(super) fn owner(attempt: u32) -> Fence {
+    Fence::Attempt(Attempt(attempt))
+}
+
+pub(super) fn ids(heads: &[Head]) -> Vec<TaskId> {
+    heads.iter().map(|h| h.id).collect()
+}
+
+/// Waits for a hint of these kinds about a task; hints of other things are let pass.
+pub(super) async fn hinted(hints: &mut Hints, wanted: TaskId, wanted_kinds: Kinds) -> Hint {
+    let search = async {
+        loop {
+            match hints.next().await.expect("the store is there") {
+                hint @ Hint::Task { task, kinds, .. } if task == wanted && kinds.has(wanted_kinds) => {
+                    return hint;
+                }
+                hint @ Hint::Lagged => return hint,
+                Hint::Task { .. } => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), search).await.expect("a hint comes")
+}

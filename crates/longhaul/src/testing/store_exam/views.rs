@@ -1,0 +1,114 @@
+//! Questions about lists, and about finding a task.
+
+use std::time::Duration;
+
+use super::Make;
+use super::setting::{Setting, claim, completed, edit, ids, owner, stop, submission};
+use crate::id::{AgentName, TaskId, TaskKey};
+use crate::store::{Fence, Filter, StoreError};
+use crate::task::Status;
+
+/// In the order of submission, whatever happened to the tasks since; a limit leaves the newest.
+pub async fn lists_are_in_order_of_submission(make: Make<'_>) {
+    let s = Setting::new(make);
+    assert!(s.store.list(Filter::default()).await.unwrap().is_empty());
+    let mut tasks = Vec::new();
+    for _ in 0..12 {
+        tasks.push(s.task().await);
+    }
+    s.store.claim(claim("w", 3)).await.unwrap();
+    s.write(tasks[7], Fence::Anyone, vec![stop()]).await.unwrap();
+    s.write(tasks[1], owner(1), vec![completed()]).await.unwrap();
+    assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), tasks);
+    for (limit, from) in [(0, 12), (1, 11), (5, 7), (12, 0), (99, 0)] {
+        let filter = Filter { limit: Some(limit), ..Filter::default() };
+        assert_eq!(ids(&s.store.list(filter).await.unwrap()), tasks[from..]);
+    }
+    let live = Filter { limit: Some(2), ..Filter::default().live() };
+    assert_eq!(ids(&s.store.list(live).await.unwrap()), tasks[10..]);
+    for head in s.store.list(Filter::default()).await.unwrap() {
+        assert_eq!(s.head(head.id).await, head);
+    }
+}
+
+/// Each field of a filter, alone and together with others.
+pub async fn every_filter_filters(make: Make<'_>) {
+    let s = Setting::new(make);
+    let a = s.task().await;
+    let b = s.child(a).await;
+    s.clock.advance(Duration::from_millis(1));
+    let since = s.store.now();
+    let c = s.fresh_id();
+    let by_another = |submitted: &mut crate::entry::Submitted| {
+        submitted.order.agent = Some(AgentName::from("another"));
+    };
+    s.submit(c, edit(submission(c), by_another)).await.unwrap();
+    let d = s.fresh_id();
+    let deep = |submitted: &mut crate::entry::Submitted| {
+        (submitted.parent, submitted.root, submitted.depth) = (Some(b), a, 2);
+    };
+    s.submit(d, edit(submission(d), deep)).await.unwrap();
+    s.store.claim(claim("w", 1)).await.unwrap();
+    s.write(c, Fence::Anyone, vec![stop()]).await.unwrap();
+
+    let status = |status| Filter { status: vec![status], ..Filter::default() };
+    let all = Filter::default;
+    let another = Some(AgentName::from("another"));
+    let questions = [
+        (all(), vec![a, b, c, d]),
+        (status(Status::Running), vec![a]),
+        (status(Status::Pending), vec![b, d]),
+        (status(Status::Cancelled), vec![c]),
+        (status(Status::Failed), vec![]),
+        (Filter { status: Status::ALL.to_vec(), ..all() }, vec![a, b, c, d]),
+        (all().live(), vec![a, b, d]),
+        (Filter::tree(a), vec![a, b, d]),
+        (Filter::tree(a).live(), vec![a, b, d]),
+        (Filter::tree(b), vec![]),
+        (Filter::tree(c), vec![c]),
+        (Filter::children(a), vec![b]),
+        (Filter::children(b), vec![d]),
+        (Filter::children(d), vec![]),
+        (Filter { agent: another.clone(), ..all() }, vec![c]),
+        (Filter { agent: another, root: Some(a), ..all() }, vec![]),
+        (Filter { roots: true, ..all() }, vec![a, c]),
+        (Filter { roots: true, limit: Some(1), ..all() }, vec![c]),
+        (Filter { since: Some(since), ..all() }, vec![c, d]),
+        (Filter { since: Some(since), root: Some(a), ..all() }, vec![d]),
+        (Filter { limit: Some(1), ..Filter::tree(a).live() }, vec![d]),
+    ];
+    for (filter, expected) in questions {
+        let asked = format!("{filter:?}");
+        assert_eq!(ids(&s.store.list(filter).await.unwrap()), expected, "{asked}");
+    }
+}
+
+/// By its id, by the beginning of it that only it has, and however that is typed; all else says what is wrong.
+pub async fn a_task_is_found_by_its_id_or_its_beginning(make: Make<'_>) {
+    let s = Setting::new(make);
+    // Two ids of one key: the longer begins with the whole of the shorter.
+    let candidates: Vec<TaskId> = TaskKey::chosen("twins").candidates().collect();
+    let (short, long) = (candidates[0], candidates[3]);
+    for id in [long, short] {
+        s.submit(id, submission(id)).await.unwrap();
+    }
+    let other = s.task().await;
+    assert_eq!(s.store.find(&short.to_string()).await.unwrap(), short, "the whole id of one wins");
+    assert_eq!(s.store.find(&long.to_string()).await.unwrap(), long);
+    assert_eq!(s.store.find(&candidates[1].to_string()).await.unwrap(), long, "the beginning of only one");
+    assert_eq!(s.store.find(&other.letters()[..9]).await.unwrap(), other);
+    assert_eq!(s.store.find(&format!("  T-{} ", other.letters().to_uppercase())).await.unwrap(), other);
+
+    let several = s.store.find(&short.letters()[..4]).await;
+    let Err(StoreError::Ambiguous { mut matches, .. }) = several else { panic!("{several:?}") };
+    matches.sort();
+    let mut both = [short, long];
+    both.sort();
+    assert_eq!(matches, both);
+    let unknown = TaskKey::chosen("nothing").candidates().last().map(|id| id.to_string());
+    for nothing in [unknown.as_deref().unwrap_or_default(), "", "t-", "%", "t-_____", "'; --", "../x", "é\0"]
+    {
+        let found = s.store.find(nothing).await;
+        assert!(matches!(found, Err(StoreError::NotFound { .. })), "{nothing:?}: {found:?}");
+    }
+}
