@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 
 use crate::entry::Order;
 use crate::id::{AgentName, CallId, TaskId};
@@ -42,6 +43,11 @@ pub type DeskFuture<'a, T> = BoxFuture<'a, Result<T, DeskError>>;
 /// The desk. `typed` is an id, or the unique beginning of one, as the model wrote it; only tasks below the caller
 /// are found.
 pub trait Desk: Send + Sync + 'static {
+    /// What time it is, for whoever tells how long something has taken.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
     /// Launches a task of one of the caller's sub-agents. When the id comes back, the task is on disk.
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId>;
 

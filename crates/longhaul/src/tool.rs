@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
@@ -65,6 +66,8 @@ impl Manner {
 pub struct ToolOutput {
     /// What the model sees.
     pub text: String,
+    /// Whether the text tells of a failure. Unlike a [`ToolError`], such an output can still have collected tasks.
+    pub is_error: bool,
     /// Tasks whose final result is in the text, so that no letter need tell of it.
     pub collected: Vec<TaskId>,
     /// The agent that goes on with the conversation.
@@ -202,17 +205,10 @@ pub trait DynTool: Send + Sync + 'static {
 
 impl<T: Tool> DynTool for T {
     fn spec(&self) -> ToolSpec {
-        let mut schema = schemars::schema_for!(T::Args).to_value();
-        if let Some(object) = schema.as_object_mut() {
-            object.remove("$schema");
-            object.remove("title");
-            // Providers insist on it, also where a tool takes nothing.
-            object.entry("properties").or_insert_with(|| serde_json::json!({}));
-        }
         ToolSpec {
             name: Tool::name(self).to_owned(),
             description: Tool::description(self),
-            parameters: schema,
+            parameters: schema_of::<T::Args>(),
         }
     }
 
@@ -229,6 +225,53 @@ impl<T: Tool> DynTool for T {
             let args = parse::<T::Args>(arguments)?;
             Tool::call(self, args, context).await
         })
+    }
+}
+
+/// The JSON schema of a tool's arguments, as plain as the pickiest provider wants it: nothing is referred to, and
+/// what may be left out is not nullable besides.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .with_transform(schemars::transform::RecursiveTransform(plain));
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        for word in ["$schema", "title", "description"] {
+            object.remove(word);
+        }
+        // Providers insist on it, also where a tool takes nothing.
+        object.entry("properties").or_insert_with(|| serde_json::json!({}));
+    }
+    schema
+}
+
+fn plain(schema: &mut schemars::Schema) {
+    let Some(object) = schema.as_object_mut() else { return };
+    if object.get("default").is_some_and(Value::is_null) {
+        object.remove("default");
+    }
+    if object.get("format").and_then(Value::as_str).is_some_and(|f| f.contains("int") || f == "double") {
+        object.remove("format");
+    }
+    if let Some(Value::Array(words)) = object.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            object.insert("type".into(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = object.get_mut("anyOf") {
+        choices.retain(|choice| *choice != serde_json::json!({"type": "null"}));
+        if let [Value::Object(only)] = choices.as_slice() {
+            let only = only.clone();
+            object.remove("anyOf");
+            for (key, value) in only {
+                object.entry(key).or_insert(value);
+            }
+        }
     }
 }
 

@@ -19,6 +19,25 @@ mod wrap;
 pub use files::Files;
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
+mod background;
+mod delegation;
+mod errand;
+mod excerpt;
+mod managed;
+mod subagents;
+mod verb;
+mod wording;
+mod wrap;
+
+#[cfg(test)]
+mod dialect_tests;
+#[cfg(test)]
+mod fake_desk;
+
+pub use background::BackgroundAgents;
+pub use delegation::Delegation;
+pub use managed::ManagedAgents;
+pub use subagents::SubAgentTools;
 pub use wrap::{narrowed, prefixed};
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.

@@ -1,0 +1,197 @@
+//! What the dialects do at the desk, each said once.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::verb::Answer;
+use super::wording::{GO_ON, List, Named, PUSHED, Report};
+use super::{Patron, ToolsetError};
+use crate::dispatch::{Card, DeskError, Join, Note, Sent, Waited, find};
+use crate::entry::Order;
+use crate::id::{AgentName, TaskId};
+use crate::task::{Head, Status};
+use crate::tool::{CallContext, ToolError, ToolOutput};
+
+/// The agent that a model means. Whom it may call is the desk's to say.
+pub(super) fn agent(cards: &[Card], typed: &str) -> AgentName {
+    let typed = typed.trim();
+    let exact = cards.iter().find(|card| card.name.as_str() == typed);
+    let close = || cards.iter().find(|card| card.name.as_str().eq_ignore_ascii_case(typed));
+    exact.or_else(close).map_or_else(|| AgentName::from(typed), |card| card.name.clone())
+}
+
+/// That a toolset is of no use to an agent that has nobody to call.
+pub(super) fn needs_sub_agents(toolset: &str, patron: &Patron) -> Result<(), ToolsetError> {
+    if !patron.sub_agents.is_empty() {
+        return Ok(());
+    }
+    let why =
+        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", patron.agent);
+    Err(ToolsetError { toolset: toolset.to_owned(), why })
+}
+
+/// Launches a task.
+pub(super) async fn launch(cx: &CallContext, order: Order) -> Result<TaskId, ToolError> {
+    Ok(cx.desk.submit(&cx.caller, cx.call, order).await?)
+}
+
+/// Launches a task and waits until it has ended.
+pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<Waited, ToolError> {
+    let id = launch(cx, order).await?;
+    wait(cx, &[id], Join::All, None).await
+}
+
+/// What each of the typed ids stands for.
+pub(super) async fn look_up(
+    cx: &CallContext,
+    typed: &[String],
+) -> Result<Vec<Result<Head, DeskError>>, ToolError> {
+    let heads = cx.desk.list(&cx.caller).await?;
+    let one = |typed: &String| {
+        let id = find(&heads, typed)?;
+        let head = heads.iter().find(|head| head.id == id).cloned();
+        head.ok_or_else(|| DeskError::UnknownTask { asked: typed.clone(), have: Vec::new() })
+    };
+    Ok(typed.iter().map(one).collect())
+}
+
+/// Waits for tasks that were looked up. While it does, the caller needs no seat.
+pub(super) async fn wait_for(
+    cx: &CallContext,
+    heads: &[Head],
+    join: Join,
+    timeout: Option<Duration>,
+) -> Result<Waited, ToolError> {
+    let ids: Vec<TaskId> = heads.iter().map(|head| head.id).collect();
+    let ended = |head: &Head| head.status.is_final();
+    let over = match join {
+        Join::All => heads.iter().all(ended),
+        Join::Any => heads.iter().any(ended),
+    };
+    if over {
+        // Giving the seat back for a wait that is over would mean queueing for another.
+        let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        return Ok(cx.desk.wait(&cx.caller, &typed, join, timeout).await?);
+    }
+    wait(cx, &ids, join, timeout).await
+}
+
+async fn wait(
+    cx: &CallContext,
+    ids: &[TaskId],
+    join: Join,
+    timeout: Option<Duration>,
+) -> Result<Waited, ToolError> {
+    let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let _seatless = cx.waits_for(ids.to_vec());
+    tokio::select! {
+        biased;
+        waited = cx.desk.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
+        () = cx.cancel.cancelled() => {
+            Err(ToolError::Failed("you are being stopped: the wait was broken off".to_owned()))
+        }
+    }
+}
+
+/// The caller's tasks.
+pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result<List, ToolError> {
+    let heads = cx.desk.list(&cx.caller).await?;
+    Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
+}
+
+/// Stops a task; how it stands then, and a sentence about it.
+pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
+    let before = cx.desk.stop(&cx.caller, typed).await?;
+    let id = before.id;
+    Ok(match before.status {
+        Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
+        Status::Running => {
+            let said = format!(
+                "{id} was told to stop, with everything below it. It ends within seconds; what it had by then will be sent to you as a message."
+            );
+            (id, Status::Running, said)
+        }
+        ended => (id, ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
+    })
+}
+
+/// Writes to a task; where the letter went, and a sentence about it.
+pub(super) async fn send(cx: &CallContext, typed: &str, note: Note) -> Result<(Sent, String), ToolError> {
+    let sent = cx.desk.send(&cx.caller, cx.call, typed, note).await?;
+    let to = sent.to;
+    let said = if sent.continued {
+        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {PUSHED}")
+    } else {
+        format!("Your message is with {to}, which reads it before its next step. {PUSHED}")
+    };
+    Ok((sent, said))
+}
+
+/// An answer in JSON.
+pub(super) fn json(answer: &impl Serialize) -> Answer {
+    match serde_json::to_string(answer) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(ToolError::Fatal(format!("the answer cannot be written as JSON: {error}"))),
+    }
+}
+
+/// An answer in JSON that has the final results of tasks in it.
+pub(super) fn json_with(answer: &impl Serialize, collected: Vec<TaskId>, is_error: bool) -> Answer {
+    Ok(ToolOutput { collected, is_error, ..json(answer)? })
+}
+
+/// What launching and stopping answer.
+#[derive(Serialize)]
+pub(super) struct Receipt {
+    #[serde(flatten)]
+    id: Named,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentName>,
+    status: Status,
+    note: String,
+}
+
+impl Receipt {
+    /// The receipt for a task that was launched just now.
+    pub(super) fn launched(id: Named, agent: AgentName) -> Receipt {
+        Receipt { id, agent: Some(agent), status: Status::Pending, note: format!("{PUSHED} {GO_ON}") }
+    }
+}
+
+/// Stops a task, and answers with the receipt for that.
+pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> Named, cx: &CallContext) -> Answer {
+    let (id, status, note) = stop(cx, typed).await?;
+    json(&Receipt { id: named(id), agent: None, status, note })
+}
+
+/// The answer of a wait for one task.
+pub(super) fn answer(
+    waited: &Waited,
+    named: fn(TaskId) -> Named,
+    note: Option<String>,
+    cx: &CallContext,
+) -> Answer {
+    let Some(snapshot) = waited.tasks.first() else {
+        return Err(ToolError::Failed("the task cannot be found any more".to_owned()));
+    };
+    let mut report = Report::of(snapshot, named, cx.desk.now());
+    report.timed_out = waited.timed_out;
+    report.note = match (note, report.note) {
+        (Some(one), Some(two)) => Some(format!("{one}. {two}")),
+        (one, two) => one.or(two),
+    };
+    let ended = report.status.is_final();
+    let collected = if ended { vec![snapshot.head.id] } else { Vec::new() };
+    json_with(&report, collected, ended && report.status != Status::Completed)
+}
+
+/// Waits for one task.
+pub(super) async fn wait_one(
+    typed: &str,
+    timeout: Option<Duration>,
+    cx: &CallContext,
+) -> Result<Waited, ToolError> {
+    let heads: Result<Vec<_>, _> = look_up(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    wait_for(cx, &heads?, Join::All, timeout).await
+}

@@ -1,0 +1,160 @@
+//! The dialect of the library: each sub-agent is a tool of its own name.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::errand;
+use super::verb::{self, Answer, Nothing, verb};
+use super::wording::{self, Named, Row};
+use super::{Patron, Toolset, ToolsetError};
+use crate::dispatch::{Card, Waited};
+use crate::entry::Order;
+use crate::id::AgentName;
+use crate::tool::{CallContext, DynTool, Manner};
+
+/// Sub-agents as tools, and with any of them `get_task_result`, `stop_task` and `list_tasks`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SubAgentTools;
+
+impl Toolset for SubAgentTools {
+    fn name(&self) -> &str {
+        "sub_agents"
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let mut tools: Vec<_> = patron.sub_agents.iter().map(agent_tool).collect();
+            if !tools.is_empty() {
+                tools.extend(task_tools());
+            }
+            Ok(tools)
+        })
+    }
+
+    fn instruction(&self, patron: &Patron) -> Option<String> {
+        let first = patron.sub_agents.first()?;
+        Some(wording::guide(
+            &patron.sub_agents,
+            "the tool of the agent's name and background: true",
+            "Use get_task_result with wait: true, or call the agent with background: false,",
+            &format!(
+                r#"{} {{"task": "Find the three most used Go web frameworks, with sources.", "background": true}}"#,
+                first.name
+            ),
+        ))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Ask {
+    /// What the agent should do, with all that it needs to know: it does not see this conversation.
+    task: String,
+    /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
+    #[serde(default, deserialize_with = "verb::flag")]
+    background: bool,
+    /// The most replies the agent may take. 0 is its default.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u32>")]
+    max_turns: Option<f64>,
+}
+
+fn agent_tool(card: &Card) -> Arc<dyn DynTool> {
+    let what = match card.description.trim() {
+        "" => format!("Gives a task to the agent {}.", card.name),
+        what => what.to_owned(),
+    };
+    let agent = card.name.clone();
+    verb(
+        card.name.as_str(),
+        Manner::REPEATABLE,
+        format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
+        move |args: Ask, cx| Box::pin(ask(agent.clone(), args, cx)),
+    )
+    .tool()
+}
+
+async fn ask(agent: AgentName, args: Ask, cx: &CallContext) -> Answer {
+    let order = Order { max_turns: verb::turns(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
+    if args.background {
+        let id = errand::launch(cx, order).await?;
+        return errand::json(&errand::Receipt::launched(Named::Task(id), agent));
+    }
+    let waited = errand::launch_and_wait(cx, order).await?;
+    errand::answer(&waited, Named::Task, None, cx)
+}
+
+fn task_tools() -> [Arc<dyn DynTool>; 3] {
+    [
+        verb(
+            "get_task_result",
+            Manner::LOOKS,
+            "Tells how a background task stands, with its result if it has ended and its live output if not. \
+             With wait: true it waits for the end. Not needed to get a result: that is sent to you as a message.",
+            |args: Get, cx| Box::pin(get(args, cx)),
+        )
+        .tool(),
+        verb(
+            "stop_task",
+            Manner::REPEATABLE,
+            "Stops a background task and every task that it started. What it had by then is kept.",
+            |args: Stop, cx| {
+                Box::pin(async move { errand::stop_with_receipt(&args.task_id, Named::Task, cx).await })
+            },
+        )
+        .tool(),
+        verb(
+            "list_tasks",
+            Manner::LOOKS,
+            "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
+            |_: Nothing, cx| {
+                Box::pin(async move {
+                    let list = errand::list(cx, Named::Task).await?;
+                    errand::json(&Tasks { tasks: list.rows, note: list.note })
+                })
+            },
+        )
+        .tool(),
+    ]
+}
+
+#[derive(Serialize)]
+struct Tasks {
+    tasks: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Stop {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Get {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+    /// Whether to wait until the task has ended.
+    #[serde(default, deserialize_with = "verb::flag")]
+    wait: bool,
+    /// The most milliseconds to wait. 0 is until the end.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    timeout: Option<f64>,
+}
+
+async fn get(args: Get, cx: &CallContext) -> Answer {
+    if !args.wait {
+        let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
+        return errand::answer(&Waited { tasks: vec![snapshot], timed_out: false }, Named::Task, None, cx);
+    }
+    let note = args.timeout.filter(|ms| *ms < 0.0);
+    let note =
+        note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
+    let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
+    let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
+    errand::answer(&waited, Named::Task, note, cx)
+}

@@ -1,0 +1,253 @@
+//! A tool made of a name, a text and a function; and arguments as models really write them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, de};
+use serde_json::Value;
+
+use crate::dispatch::Card;
+use crate::model::ToolSpec;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse, schema_of};
+
+/// What a tool answers.
+pub(super) type Answer = Result<ToolOutput, ToolError>;
+
+/// The arguments of a tool that takes none.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Nothing {}
+
+/// One verb of a dialect.
+pub(super) struct Verb<A, F> {
+    spec: ToolSpec,
+    manner: Manner,
+    act: F,
+    args: PhantomData<fn(A)>,
+}
+
+/// A verb: its name, how it behaves, what the model is told of it, and what it does.
+pub(super) fn verb<A, F>(
+    name: impl Into<String>,
+    manner: Manner,
+    description: impl Into<String>,
+    act: F,
+) -> Verb<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+{
+    let spec = ToolSpec { name: name.into(), description: description.into(), parameters: schema_of::<A>() };
+    Verb { spec, manner, act, args: PhantomData }
+}
+
+impl<A, F> Verb<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+{
+    /// Tells the model which agents a parameter can name.
+    pub(super) fn offering(mut self, parameter: &str, cards: &[Card]) -> Self {
+        if let Some(schema) = self.spec.parameters["properties"][parameter].as_object_mut() {
+            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+            schema.insert("enum".into(), names.into());
+        }
+        self
+    }
+
+    /// The verb as the engine sees it.
+    pub(super) fn tool(self) -> Arc<dyn DynTool> {
+        Arc::new(self)
+    }
+}
+
+impl<A, F> DynTool for Verb<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+{
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, Answer> {
+        Box::pin(async move { (self.act)(parse::<A>(arguments)?, context).await })
+    }
+}
+
+/// A number, or a text that is one; `null` and an empty text are none.
+pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::Number(number) => Ok(number.as_f64()),
+        Value::String(text) if text.trim().is_empty() => Ok(None),
+        Value::String(text) => match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Some(number)),
+            _ => Err(de::Error::custom(format!("'{text}' is not a number"))),
+        },
+        other => Err(de::Error::custom(format!("{other} is not a number"))),
+    }
+}
+
+/// `true` or `false`, or a text that says so; `null` is false.
+pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(false),
+        Value::Bool(flag) => Ok(flag),
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "1" => Ok(true),
+            "false" | "no" | "0" | "" => Ok(false),
+            _ => Err(de::Error::custom(format!("'{text}' is neither true nor false"))),
+        },
+        other => Err(de::Error::custom(format!("{other} is neither true nor false"))),
+    }
+}
+
+/// A list of names; also one name alone, several in one text, or a list that was written as a text.
+pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let listed = match Value::deserialize(deserializer)? {
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Array(list)) => list,
+            _ => text.split([',', ' ', '\n']).map(Value::from).collect(),
+        },
+        Value::Array(list) => list,
+        Value::Null => Vec::new(),
+        other => return Err(de::Error::custom(format!("{other} is not a list of texts"))),
+    };
+    let name = |value| match value {
+        Value::String(text) => Ok(text.trim().to_owned()),
+        other => Err(de::Error::custom(format!("{other} is not a text"))),
+    };
+    let mut names = listed.into_iter().map(name).collect::<Result<Vec<_>, _>>()?;
+    names.retain(|name| !name.is_empty());
+    Ok(names)
+}
+
+/// What was really filled in: models put an empty text where they mean nothing.
+pub(super) fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+/// A bound that a task is given: 0 is none, and less is a mistake.
+pub(super) fn bound(name: &str, asked: Option<f64>) -> Result<Option<f64>, ToolError> {
+    match asked {
+        Some(n) if n < 0.0 => Err(ToolError::Retry(format!(
+            "`{name}` is {n}, which bounds nothing: give a number above 0, or leave it out"
+        ))),
+        other => Ok(other.filter(|n| *n > 0.0)),
+    }
+}
+
+/// A bound in whole things. Less than one of them is still one.
+pub(super) fn count(name: &str, asked: Option<f64>) -> Result<Option<u64>, ToolError> {
+    Ok(bound(name, asked)?.map(|n| n.ceil() as u64))
+}
+
+/// A bound in turns.
+pub(super) fn turns(asked: Option<f64>) -> Result<Option<u32>, ToolError> {
+    Ok(count("max_turns", asked)?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
+}
+
+/// So many seconds. No number of them is too many.
+pub(super) fn seconds(n: f64) -> Duration {
+    const AGES: f64 = 1e9;
+    Duration::try_from_secs_f64(n.clamp(0.0, AGES)).unwrap_or_default()
+}
+
+/// A place in a text, or a number of its characters or lines.
+pub(super) fn place(n: f64) -> usize {
+    n.max(0.0) as usize
+}
+
+/// The longest that a call waits, in seconds, and how long it does if it is not told.
+pub(super) const LONGEST_WAIT: f64 = 3600.0;
+const USUAL_WAIT: f64 = 300.0;
+
+/// How long a call waits, in seconds, and what there is to say about it if that is not what was asked for.
+pub(super) fn patience(name: &str, asked: Option<f64>) -> (f64, Option<String>) {
+    match asked {
+        None => (USUAL_WAIT, None),
+        Some(n) if n < 0.0 => {
+            (USUAL_WAIT, Some(format!("`{name}` cannot be {n}: {USUAL_WAIT} seconds were meant instead")))
+        }
+        Some(0.0) => (USUAL_WAIT, None),
+        Some(n) if n > LONGEST_WAIT => {
+            (LONGEST_WAIT, Some(format!("`{name}` of {n} is too long: {LONGEST_WAIT} seconds is the most")))
+        }
+        Some(n) => (n, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Loose {
+        #[serde(default, deserialize_with = "number")]
+        n: Option<f64>,
+        #[serde(default, deserialize_with = "flag")]
+        f: bool,
+        #[serde(default, deserialize_with = "names")]
+        l: Vec<String>,
+    }
+
+    #[test]
+    fn arguments_are_taken_as_models_write_them() {
+        for (json, n) in [
+            ("{}", None),
+            (r#"{"n":null}"#, None),
+            (r#"{"n":""}"#, None),
+            (r#"{"n":5}"#, Some(5.0)),
+            (r#"{"n":" 5.5 "}"#, Some(5.5)),
+            (r#"{"n":-1}"#, Some(-1.0)),
+        ] {
+            assert_eq!(parse::<Loose>(json).unwrap().n, n, "{json}");
+        }
+        for (json, f) in
+            [("{}", false), (r#"{"f":true}"#, true), (r#"{"f":"True"}"#, true), (r#"{"f":""}"#, false)]
+        {
+            assert_eq!(parse::<Loose>(json).unwrap().f, f, "{json}");
+        }
+        for json in
+            [r#"{"l":["a","b"]}"#, r#"{"l":"a, b"}"#, r#"{"l":"[\"a\",\"b\"]"}"#, r#"{"l":["a",""," b "]}"#]
+        {
+            assert_eq!(parse::<Loose>(json).unwrap().l, ["a", "b"], "{json}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_a_reason() {
+        for (json, why) in [
+            (r#"{"n":"soon"}"#, "'soon' is not a number"),
+            (r#"{"n":"inf"}"#, "'inf' is not a number"),
+            (r#"{"f":"maybe"}"#, "'maybe' is neither true nor false"),
+            (r#"{"l":[1]}"#, "1 is not a text"),
+            (r#"{"l":{}}"#, "{} is not a list of texts"),
+        ] {
+            let error = parse::<Loose>(json).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(why), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn bounds_and_waits_are_brought_to_what_there_is() {
+        assert_eq!(bound("x", Some(0.0)), Ok(None));
+        assert!(bound("timeout", Some(-1.0)).unwrap_err().to_string().contains("`timeout` is -1"));
+        assert_eq!(count("x", Some(0.5)), Ok(Some(1)));
+        assert_eq!(turns(Some(1e12)), Ok(Some(u32::MAX)));
+        assert_eq!(seconds(f64::MAX), Duration::from_secs(1_000_000_000));
+        assert_eq!(patience("timeout", None), (300.0, None));
+        assert_eq!(patience("timeout", Some(0.0)), (300.0, None));
+        assert_eq!(patience("timeout", Some(7.5)), (7.5, None));
+        assert!(matches!(patience("timeout", Some(-3.0)), (300.0, Some(note)) if note.contains("-3")));
+        assert!(matches!(patience("timeout", Some(9e9)), (3600.0, Some(note)) if note.contains("3600")));
+    }
+}

@@ -1,0 +1,381 @@
+//! What models are told about tasks, in one place for all dialects.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::excerpt::{OUTPUT_LIMIT, Page, Part, page, two_ends};
+use crate::dispatch::{Caller, Card};
+use crate::entry::Wait;
+use crate::id::{AgentName, TaskId};
+use crate::snapshot::Snapshot;
+use crate::task::{Head, Status};
+
+/// What leads a model away from polling.
+pub(super) const PUSHED: &str =
+    "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
+/// What a parameter that is a task is said to be.
+pub(super) const GO_ON: &str = "Start other tasks, do other work, or simply finish your turn.";
+
+/// How many tasks a list shows.
+const LISTED: usize = 100;
+
+/// A time as people say it: `7s`, `1m05s`, `2h03m`.
+pub(super) fn human(time: Duration) -> String {
+    match time.as_secs() {
+        s @ ..60 => format!("{s}s"),
+        s @ ..3600 => format!("{}m{:02}s", s / 60, s % 60),
+        s => format!("{}h{:02}m", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// After how many seconds it may be worth to look at a task again that has run so long.
+fn look_again(elapsed: Duration) -> u64 {
+    [15, 30, 60, 120].into_iter().find(|step| *step * 2 >= elapsed.as_secs()).unwrap_or(300)
+}
+
+/// The agents, a line each.
+pub(super) fn agents(cards: &[Card]) -> String {
+    let line = |card: &Card| match card.description.trim() {
+        "" => format!("- {}\n", card.name),
+        what => format!("- {}: {what}\n", card.name),
+    };
+    cards.iter().map(line).collect()
+}
+
+/// What an agent is told about launching tasks: whom it can ask, what becomes of results, an example.
+pub(super) fn guide(cards: &[Card], launch: &str, wait: &str, example: &str) -> String {
+    format!(
+        "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
+         How to use them:\n\
+         1. Start every independent task with {launch}. An agent sees only what you write in `task`: say all it needs to know.\n\
+         2. Then do other work, or simply finish your turn. When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again that is still running.\n\
+         3. {wait} only when you cannot go on without a result.\n\
+         4. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
+         Example: {example}\n",
+        agents(cards)
+    )
+}
+
+/// A task's id, under the name that a dialect has for it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) enum Named {
+    #[serde(rename = "task_id")]
+    Task(TaskId),
+    #[serde(rename = "agent_id")]
+    Agent(TaskId),
+}
+
+impl Named {
+    fn id(self) -> TaskId {
+        let (Named::Task(id) | Named::Agent(id)) = self;
+        id
+    }
+}
+
+/// The tools that a task is in now.
+fn tools(head: &Head) -> Option<String> {
+    let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// What a task waits for, and since when.
+fn waiting(head: &Head, now: Timestamp) -> Option<String> {
+    let waiting = head.waiting.as_ref()?;
+    let what = match &waiting.on {
+        Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
+        Wait::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
+        Wait::Letter => "a message".to_owned(),
+        Wait::Person(what) => format!("a person ({what})"),
+        Wait::Provider(why) => format!("its model provider ({why})"),
+    };
+    let since = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
+    Some(format!("{what}, for {}", human(since)))
+}
+
+/// A task in a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    id: Named,
+    agent: AgentName,
+    status: Status,
+    elapsed: String,
+    tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<String>,
+    /// The task that launched it, where that is not the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued_by: Option<TaskId>,
+    task: String,
+}
+
+impl Row {
+    fn of(head: &Head, caller: &Caller, named: fn(TaskId) -> Named, now: Timestamp) -> Row {
+        Row {
+            id: named(head.id),
+            agent: head.agent.clone(),
+            status: head.status,
+            elapsed: human(head.elapsed(now)),
+            tokens: head.usage.total(),
+            tool: tools(head),
+            waiting_for: waiting(head, now),
+            parent: head.parent.filter(|parent| *parent != caller.task),
+            continued_by: head.continued_by,
+            task: head.headline.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { agent, status, elapsed, tokens, .. } = self;
+        write!(f, "{} · {agent} · {status} · {elapsed} · {tokens} tokens", self.id.id())?;
+        if let Some(tool) = &self.tool {
+            write!(f, " · in {tool}")?;
+        }
+        if let Some(waiting) = &self.waiting_for {
+            write!(f, " · waits for {waiting}")?;
+        }
+        if let Some(parent) = self.parent {
+            write!(f, " · launched by {parent}")?;
+        }
+        if let Some(by) = self.continued_by {
+            write!(f, " · continued by {by}")?;
+        }
+        write!(f, " · {}", self.task)
+    }
+}
+
+/// The caller's tasks, oldest first. Of very many, the oldest that have ended are only counted.
+pub(super) struct List {
+    pub(super) rows: Vec<Row>,
+    /// What there is to say beside the rows.
+    pub(super) note: Option<String>,
+}
+
+impl List {
+    pub(super) fn of(heads: &[Head], caller: &Caller, named: fn(TaskId) -> Named, now: Timestamp) -> List {
+        let mut over = heads.len().saturating_sub(LISTED);
+        let mut left_out = 0_usize;
+        let kept = heads.iter().filter(|head| {
+            let drop = over > 0 && head.status.is_final();
+            over -= usize::from(drop);
+            left_out += usize::from(drop);
+            !drop
+        });
+        let rows: Vec<Row> = kept.map(|head| Row::of(head, caller, named, now)).collect();
+        let mut notes = Vec::new();
+        if heads.is_empty() {
+            notes.push("You have started no tasks yet.".to_owned());
+        }
+        if left_out > 0 {
+            notes.push(format!("{left_out} older tasks that have ended are not shown."));
+        }
+        if heads.iter().any(|head| !head.status.is_final()) {
+            notes.push(
+                "The result of each task is sent to you as a message when it ends: no need to poll."
+                    .to_owned(),
+            );
+        }
+        List { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.rows {
+            writeln!(f, "{row}")?;
+        }
+        f.write_str(self.note.as_deref().unwrap_or_default())
+    }
+}
+
+/// What is said of a task that has not ended.
+pub(super) fn still(head: &Head, now: Timestamp) -> String {
+    let elapsed = head.elapsed(now);
+    let stands = match (&head.stop, head.status) {
+        (Some(_), _) => "It is being stopped.",
+        (None, Status::Pending) if head.started.is_none() => "It waits for its turn to start.",
+        (None, Status::Pending) => "It waits for its turn to go on.",
+        _ => "It is still running.",
+    };
+    format!("{stands} {PUSHED} If you must, look again in {} seconds.", look_again(elapsed))
+}
+
+/// What is said of an answer that came early.
+fn early(head: &Head) -> Option<String> {
+    let limit = head.cut_short.as_ref()?;
+    Some(format!("it was cut short ({limit}), so this may not be all of the answer"))
+}
+
+/// Why a task ended without an answer.
+pub(super) fn error(head: &Head) -> Option<String> {
+    let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
+    match head.status {
+        Status::Failed | Status::Cancelled => {
+            Some(head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The output of a task as far as it fits into `limit` bytes, and whether that is not all. `how` says how to read
+/// on from a place, if that is possible. Of an answer both ends are shown, of live output the last.
+pub(super) fn output(snapshot: &Snapshot, limit: usize, how: impl FnOnce(usize) -> String) -> (String, bool) {
+    let (mut shown, truncated) = cut(snapshot, limit, how);
+    if let Some(early) = early(&snapshot.head) {
+        let _ = write!(shown, "\n\n[{early}]");
+    }
+    (shown, truncated)
+}
+
+fn cut(snapshot: &Snapshot, limit: usize, how: impl FnOnce(usize) -> String) -> (String, bool) {
+    let text = snapshot.output.as_str();
+    if snapshot.head.status.is_final() {
+        return two_ends(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
+    }
+    if text.len() <= limit {
+        return (text.to_owned(), false);
+    }
+    let at = text.ceil_char_boundary(text.len() - limit);
+    let (before, total) = (text[..at].chars().count(), text.chars().count());
+    (format!("[… the first {before} of {total} characters are left out.{} …]\n{}", how(0), &text[at..]), true)
+}
+
+/// One task, as the dialects that speak JSON tell of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    id: Named,
+    agent: AgentName,
+    pub(super) status: Status,
+    output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    truncated: bool,
+    elapsed: String,
+    tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued_by: Option<TaskId>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) timed_out: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
+}
+
+impl Report {
+    pub(super) fn of(snapshot: &Snapshot, named: fn(TaskId) -> Named, now: Timestamp) -> Report {
+        let head = &snapshot.head;
+        let (output, truncated) = output(snapshot, OUTPUT_LIMIT, |_| String::new());
+        Report {
+            id: named(head.id),
+            agent: head.agent.clone(),
+            status: head.status,
+            output,
+            error: error(head),
+            truncated,
+            elapsed: human(head.elapsed(now)),
+            tokens: head.usage.total(),
+            tool: tools(head),
+            waiting_for: waiting(head, now),
+            continued_by: head.continued_by,
+            timed_out: false,
+            note: (!head.status.is_final()).then(|| still(head, now)),
+        }
+    }
+}
+
+/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is its
+/// final result. `how` says how to read on from a place.
+pub(super) fn portrait(
+    snapshot: &Snapshot,
+    part: Option<Part>,
+    now: Timestamp,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let head = &snapshot.head;
+    let ended = head.status.is_final();
+    let (elapsed, tokens) = (human(head.elapsed(now)), head.usage.total());
+    let mut text = format!(
+        "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns\nTask: {}\n",
+        head.id, head.agent, head.status, head.turns, head.headline
+    );
+    let progress = head.progress.as_ref().map(|progress| format!(" ({progress})")).unwrap_or_default();
+    let lines = [
+        ("Now in", tools(head).map(|tools| tools + &progress)),
+        ("Waits for", waiting(head, now)),
+        ("Unread messages", (head.unread > 0).then(|| head.unread.to_string())),
+        ("Error", error(head)),
+        ("Note", early(head)),
+        ("Continued by", head.continued_by.map(|by| by.to_string())),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name}: {value}");
+        }
+    }
+    let title = match head.status {
+        Status::Completed => "Output",
+        Status::Failed | Status::Cancelled => "Output before it ended",
+        Status::Pending | Status::Running => "Output so far",
+    };
+    let (shown, seen) = match part {
+        None => (cut(snapshot, OUTPUT_LIMIT, how).0, true),
+        Some(part) => paged(&page(&snapshot.output, part), how),
+    };
+    let _ = match shown.trim() {
+        "" => writeln!(text, "\n{title}: none"),
+        _ => writeln!(text, "\n{title}:\n{shown}"),
+    };
+    if !ended {
+        let _ = writeln!(text, "\n{}", still(head, now));
+    }
+    (text.trim_end().to_owned(), ended && seen)
+}
+
+/// A page with a mark that says which one it is, and whether it shows anything.
+fn paged(page: &Page<'_>, how: impl FnOnce(usize) -> String) -> (String, bool) {
+    let Page { text, from, to, total } = *page;
+    if !page.shows() {
+        return (format!("[… nothing: the output ends at character {total}.{} …]", how(0)), false);
+    }
+    let how = match () {
+        () if to < total => how(to),
+        () if from > 0 => how(0),
+        () => return (text.to_owned(), true),
+    };
+    (format!("{text}\n\n[… these are characters {from} to {to} of {total}.{how} …]"), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        for (seconds, said) in
+            [(0, "0s"), (59, "59s"), (65, "1m05s"), (3599, "59m59s"), (3600, "1h00m"), (93_784, "26h03m")]
+        {
+            assert_eq!(human(Duration::from_secs(seconds)), said);
+        }
+    }
+
+    #[test]
+    fn the_longer_a_task_runs_the_later_it_is_worth_a_look() {
+        for (elapsed, next) in [(0, 15), (30, 15), (31, 30), (65, 60), (200, 120), (4000, 300)] {
+            assert_eq!(look_again(Duration::from_secs(elapsed)), next, "{elapsed}");
+        }
+    }
+}
