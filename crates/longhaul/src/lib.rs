@@ -1,18 +1,53 @@
 //! Background agents that survive.
 //!
 //! An orchestrating agent hands tasks to sub-agents, goes on working, looks in on them, writes to them, stops them
-//! and collects what they made. A task *is* its journal, so a killed process loses nothing.
+//! and collects what they made. **A task is its journal**: everything that happens to it is an entry that is on disk
+//! before it counts, so a killed process loses nothing, and whoever opens the store next carries on.
 //!
-//! The rooms, bottom up; a room uses only rooms above it in this list:
+//! ```
+//! # use std::sync::Arc;
+//! # use longhaul::{testing::{FnModel, reply}, model::Model};
+//! use futures::StreamExt as _;
+//! use longhaul::{Agent, Longhaul, Order, Team, store::Sqlite};
+//!
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("longhaul.db");
+//! # let model: Arc<dyn Model> = Arc::new(FnModel::new(|_| reply().text("Go and Rust are both fine.")));
+//! let researcher = Agent::builder("researcher")
+//!     .model(model.clone())
+//!     .instruction("You are a concise research assistant.")
+//!     .build()?;
+//! let lead = Agent::builder("lead")
+//!     .model(model)
+//!     .instruction("Research each language in the background, then compare.")
+//!     .sub_agent(researcher)
+//!     .build()?;
+//! let longhaul = Longhaul::builder(Team::new(lead)?).store(Sqlite::open(path)?).start().await?;
+//!
+//! let mut events = longhaul.chat("Compare Go and Rust.").await?;
+//! while let Some(event) = events.next().await {
+//!     println!("{:?}", event?.what);
+//! }
+//!
+//! let id = longhaul.submit(Order::new("researcher", "Go").max_turns(8)).await?;
+//! let done = longhaul.wait([id]).await?;
+//! assert_eq!(done.tasks[0].output, "Go and Rust are both fine.");
+//! longhaul.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The rooms, bottom up; a room uses only rooms above it in this list (a test sees to that). `docs/architecture.md`
+//! tells what each promises.
 
-pub mod dispatch;
-pub mod entry;
 pub mod id;
 pub mod message;
-pub mod model;
-pub mod snapshot;
-pub mod store;
+pub mod entry;
 pub mod task;
+pub mod model;
+pub mod store;
+pub mod snapshot;
+pub mod dispatch;
 pub mod tool;
 pub mod toolset;
 pub mod agent;
@@ -23,3 +58,10 @@ pub mod supervisor;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+pub use agent::{Agent, Dialect, Habits, Team};
+pub use entry::{Budget, OnFinish, Order};
+pub use id::{AgentName, TaskId};
+pub use snapshot::{Event, Happening, Snapshot};
+pub use supervisor::{Longhaul, LonghaulError};
+pub use task::Status;

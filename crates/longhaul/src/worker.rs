@@ -49,10 +49,9 @@ impl Teams {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Loads the teams of unfinished tasks that are not known yet. True if there was one.
-    async fn learn(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        let Some(loader) = &self.loader else { return Ok(false) };
-        let mut learned = false;
+    /// Loads the teams of unfinished tasks that are not known yet.
+    async fn learn(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let Some(loader) = &self.loader else { return Ok(()) };
         for task in store.list(Filter::default().live()).await? {
             let TeamRef::File(digest) = &task.team else { continue };
             if self.get(&task.team).is_some() {
@@ -63,12 +62,11 @@ impl Teams {
                 Ok(team) => {
                     let team = Arc::new(team.kept_as(task.team.clone()));
                     self.known.write().unwrap_or_else(PoisonError::into_inner).insert(task.team.clone(), team);
-                    learned = true;
                 }
                 Err(error) => tracing::warn!(task = %task.id, %error, "the team of this task does not load here"),
             }
         }
-        Ok(learned)
+        Ok(())
     }
 }
 
@@ -128,9 +126,9 @@ impl Worker {
                 () = seats.one_free(), if look => {}
                 _ = renew.tick() => self.renew().await,
                 _ = reap.tick() => {
-                    look |= self.reap().await;
-                    look |= self.teams.learn(&*self.around.store).await.unwrap_or_default();
-                    // Hints may be lost.
+                    self.reap().await;
+                    self.learn().await;
+                    // Also without a hint: hints may be lost.
                     look = true;
                 }
             }
@@ -191,16 +189,22 @@ impl Worker {
         });
     }
 
-    /// Takes tasks away from workers that are gone. True if there was one.
-    pub(crate) async fn reap(&self) -> bool {
+    /// Loads the teams of tasks that other processes left here.
+    pub(crate) async fn learn(&self) {
+        if let Err(error) = self.teams.learn(&*self.around.store).await {
+            tracing::warn!(%error, "the teams of unfinished tasks could not be looked up");
+        }
+    }
+
+    /// Takes tasks away from workers that are gone.
+    pub(crate) async fn reap(&self) {
         let abandoned = match self.around.store.abandoned().await {
             Ok(abandoned) => abandoned,
             Err(error) => {
                 tracing::warn!(%error, "abandoned tasks could not be listed");
-                return false;
+                return;
             }
         };
-        let found = !abandoned.is_empty();
         for head in abandoned {
             match self.take_away(&head).await {
                 // Somebody else was faster, or the owner is back.
@@ -208,7 +212,6 @@ impl Worker {
                 Err(error) => tracing::warn!(task = %head.id, %error, "an abandoned task could not be released"),
             }
         }
-        found
     }
 
     async fn take_away(&self, head: &Head) -> Result<(), StoreError> {

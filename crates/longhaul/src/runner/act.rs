@@ -165,9 +165,8 @@ impl Run {
                 let tool = names.get(&call).map_or("a tool", String::as_str);
                 fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));
             }
-            let is_error = result.is_err();
-            let output = result.unwrap_or_else(|error| error.to_string().into());
-            entries.push(Entry::Returned(Box::new(self.bounded(call, output, is_error).await?)));
+            let output = result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
+            entries.push(Entry::Returned(Box::new(self.bounded(call, output).await?)));
         }
         if !entries.is_empty() {
             self.note(entries).await?;
@@ -176,8 +175,8 @@ impl Run {
     }
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
-    async fn bounded(&self, call: CallId, output: ToolOutput, is_error: bool) -> Result<Returned, Halt> {
-        let ToolOutput { text, collected, handoff } = output;
+    async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
+        let ToolOutput { text, is_error, collected, handoff } = output;
         let (output, whole) = match cut(&text, self.habits.output_cap) {
             None => (text.into(), None),
             Some(part) => (part.into(), Some(self.around.store.keep(text.into_bytes()).await?)),

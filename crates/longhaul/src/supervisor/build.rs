@@ -140,6 +140,7 @@ impl LonghaulBuilder {
             };
             store.renew(id.clone(), self.lease).await?;
             worker.reap().await;
+            worker.learn().await;
             background.spawn(worker.work());
         }
         Ok(Longhaul(Arc::new(Inner {

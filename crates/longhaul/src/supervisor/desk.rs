@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::office::{Office, Plan};
 use crate::dispatch::{
     Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited, check, find,
@@ -80,6 +82,10 @@ fn desk_error(error: StoreError) -> DeskError {
 }
 
 impl Desk for Office {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
     fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId> {
         Box::pin(self.launch(caller, call, order))
     }

@@ -8,23 +8,16 @@ use crate::dispatch::Card;
 use crate::id::AgentName;
 use crate::tool::{DynTool, Tool};
 
-mod files;
-#[cfg(test)]
-mod no_desk;
-#[cfg(unix)]
-mod shell;
-mod text;
-mod wrap;
-
-pub use files::Files;
-#[cfg(unix)]
-pub use shell::{Shell, ShellBuilder};
 mod background;
 mod delegation;
 mod errand;
 mod excerpt;
+mod files;
 mod managed;
+#[cfg(unix)]
+mod shell;
 mod subagents;
+mod text;
 mod verb;
 mod wording;
 mod wrap;
@@ -33,10 +26,15 @@ mod wrap;
 mod dialect_tests;
 #[cfg(test)]
 mod fake_desk;
+#[cfg(test)]
+mod no_desk;
 
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
+pub use files::Files;
 pub use managed::ManagedAgents;
+#[cfg(unix)]
+pub use shell::{Shell, ShellBuilder};
 pub use subagents::SubAgentTools;
 pub use wrap::{narrowed, prefixed};
 

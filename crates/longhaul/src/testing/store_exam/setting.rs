@@ -128,6 +128,7 @@ pub(super) fn submission(id: TaskId) -> Entry {
         root: id,
         depth: 0,
         continues: None,
+        letter: None,
     }))
 }
 
