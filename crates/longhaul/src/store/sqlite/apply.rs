@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
+use super::saved::Saved;
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
@@ -357,7 +358,7 @@ impl Desk {
 
 /// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
 fn write_head(buffer: &mut Vec<u8>, head: &Head) {
-    if serde_json::to_writer(&mut *buffer, head).is_err() {
+    if serde_json::to_writer(&mut *buffer, &Saved::from(head.clone())).is_err() {
         buffer.clear();
     }
 }

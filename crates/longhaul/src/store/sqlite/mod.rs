@@ -10,6 +10,7 @@ mod errors;
 mod heads;
 mod reader;
 mod rows;
+mod saved;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -21,6 +21,12 @@ use crate::task::Head;
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
+/// From how many on it is worth while to wait for more.
+const CROWD: usize = 16;
+/// How long to wait for more, at most: less than a commit takes.
+const WAIT: Duration = Duration::from_micros(100);
+/// How long to wait for more as long as there are only live words.
+const WAIT_WHEN_LIVE: Duration = Duration::from_millis(2);
 
 /// What the writer is asked to do. It may have to try twice, so it only borrows this.
 pub(super) enum Ask {
@@ -120,6 +126,33 @@ impl Drop for Writer {
     }
 }
 
+/// Takes what waits in the queue, and a little more.
+///
+/// Those who were answered a moment ago are about to ask again. Without a short wait for them a crowd splits into two
+/// halves that take turns, and pays for twice as many commits. Live words are in no hurry at all, until something
+/// comes that is.
+fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand> {
+    let mut together = vec![first];
+    together.extend(errands.try_iter().take(TOGETHER - 1));
+    let begun = Instant::now();
+    let crowd = (last + together.len()).min(TOGETHER);
+    let mut seen = 0;
+    let mut hurry = false;
+    while together.len() < TOGETHER {
+        hurry |= together.iter().skip(seen).any(|errand| errand.ask.is_durable());
+        seen = together.len();
+        let wait = match hurry {
+            false => WAIT_WHEN_LIVE,
+            true if crowd >= CROWD && seen < crowd / 4 * 3 => WAIT,
+            true => break,
+        };
+        let Ok(next) = errands.recv_timeout(wait.saturating_sub(begun.elapsed())) else { break };
+        together.push(next);
+        together.extend(errands.try_iter().take(TOGETHER - together.len()));
+    }
+    together
+}
+
 /// The one who writes.
 struct Scribe {
     desk: Desk,
@@ -130,9 +163,10 @@ struct Scribe {
 
 impl Scribe {
     fn work(&mut self, errands: &Receiver<Errand>) {
+        let mut last = 0;
         while let Ok(first) = errands.recv() {
-            let mut together = vec![first];
-            together.extend(errands.try_iter().take(TOGETHER - 1));
+            let together = gather(first, errands, last);
+            last = together.len();
             self.run(together);
         }
     }
