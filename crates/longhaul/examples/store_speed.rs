@@ -3,6 +3,8 @@
 //! `cargo run --release -p longhaul --example store_speed [directory [appends]]`; with `appends`, only those of the
 //! durable store, for a profiler.
 
+#![allow(clippy::expect_used, reason = "a measurement that fails has nothing to say")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

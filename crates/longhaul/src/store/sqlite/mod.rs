@@ -6,6 +6,7 @@
 //! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
 
 mod apply;
+mod claims;
 mod errors;
 mod heads;
 mod reader;

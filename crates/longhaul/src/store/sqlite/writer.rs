@@ -98,7 +98,7 @@ impl Writer {
     ) -> Result<Writer, StoreError> {
         let (queue, errands) = channel();
         let durability = options.durability;
-        let desk = Desk::new(connection, place.clone(), options.clock, roll, bell);
+        let desk = Desk::new(connection, place.clone(), options, roll, bell)?;
         let mut scribe = Scribe { desk, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
@@ -141,14 +141,17 @@ fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand>
     while together.len() < TOGETHER {
         hurry |= together.iter().skip(seen).any(|errand| errand.ask.is_durable());
         seen = together.len();
-        let wait = match hurry {
-            false => WAIT_WHEN_LIVE,
-            true if crowd >= CROWD && seen < crowd / 4 * 3 => WAIT,
+        let (wait, nap) = match hurry {
+            false => (WAIT_WHEN_LIVE, WAIT_WHEN_LIVE / 8),
+            true if crowd >= CROWD && seen < crowd / 4 * 3 => (WAIT, WAIT / 2),
             true => break,
         };
-        let Ok(next) = errands.recv_timeout(wait.saturating_sub(begun.elapsed())) else { break };
-        together.push(next);
-        together.extend(errands.try_iter().take(TOGETHER - together.len()));
+        if begun.elapsed() >= wait {
+            break;
+        }
+        // Not a wait for the next one: to be woken up for each would cost more than it saves.
+        std::thread::sleep(nap);
+        together.extend(errands.try_iter().take(TOGETHER - seen));
     }
     together
 }
