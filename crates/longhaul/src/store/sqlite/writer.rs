@@ -49,9 +49,12 @@ pub(super) enum Ask {
     #[cfg(test)]
     Test {
         durable: bool,
-        act: Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>,
+        act: Act,
     },
 }
+
+#[cfg(test)]
+pub(super) type Act = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
 impl Ask {
     /// Whether it must be on disk before it is answered.

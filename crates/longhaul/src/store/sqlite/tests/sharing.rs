@@ -1,6 +1,8 @@
 //! Several handles on one file, as several processes have them.
 
 use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use super::*;
 use crate::entry::{Kind, Release};
@@ -158,4 +160,59 @@ async fn a_process_that_writes_all_the_time_lets_others_have_their_turn() {
     for hammer in hammers {
         hammer.await.unwrap();
     }
+}
+
+const FILE_OF_THE_KILLED: &str = "LONGHAUL_TEST_FILE_OF_THE_KILLED";
+
+/// Not a test: what the process does that the next test kills. It says which of its appends were acknowledged.
+#[tokio::test]
+#[ignore = "run by the test below, as a process of its own"]
+async fn a_process_that_is_killed() {
+    let Ok(path) = std::env::var(FILE_OF_THE_KILLED) else { return };
+    let store = Sqlite::open(path).unwrap();
+    store.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    store.append(submission(id(0), "")).await.unwrap();
+    store.claim(claim("w", 1)).await.unwrap();
+    for n in 1.. {
+        store.append(submission(id(n), "")).await.unwrap();
+        println!("\nstored {n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be_dead() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(file(&directory)).unwrap();
+    let mut hints = store.hints();
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "store::sqlite::tests::sharing::a_process_that_is_killed",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(FILE_OF_THE_KILLED, file(&directory))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut stored = lines.by_ref().filter_map(|line| line.strip_prefix("stored ")?.parse::<usize>().ok());
+    assert_eq!(stored.nth(29), Some(30));
+    hint_of(&mut hints, id(30), Kind::Submitted).await;
+    assert!(store.abandoned().await.unwrap().is_empty(), "it lives");
+    process.kill().unwrap();
+    let last = stored.last().unwrap_or(30);
+    assert!(!process.wait().unwrap().success(), "it was killed");
+
+    let abandoned = store.abandoned().await.unwrap();
+    assert_eq!(
+        abandoned.iter().map(|h| h.id).collect::<Vec<_>>(),
+        [id(0)],
+        "though its lease has an hour left"
+    );
+    for n in 0..=last {
+        assert!(store.head(id(n)).await.unwrap().is_some(), "task {n} of {last} was acknowledged");
+    }
+    let released = Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    store.append(Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released])).await.unwrap();
 }
