@@ -1,6 +1,6 @@
 //! What Longhaul costs: one table, measured in one run so that its rows can be compared.
 //!
-//! `./bench [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
+//! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
 //! peak memory are its own.
 
 #[global_allocator]
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
-        _ => Err("usage: ./bench [TASKS]".into()),
+        _ => Err("usage: ./bench/run [TASKS]".into()),
     }
 }
 

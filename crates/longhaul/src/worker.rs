@@ -109,9 +109,8 @@ impl Worker {
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
-        let mut renew = tokio::time::interval(self.settings.lease / 3);
-        let mut reap = tokio::time::interval(self.settings.lease / 3);
-        renew.tick().await;
+        let mut round = tokio::time::interval(self.settings.lease / 3);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look = true;
         while !self.around.drain.is_cancelled() {
             if look && seats.any_free() {
@@ -124,8 +123,9 @@ impl Worker {
                 () = self.around.drain.cancelled() => {}
                 _ = ready.rung() => look = true,
                 () = seats.one_free(), if look => {}
-                _ = renew.tick() => self.renew().await,
-                _ = reap.tick() => {
+                _ = round.tick() => {
+                    // First the own lease: after a long sleep of the machine our own tasks would look abandoned.
+                    self.renew().await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
@@ -135,7 +135,7 @@ impl Worker {
         }
     }
 
-    pub(crate) async fn renew(&self) {
+    async fn renew(&self) {
         if let Err(error) = self.around.store.renew(self.id.clone(), self.settings.lease).await {
             tracing::warn!(%error, "the lease could not be renewed");
         }
