@@ -14,7 +14,6 @@ use futures::StreamExt as _;
 use longhaul::dispatch::Limits;
 use longhaul::id::Seq;
 use longhaul::store::Filter;
-use longhaul::task::Head;
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
 use longhaul::toolset::Files;
@@ -80,10 +79,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Get and Snapshot: activity, progress, counters, the last events and how many came before those.
     let now = longhaul.snapshot(longhaul.find(&id.to_string()[..5]).await?).await?;
     assert_eq!((now.head.status, now.head.headline.as_str()), (Status::Running, "digging"));
-    let Head { calling, progress, calls, active, .. } = &now.head;
-    assert_eq!((&*calling[0].1, progress.as_deref(), *calls), ("dig", Some("hole 300"), 1));
+    let head = &now.head;
+    assert_eq!((&*head.calling[0].1, head.progress.as_deref(), head.calls), ("dig", Some("hole 300"), 1));
     assert_eq!((now.events.len(), now.dropped > 100), (200, true));
-    println!("{id} at work for {:?}, {} events dropped", now.head.elapsed(*active), now.dropped);
+    println!("{id} at work for {:?}, {} events dropped", head.elapsed(head.active), now.dropped);
 
     // GetTaskOutput, also before the end. Wait with a deadline (WaitForSnapshot), which harms nothing.
     assert_eq!(longhaul.output(id).await?, "Tools: 1.");
