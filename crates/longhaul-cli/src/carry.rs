@@ -172,9 +172,12 @@ impl Carry<'_> {
     async fn sum_up(&self) -> Result<Code, Trouble> {
         let (term, heads) = (self.desk.term, self.heads().await?);
         if !self.json {
-            for root in heads.iter().filter(|head| self.roots.contains(&head.id)) {
+            for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
                 let output = clean(&self.longhaul.output(root.id).await?);
-                term.line("")?;
+                // Where the live block was, there is an empty line already.
+                if index > 0 || !term.live {
+                    term.line("")?;
+                }
                 if let Some(error) = &root.error {
                     let word = term.paint(Ink::of(root.status), root.status.as_str());
                     term.line(&term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;

@@ -27,7 +27,7 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         let resume = clean(&place.resume(root));
         term.line(&format!("task    {}", term.paint(Ink::Id, &root.to_string())))?;
         term.line(&format!("resume  {}", term.paint(Ink::Strong, &resume)))?;
-        term.line(&term.paint(Ink::Faint, "        (kill it at any time: nothing is lost)"))?;
+        term.line(&term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")))?;
         term.line("")?;
     }
     Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json }.on().await

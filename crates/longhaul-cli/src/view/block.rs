@@ -82,7 +82,7 @@ impl Shape {
         let elapsed = 6;
         let gaps = if tokens == 0 { 3 } else { 5 };
         let rest = columns.saturating_sub(stem + agent + elapsed + tokens + gaps);
-        let headline = if rest >= 40 { headlines.min(rest / 2) } else { 0 };
+        let headline = if rest >= 50 { headlines.min(rest / 2) } else { 0 };
         let doing = rest - headline - usize::from(headline > 0);
         Shape { stem, agent, headline, doing, elapsed, tokens }
     }
@@ -143,9 +143,10 @@ fn doing(row: &Row, alone: bool) -> (String, Ink) {
         (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
         (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
         (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
+        (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
         (Doing::Saying(said), _) => (one_line(said), Ink::Faint),
+        (Doing::Nothing, _) if alone => (row.headline.clone(), Ink::Plain),
         (Doing::Nothing, Status::Running) => ("thinking".to_owned(), Ink::Faint),
-        (Doing::Nothing, _) if alone => (row.headline.clone(), Ink::Faint),
         (Doing::Nothing, status) => (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint),
     }
 }

@@ -1,6 +1,5 @@
 //! Where the tasks of a tree stand: a fold of their events.
 
-use longhaul::entry::Wait;
 use longhaul::snapshot::{Event, Happening};
 use longhaul::{Status, TaskId};
 
@@ -37,8 +36,10 @@ pub(crate) enum Doing {
     Nothing,
     /// It thinks, or says something.
     Saying(String),
-    /// It has called a tool.
+    /// A tool runs.
     Calling(String),
+    /// A tool has returned, and what follows from that is not known yet.
+    Called(String),
     /// It waits.
     Waiting(String),
     /// It is about to stop.
@@ -117,12 +118,14 @@ impl Row {
             }
             Happening::Usage { usage, .. } => self.tokens = self.tokens.saturating_add(usage.total()),
             Happening::Call { tool, arguments, .. } => self.doing = Doing::Calling(call(tool, arguments, 80)),
+            Happening::Result { .. } => {
+                if let Doing::Calling(what) = &self.doing {
+                    self.doing = Doing::Called(what.clone());
+                }
+            }
             Happening::Progress { text } => self.doing = Doing::Calling(one_line(text)),
             Happening::Waiting { on, .. } => {
-                self.doing = Doing::Waiting(match on {
-                    Wait::Tasks(ids) => waits_for(&Wait::Tasks(ids.clone())),
-                    other => waits_for(other),
-                });
+                self.doing = Doing::Waiting(waits_for(on));
             }
             Happening::Stopping { .. } if !self.status.is_final() => self.doing = Doing::Stopping,
             Happening::Released { .. } => {

@@ -87,7 +87,7 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
 pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
     const COLUMNS: [Column; 7] = [
         Column::words("TASK", 0),
-        Column::words("AGENT", 1),
+        Column::elastic("AGENT", 6),
         Column::words("STATUS", 0),
         Column::numbers("ELAPSED", 2),
         Column::numbers("TURNS", 5),
