@@ -250,7 +250,8 @@ fn plain(schema: &mut schemars::Schema) {
     if object.get("default").is_some_and(Value::is_null) {
         object.remove("default");
     }
-    if object.get("format").and_then(Value::as_str).is_some_and(|f| f.contains("int") || f == "double") {
+    let rusty = |format: &str| ["int", "uint", "float", "double"].iter().any(|kind| format.starts_with(kind));
+    if object.get("format").and_then(Value::as_str).is_some_and(rusty) {
         object.remove("format");
     }
     if let Some(Value::Array(words)) = object.get_mut("enum") {

@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Team, TeamError};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
-use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, said, settle_halt, settled_by_stop};
+use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
 /// The teams whose tasks a process can run.
@@ -109,9 +109,8 @@ impl Worker {
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
-        let mut renew = tokio::time::interval(self.settings.lease / 3);
-        let mut reap = tokio::time::interval(self.settings.lease / 3);
-        renew.tick().await;
+        let mut round = tokio::time::interval(self.settings.lease / 3);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look = true;
         while !self.around.drain.is_cancelled() {
             if look && seats.any_free() {
@@ -124,8 +123,9 @@ impl Worker {
                 () = self.around.drain.cancelled() => {}
                 _ = ready.rung() => look = true,
                 () = seats.one_free(), if look => {}
-                _ = renew.tick() => self.renew().await,
-                _ = reap.tick() => {
+                _ = round.tick() => {
+                    // First the own lease: after a long sleep of the machine our own tasks would look abandoned.
+                    self.renew().await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
@@ -135,7 +135,7 @@ impl Worker {
         }
     }
 
-    pub(crate) async fn renew(&self) {
+    async fn renew(&self) {
         if let Err(error) = self.around.store.renew(self.id.clone(), self.settings.lease).await {
             tracing::warn!(%error, "the lease could not be renewed");
         }
@@ -228,7 +228,14 @@ impl Worker {
                 settled_by_stop(store, head, fence, released, stop).await?;
                 crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
             }
-            None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+            None => match crate::runner::give_back(store, head, fence, released).await {
+                // Somebody wrote in this very moment, perhaps that it is to stop: look again.
+                Err(StoreError::Moved { task, .. }) => {
+                    let head = store.head(task).await?.ok_or(StoreError::NoTask(task))?;
+                    Box::pin(self.take_away(&head)).await
+                }
+                done => done,
+            },
         }
     }
 }

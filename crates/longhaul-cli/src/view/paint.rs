@@ -33,7 +33,7 @@ impl Term {
             Some((width, height)) if std::io::stdout().is_terminal() => {
                 (usize::from(width.0).max(20), usize::from(height.0).max(4))
             }
-            _ => (100, 1000),
+            _ => (200, 1000),
         }
     }
 

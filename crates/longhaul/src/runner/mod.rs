@@ -23,7 +23,7 @@ pub(crate) use gear::Locker;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use act::said;
 pub(crate) use ledger::below;
-pub(crate) use settle::{end, settle_halt, settled_by_stop, stop_below, stop_one};
+pub(crate) use settle::{end, give_back, settle_halt, settled_by_stop, stop_below, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};
@@ -60,6 +60,8 @@ pub(crate) struct Run {
     gear: Arc<Gear>,
     deadline: Option<Instant>,
     ledger: Ledger,
+    /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
+    may_launch: bool,
 }
 
 /// What interrupts a run.
@@ -121,7 +123,9 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
-        Ok(Run { around, team, seat, bell, head, order, turn, agent, habits, gear, deadline, ledger })
+        let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
+        let may_launch = !agent.sub_agents.is_empty() || handed_over;
+        Ok(Run { around, team, seat, bell, head, order, turn, agent, habits, gear, deadline, ledger, may_launch })
     }
 
     /// Drives the task to its end, or to the end of this attempt.
@@ -225,6 +229,7 @@ impl Run {
     async fn change_agent(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
             self.agent = find_agent(&self.team, &self.turn)?;
+            self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
         }

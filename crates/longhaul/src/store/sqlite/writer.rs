@@ -39,20 +39,26 @@ pub(super) enum Ask {
         digest: Digest,
         bytes: Vec<u8>,
     },
-    /// Fails like a fault in Longhaul would.
+    /// What a test does in the writer's place.
     #[cfg(test)]
-    Panic,
+    Test {
+        durable: bool,
+        act: Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>,
+    },
 }
 
 impl Ask {
     /// Whether it must be on disk before it is answered.
-    fn is_durable(&self) -> bool {
+    pub(super) fn is_durable(&self) -> bool {
         match self {
             Ask::Append { drafts, .. } => {
                 !drafts.iter().flat_map(|d| &d.lines).all(|line| line.record.entry.is_live())
             }
+            // A lease is worth nothing after a power cut.
             Ask::Renew { .. } | Ask::Retire(_) => false,
-            _ => true,
+            Ask::Claim(_) | Ask::Keep { .. } => true,
+            #[cfg(test)]
+            Ask::Test { durable, .. } => *durable,
         }
     }
 }
