@@ -198,7 +198,12 @@ impl Turn {
 
     /// Whether nothing but the ends of children lies in the mailbox, so that a moment's patience may bring more.
     pub fn only_endings(&self) -> bool {
-        self.mailbox.iter().any(|l| !self.is_known(l)) && self.mailbox.iter().all(|l| l.ending.is_some())
+        self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
+    }
+
+    /// Whether nobody has written but children, of their ends.
+    pub fn has_only_endings(&self) -> bool {
+        self.mailbox.iter().all(|l| l.ending.is_some())
     }
 
     /// The answer of a task that is at rest.

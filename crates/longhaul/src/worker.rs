@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
+use crate::entry::{Entry, Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
 use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
@@ -100,18 +100,30 @@ pub(crate) struct Worker {
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
     /// The runs that are under way.
     pub(crate) runs: TaskTracker,
+    /// Tasks whose run has ended but could not be written down, because the store failed.
+    pub(crate) stranded: Arc<Mutex<Vec<Head>>>,
     /// Fires when runs that did not end in time are to be dropped.
     pub(crate) abort: CancellationToken,
 }
 
 impl Worker {
+    /// Keeps the lease, until it is dropped: as long as anything runs here, also while that is being drained.
+    pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
+        let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.settings.lease);
+        async move {
+            let mut renew = tokio::time::interval(lease / 3);
+            loop {
+                renew.tick().await;
+                self::renew(&*store, &id, lease).await;
+            }
+        }
+    }
+
     /// Works until the drain fires.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
-        let mut renew = tokio::time::interval(self.settings.lease / 3);
         let mut reap = tokio::time::interval(self.settings.lease / 3);
-        renew.tick().await;
         let mut look = true;
         while !self.around.drain.is_cancelled() {
             if look && seats.any_free() {
@@ -124,20 +136,16 @@ impl Worker {
                 () = self.around.drain.cancelled() => {}
                 _ = ready.rung() => look = true,
                 () = seats.one_free(), if look => {}
-                _ = renew.tick() => self.renew().await,
                 _ = reap.tick() => {
+                    // After the machine has slept our own lease is over too: what we run ourselves is not abandoned.
+                    renew(&*self.around.store, &self.id, self.settings.lease).await;
+                    self.retry_stranded().await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
                     look = true;
                 }
             }
-        }
-    }
-
-    pub(crate) async fn renew(&self) {
-        if let Err(error) = self.around.store.renew(self.id.clone(), self.settings.lease).await {
-            tracing::warn!(%error, "the lease could not be renewed");
         }
     }
 
@@ -169,6 +177,7 @@ impl Worker {
 
     fn start(&self, head: Head, seat: Seat) {
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
+        let stranded = self.stranded.clone();
         self.runs.spawn(async move {
             let run = AssertUnwindSafe(run(&around, &teams, head.clone(), seat)).catch_unwind();
             let ended = tokio::select! {
@@ -183,10 +192,23 @@ impl Worker {
                 }
             };
             match ended {
-                Ended::Stranded(error) => tracing::error!(task = %head.id, %error, "the store failed; the task is left"),
+                Ended::Stranded(error) => {
+                    tracing::error!(task = %head.id, %error, "the store failed; the task is given back when it works again");
+                    stranded.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+                }
                 ended => tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over"),
             }
         });
+    }
+
+    /// Gives back tasks that the store did not let us give back before. Our lease covers them, so nobody else will.
+    async fn retry_stranded(&self) {
+        let stranded = std::mem::take(&mut *self.stranded.lock().unwrap_or_else(PoisonError::into_inner));
+        for head in stranded {
+            if let Ended::Stranded(_) = settle_halt(&*self.around.store, &head, Halt::Drain).await {
+                self.stranded.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+            }
+        }
     }
 
     /// Loads the teams of tasks that other processes left here.
@@ -219,8 +241,7 @@ impl Worker {
         let fence = Fence::Abandoned(head.attempt);
         if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
-            return crate::runner::end(store, head, fence, Vec::new(), outcome).await;
+            return crate::runner::failed(store, head, fence, failure).await;
         }
         let released = Entry::Released { attempt: head.attempt, why: Release::Lost };
         match &head.stop {
@@ -230,6 +251,12 @@ impl Worker {
             }
             None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
         }
+    }
+}
+
+async fn renew(store: &dyn Store, id: &WorkerId, lease: Duration) {
+    if let Err(error) = store.renew(id.clone(), lease).await {
+        tracing::warn!(%error, "the lease could not be renewed");
     }
 }
 

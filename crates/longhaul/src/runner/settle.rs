@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Ended, Halt, Run, append};
+use super::{Ended, Halt, Run, append, read_all};
 use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
-use crate::id::{LetterId, Seq};
+use crate::id::{Attempt, LetterId, Seq, TaskId};
+use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, Filter, Store, StoreError};
 use crate::task::{Head, Status};
+use crate::turn::Step;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
@@ -18,10 +20,14 @@ impl Run {
         let settled = match halt {
             Halt::Stop => {
                 let stop = self.head.stop.clone().unwrap_or(Stop { cause: StopCause::Person, note: None });
+                let stands = match stop.cause {
+                    StopCause::Closed => self.turn.is_at_rest(),
+                    _ => self.has_answered().await,
+                };
                 self.abandon_children(StopCause::ParentStopped).await;
-                let outcome = match stop.cause {
-                    StopCause::Closed if self.turn.is_at_rest() => self.turn.answer(),
-                    _ => Outcome::Cancelled { stop, partial: self.turn.partial() },
+                let outcome = match stands {
+                    true => self.turn.answer(),
+                    false => Outcome::Cancelled { stop, partial: self.turn.partial() },
                 };
                 self.finish(outcome, None).await
             }
@@ -32,6 +38,12 @@ impl Run {
             Ok(ended) => ended,
             Err(halt) => settle_halt(&*store, &self.head, halt).await,
         }
+    }
+
+    /// Whether the answer was there before the stop was seen: then it stands.
+    async fn has_answered(&self) -> bool {
+        let is_over = !self.head.interactive && matches!(self.turn.next(&self.habits, |_| false), Step::Rest);
+        is_over && self.open_children().await.is_ok_and(|open| open.is_empty())
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
@@ -62,10 +74,7 @@ impl Run {
 pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> Ended {
     let fence = Fence::Attempt(head.attempt);
     let settled = match halt {
-        Halt::Fail(failure) => {
-            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
-            end(store, head, fence, Vec::new(), outcome).await.map(|()| Ended::Finished)
-        }
+        Halt::Fail(failure) => failed(store, head, fence, failure).await.map(|()| Ended::Finished),
         Halt::Drain | Halt::Stop => release(store, head).await.map(|()| Ended::Released),
         Halt::Lost => return Ended::Lost,
         Halt::Store(error) => return Ended::Stranded(error),
@@ -75,6 +84,23 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> E
         Err(Halt::Store(error)) => Ended::Stranded(error),
         Err(_) => Ended::Lost,
     }
+}
+
+/// Ends a task as failed whose run is not at hand.
+pub(crate) async fn failed(store: &dyn Store, head: &Head, fence: Fence, failure: Failure) -> Result<(), StoreError> {
+    let partial = said_so_far(store, head).await?;
+    end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
+}
+
+/// What a task has said whose run is not at hand.
+async fn said_so_far(store: &dyn Store, head: &Head) -> Result<Arc<str>, StoreError> {
+    if head.attempt == Attempt(0) {
+        return Ok(Arc::from(""));
+    }
+    let journal = read_all(store, head.id, Seq(0)).await?;
+    let illegal = |why| StoreError::Illegal { task: head.id, why };
+    let snapshot = Snapshot::of(head.id, &journal).map_err(illegal)?;
+    Ok(snapshot.map(|snapshot| snapshot.output).unwrap_or_default().into())
 }
 
 /// Gives a task back. If it is to stop, that is its end.
@@ -89,7 +115,7 @@ async fn release(store: &dyn Store, head: &Head) -> Result<(), StoreError> {
 }
 
 /// Ends a task, and tells its parent.
-pub(crate) async fn end(
+async fn end(
     store: &dyn Store,
     head: &Head,
     fence: Fence,
@@ -111,13 +137,30 @@ async fn end_after(
     entries.push(Entry::Finished(Box::new(outcome)));
     let mut batch = Batch::one(head.id, fence, entries);
     batch.writes[0].after = after;
-    let Some(parent) = head.parent else { return append(store, batch).await.map(drop) };
-    let with_letter = batch.clone().and(parent, Fence::Anyone, vec![Entry::Letter(Box::new(letter))]);
-    match append(store, with_letter).await {
-        // The parent is not in the store any more: nobody is left to be told.
-        Err(StoreError::NoTask(gone)) if gone == parent => append(store, batch).await.map(drop),
-        other => other.map(drop),
+    loop {
+        let Some(parent) = reader(store, head.parent).await? else {
+            // A root; or the parent is not in the store any more, and nobody is left to be told.
+            return append(store, batch).await.map(drop);
+        };
+        let entry = Entry::Letter(Box::new(letter.clone()));
+        let mut with_letter = batch.clone().and(parent.id, Fence::Anyone, vec![entry]);
+        // One that has ended may be continued in this very moment: then the letter is for whoever goes on.
+        with_letter.writes[1].after = parent.status.is_final().then_some(parent.seq);
+        match append(store, with_letter).await {
+            Err(StoreError::Moved { task, .. }) if task == parent.id => {}
+            other => return other.map(drop),
+        }
     }
+}
+
+/// Who reads what is written to a parent: itself, or the last task that continues it.
+async fn reader(store: &dyn Store, parent: Option<TaskId>) -> Result<Option<Head>, StoreError> {
+    let Some(parent) = parent else { return Ok(None) };
+    let Some(mut head) = store.head(parent).await? else { return Ok(None) };
+    while let Some(next) = head.continued_by {
+        head = store.head(next).await?.ok_or(StoreError::NoTask(next))?;
+    }
+    Ok(Some(head))
 }
 
 /// Ends a task that its stop, together with this entry, has cancelled.
@@ -128,7 +171,7 @@ pub(crate) async fn settled_by_stop(
     entry: Entry,
     stop: &Stop,
 ) -> Result<(), StoreError> {
-    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: Arc::from("") };
+    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: said_so_far(store, head).await? };
     end(store, head, fence, vec![entry], outcome).await
 }
 
