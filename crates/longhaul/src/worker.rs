@@ -12,10 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
+use crate::entry::{Failure, FailureKind, Kind, Outcome, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
-use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::runner::{
+    Ended, Halt, Run, Seat, Seats, Surroundings, give_back, said, said_so_far, settle_halt,
+};
+use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
 /// The teams whose tasks a process can run.
@@ -90,6 +92,9 @@ pub(crate) struct Settings {
     pub(crate) unfinished: Unfinished,
 }
 
+/// How often a task is tried to be given back that the store failed.
+const UNSTRAND: Duration = Duration::from_secs(1);
+
 /// One process's claim to run tasks.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
@@ -105,7 +110,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Works until the drain fires.
+    /// Takes tasks until the drain fires, and is alive until the last run is over.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
@@ -131,6 +136,14 @@ impl Worker {
                     // Also without a hint: hints may be lost.
                     look = true;
                 }
+            }
+        }
+        // Runs take their time to finish their step; until then nobody may take their tasks for abandoned.
+        loop {
+            tokio::select! {
+                () = self.runs.wait() => return,
+                () = self.abort.cancelled() => return,
+                _ = renew.tick() => self.renew().await,
             }
         }
     }
@@ -182,10 +195,8 @@ impl Worker {
                     settle_halt(&*around.store, &head, Halt::Fail(failure)).await
                 }
             };
-            match ended {
-                Ended::Stranded(error) => tracing::error!(task = %head.id, %error, "the store failed; the task is left"),
-                ended => tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over"),
-            }
+            let ended = unstrand(&around, &abort, &head, ended).await;
+            tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
     }
 
@@ -217,20 +228,32 @@ impl Worker {
     async fn take_away(&self, head: &Head) -> Result<(), StoreError> {
         let store = &*self.around.store;
         let fence = Fence::Abandoned(head.attempt);
-        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() {
+        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() && self.takes(head) {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
+            let outcome = Outcome::Failed { failure, partial: said_so_far(store, head).await };
             return crate::runner::end(store, head, fence, Vec::new(), outcome).await;
         }
-        let released = Entry::Released { attempt: head.attempt, why: Release::Lost };
-        match &head.stop {
-            Some(stop) => {
-                settled_by_stop(store, head, fence, released, stop).await?;
-                crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
-            }
-            None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
-        }
+        give_back(store, head.clone(), fence, Release::Lost).await
     }
+
+    /// Whether it is this worker's to say what becomes of a task.
+    fn takes(&self, head: &Head) -> bool {
+        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
+    }
+}
+
+/// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
+async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head, mut ended: Ended) -> Ended {
+    while let Ended::Stranded(error @ StoreError::Database { .. }) = &ended {
+        tracing::error!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        tokio::select! {
+            () = tokio::time::sleep(UNSTRAND) => {}
+            () = abort.cancelled() => break,
+        }
+        ended = settle_halt(&*around.store, head, Halt::Drain).await;
+    }
+    ended
 }
 
 async fn run(around: &Surroundings, teams: &Teams, head: Head, seat: Seat) -> Ended {

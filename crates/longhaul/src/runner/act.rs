@@ -54,6 +54,7 @@ impl Run {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
                         stop.cancel();
                     }
+                    self.wait_if_all_do(&waiting, running.len()).await?;
                 }
                 Some(signal) = signals.recv() => match signal {
                     Signal::Progress(text) => self.note(vec![Entry::Said { voice: Voice::Progress, text }]).await?,
@@ -62,9 +63,7 @@ impl Run {
                             call.cancel();
                         }
                         waiting.insert(call, tasks);
-                        if waiting.len() == running.len() {
-                            self.wait_for(&waiting).await?;
-                        }
+                        self.wait_if_all_do(&waiting, running.len()).await?;
                     }
                     Signal::Works { call } => drop(waiting.remove(&call)),
                 },
@@ -142,8 +141,15 @@ impl Run {
         }
     }
 
-    /// All calls only wait: others may have the seat.
-    async fn wait_for(&mut self, waiting: &HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
+    /// When all calls that are left only wait, others may have the seat.
+    async fn wait_if_all_do(
+        &mut self,
+        waiting: &HashMap<CallId, Vec<TaskId>>,
+        running: usize,
+    ) -> Result<(), Halt> {
+        if waiting.is_empty() || waiting.len() < running {
+            return Ok(());
+        }
         let mut tasks: Vec<TaskId> = waiting.values().flatten().copied().collect();
         tasks.sort();
         tasks.dedup();

@@ -314,22 +314,22 @@ impl Longhaul {
             self.0.abort.cancel();
             let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
         }
-        // 4. The lease ends, so that others need not wait for it to run out.
-        if let Some(worker) = &self.0.worker
-            && let Err(error) = self.0.office.store.retire(worker.clone()).await
-        {
-            tracing::warn!(%error, "the lease could not be given up");
-        }
-        // 5. Toolsets end what they have started.
+        // 4. Toolsets end what they have started.
         for team in self.0.office.teams.all() {
             for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
                 toolset.close().await;
             }
         }
-        // 6. Nothing of ours runs any more.
+        // 5. Nothing of ours runs any more.
         self.0.abort.cancel();
         self.0.background.close();
         self.0.background.wait().await;
+        // 6. The lease ends, as nobody renews it any more, so that others need not wait for it to run out.
+        if let Some(worker) = &self.0.worker
+            && let Err(error) = self.0.office.store.retire(worker.clone()).await
+        {
+            tracing::warn!(%error, "the lease could not be given up");
+        }
     }
 }
 

@@ -95,18 +95,19 @@ impl Office {
     pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<Sent, StoreError> {
         let mut at = to;
         loop {
+            // Whether or not it has ended: a letter that it already has, from before a crash, is not sent again.
+            let entries = vec![Entry::Letter(Box::new(letter.clone()))];
+            match append(&*self.store, Batch::one(at, Fence::Anyone, entries)).await {
+                Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => {}
+                sent => return sent.map(|_| Sent { to: at, continued: at != to }),
+            }
             let head = self.head(at).await?;
             if let Some(next) = head.continued_by {
+                if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
+                    return Ok(Sent { to: next, continued: true });
+                }
                 at = next;
                 continue;
-            }
-            if !head.status.is_final() {
-                let entries = vec![Entry::Letter(Box::new(letter.clone()))];
-                match append(&*self.store, Batch::one(at, Fence::Anyone, entries)).await {
-                    // It ended in this very moment: look again.
-                    Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => continue,
-                    sent => return sent.map(|_| Sent { to: at, continued: at != to }),
-                }
             }
             let (next, is_new) = self.submit(self.continuation(&head, &letter).await?).await?;
             if is_new || self.submission(next).await?.letter.as_ref() == Some(&letter.id) {

@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
-use super::rows;
+use super::{rows, schema};
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
@@ -71,8 +72,8 @@ impl Desk {
         }
     }
 
-    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
-        self.execute("BEGIN IMMEDIATE", [])?;
+    pub(super) fn begin(&mut self, patience: Duration) -> Result<(), StoreError> {
+        schema::patiently(patience, || self.connection.execute_batch("BEGIN IMMEDIATE")).or_trouble(&self.place)?;
         // It changes when another connection has written: then nothing that is remembered is sure.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {

@@ -40,17 +40,20 @@ impl Readers {
         &self,
         look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let room = self.0.clone();
+        let (room, place) = (self.0.clone(), self.0.place.clone());
         Box::pin(async move {
-            let keep = room.clone();
-            let seat = keep.seats.acquire().await.map_err(|_| StoreError::Closed)?;
-            let looked = tokio::task::spawn_blocking(move || room.look(look)).await;
-            drop(seat);
-            looked.unwrap_or_else(|lost| {
+            // A task of its own holds the seat: whoever asked may stop polling for a while (a tool call does, while
+            // its runner writes), and if it kept a seat meanwhile, those it waits for could wait for that seat.
+            let looking = async move {
+                let at = room.clone();
+                let _seat = room.seats.acquire().await;
+                tokio::task::spawn_blocking(move || at.look(look)).await
+            };
+            tokio::spawn(looking).await.flatten().unwrap_or_else(|lost| {
                 if lost.is_cancelled() {
                     return Err(StoreError::Closed);
                 }
-                Err(keep.place.wrong(format_args!("could not be read, for a fault in Longhaul: {lost}")))
+                Err(place.wrong(format_args!("could not be read, for a fault in Longhaul: {lost}")))
             })
         })
     }

@@ -116,14 +116,23 @@ fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
 
 /// Switches to the write-ahead log. SQLite does not wait by itself when two programs do this at once.
 fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    patiently(patience, || connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))
+}
+
+/// Tries again while another process has the file. SQLite's own way of waiting sleeps longer and longer, up to a
+/// tenth of a second, so that it hardly ever gets its turn beside a process that writes all the time.
+pub(super) fn patiently(
+    patience: Duration,
+    mut run: impl FnMut() -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let deadline = Instant::now() + patience;
     loop {
-        match connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
+        match run() {
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && Instant::now() < deadline =>
             {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(1));
             }
             other => return other,
         }

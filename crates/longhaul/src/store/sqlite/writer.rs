@@ -85,9 +85,11 @@ impl Writer {
         bell: Arc<Bell>,
     ) -> Result<Writer, StoreError> {
         let (queue, errands) = channel();
-        let durability = options.durability;
+        let (durability, patience) = (options.durability, options.patience);
+        // From now on the scribe waits for other processes itself.
+        connection.busy_timeout(Duration::ZERO).or_trouble(&place)?;
         let desk = Desk::new(connection, place.clone(), options.clock, roll, bell);
-        let mut scribe = Scribe { desk, durability, synchronous: None };
+        let mut scribe = Scribe { desk, durability, patience, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
             .spawn(move || scribe.work(&errands))
@@ -118,6 +120,7 @@ impl Drop for Writer {
 struct Scribe {
     desk: Desk,
     durability: Durability,
+    patience: Duration,
     /// Whether a commit waits for the disk, as the connection is set now.
     synchronous: Option<bool>,
 }
@@ -155,7 +158,7 @@ impl Scribe {
     /// database breaks the whole transaction.
     fn transact(&mut self, errands: &mut [Errand]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         self.wait_for_disk(errands.iter().any(|e| e.ask.is_durable()))?;
-        let transacted = self.desk.begin().and_then(|()| {
+        let transacted = self.desk.begin(self.patience).and_then(|()| {
             let mut answers = Vec::with_capacity(errands.len());
             for errand in errands {
                 match self.desk.run(&mut errand.ask) {
