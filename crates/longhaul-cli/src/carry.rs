@@ -114,7 +114,8 @@ impl Carry<'_> {
 
     /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
     async fn leave(&self, board: &Board, signals: &mut Signals) -> Result<Code, Trouble> {
-        const DRAINING: &str = "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
+        const DRAINING: &str =
+            "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
         let term = self.desk.term;
         if term.live && !self.json {
             self.draw(board, 0, DRAINING)?;
@@ -138,7 +139,8 @@ impl Carry<'_> {
                 return self.sum_up().await;
             }
             for root in open {
-                self.desk.note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
+                self.desk
+                    .note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
             }
             return Ok(Code::Interrupted);
         }

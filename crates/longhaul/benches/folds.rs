@@ -40,7 +40,8 @@ fn journal(turns: u32) -> Vec<Record> {
     ];
     for turn in 1..=turns {
         let call = CallId { turn, index: 0 };
-        let asked = Call { id: format!("call_{turn}"), tool: "look".into(), arguments: format!("{{\"at\":{turn}}}") };
+        let asked =
+            Call { id: format!("call_{turn}"), tool: "look".into(), arguments: format!("{{\"at\":{turn}}}") };
         let blocks = vec![Block::Text("I look again.".into()), Block::Call(asked)];
         entries.push(Entry::Replied(Arc::new(Reply { blocks, ..Reply::default() })));
         entries.push(Entry::Called { call, tool: "look".into(), arguments: None });

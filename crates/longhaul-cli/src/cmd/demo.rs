@@ -15,7 +15,8 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         Trouble::new(Code::Failed, format!("the current directory cannot be used: {error}"))
             .hint("change to a directory that exists")
     })?;
-    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
     let team = demo::team(args.pace).map_err(broken)?;
     let longhaul = Longhaul::builder(team).store_arc(place.open()?).own_trees_only().start().await?;
@@ -23,7 +24,9 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
     if !args.json {
         let term = desk.term;
         let here = clean(&here.display().to_string());
-        term.line(&term.wrapped(&format!("A scripted lead and four agents with real tools take stock of {here}")))?;
+        term.line(
+            &term.wrapped(&format!("A scripted lead and four agents with real tools take stock of {here}")),
+        )?;
         let resume = clean(&place.resume(root));
         term.line(&format!("task    {}", term.paint(Ink::Id, &root.to_string())))?;
         term.line(&format!("resume  {}", term.paint(Ink::Strong, &resume)))?;

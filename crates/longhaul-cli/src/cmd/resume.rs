@@ -15,7 +15,8 @@ use crate::exit::{Code, Trouble};
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
-    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
     let store = place.open()?;
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
@@ -31,9 +32,16 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
             continue;
         }
         if head.team != known {
-            left.push(format!("{} is of {}, which this program does not know", head.id, clean(&head.team.to_string())));
+            left.push(format!(
+                "{} is of {}, which this program does not know",
+                head.id,
+                clean(&head.team.to_string())
+            ));
         } else if owned.contains(&head.id) {
-            left.push(format!("{} is run by another process: `longhaul logs -f {}` follows it", head.id, head.id));
+            left.push(format!(
+                "{} is run by another process: `longhaul logs -f {}` follows it",
+                head.id, head.id
+            ));
         } else {
             open += 1;
             if !roots.contains(&head.root) {

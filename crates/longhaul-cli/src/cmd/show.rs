@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::Desk;
 use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
-use crate::view::{Detail, Ink, Teller, Term, ago, clean, count, elapsed, moment, one_line, standing, waits_for};
+use crate::view::{
+    Detail, Ink, Teller, Term, ago, clean, count, elapsed, moment, one_line, standing, waits_for,
+};
 
 /// How many of the last events are shown.
 const LAST: usize = 8;
@@ -74,7 +76,8 @@ impl Page {
         let (sign, word, ink) = standing(head);
         let state = self.term.paint(ink, &format!("{sign} {word}"));
         let id = self.term.paint(Ink::Id, &head.id.to_string());
-        self.lines.push(format!("{id}  {state}  {}", self.term.paint(Ink::Strong, &one_line(&head.headline))));
+        self.lines
+            .push(format!("{id}  {state}  {}", self.term.paint(Ink::Strong, &one_line(&head.headline))));
         if let Some(error) = &head.error {
             self.field("why", &one_line(error));
         }
@@ -82,7 +85,10 @@ impl Page {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         if let Some(waiting) = &head.waiting {
-            self.field("waits for", &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")));
+            self.field(
+                "waits for",
+                &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")),
+            );
         }
         if let Some(stop) = head.stop.as_ref().filter(|_| !head.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
@@ -97,10 +103,14 @@ impl Page {
         if head.unread > 0 {
             self.field("unread", &format!("{} letters", head.unread));
         }
-        self.field("agent", &format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string())));
+        self.field(
+            "agent",
+            &format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string())),
+        );
         self.field("created", &format!("{} ({})", moment(head.created), ago(head.created, now)));
         if head.started.is_some() {
-            let again = if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
+            let again =
+                if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
             self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(now))));
         }
         let usage = format!(

@@ -140,7 +140,9 @@ impl Teller {
                     None => (Ink::Plain, format!("letter  from {from}: {}", self.body(text))),
                 }
             }
-            Happening::Read { letters } if all => (Ink::Faint, format!("read    {}", many(letters.len(), "letter"))),
+            Happening::Read { letters } if all => {
+                (Ink::Faint, format!("read    {}", many(letters.len(), "letter")))
+            }
             Happening::Read { .. } => return None,
             Happening::Nudged { why } => {
                 let why = match why {
@@ -219,9 +221,11 @@ pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
             };
             match map.iter().collect::<Vec<_>>()[..] {
                 [(_, only)] => value(only),
-                ref several => {
-                    several.iter().map(|(key, v)| format!("{}: {}", one_line(key), value(v))).collect::<Vec<_>>().join(", ")
-                }
+                ref several => several
+                    .iter()
+                    .map(|(key, v)| format!("{}: {}", one_line(key), value(v)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             }
         }
         Err(_) => one_line(arguments),

@@ -20,10 +20,10 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use gear::Locker;
-pub(crate) use seat::{Seat, Seats};
 pub(crate) use act::said;
+pub(crate) use gear::Locker;
 pub(crate) use ledger::below;
+pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
@@ -107,7 +107,12 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 
 impl Run {
     /// Takes up a task that was claimed.
-    pub(crate) async fn begin(around: Surroundings, team: Arc<Team>, claimed: Head, seat: Seat) -> Result<Run, Halt> {
+    pub(crate) async fn begin(
+        around: Surroundings,
+        team: Arc<Team>,
+        claimed: Head,
+        seat: Seat,
+    ) -> Result<Run, Halt> {
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
         let bell = around.bells.for_tasks(&[claimed.id], foreign);
         let journal = read_all(&*around.store, claimed.id, Seq(0)).await?;
@@ -126,7 +131,21 @@ impl Run {
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         let may_launch = !agent.sub_agents.is_empty() || handed_over;
-        Ok(Run { around, team, seat, bell, head, order, turn, agent, habits, gear, deadline, ledger, may_launch })
+        Ok(Run {
+            around,
+            team,
+            seat,
+            bell,
+            head,
+            order,
+            turn,
+            agent,
+            habits,
+            gear,
+            deadline,
+            ledger,
+            may_launch,
+        })
     }
 
     /// Drives the task to its end, or to the end of this attempt.

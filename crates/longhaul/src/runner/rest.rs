@@ -24,7 +24,11 @@ impl Run {
                 return self.end_without_children().await;
             }
         }
-        let on = if open.is_empty() { Wait::Letter } else { Wait::Tasks(open.iter().map(|task| task.id).collect()) };
+        let on = if open.is_empty() {
+            Wait::Letter
+        } else {
+            Wait::Tasks(open.iter().map(|task| task.id).collect())
+        };
         if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
             self.note(vec![Entry::Waiting { on, until: None }]).await?;
         }

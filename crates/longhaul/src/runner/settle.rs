@@ -87,7 +87,12 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> E
 }
 
 /// Ends a task as failed whose run is not at hand.
-pub(crate) async fn failed(store: &dyn Store, head: &Head, fence: Fence, failure: Failure) -> Result<(), StoreError> {
+pub(crate) async fn failed(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    failure: Failure,
+) -> Result<(), StoreError> {
     let partial = said_so_far(store, head).await;
     end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
 }

@@ -61,7 +61,8 @@ impl Run {
         let Some(name) = &self.order.model else { return Ok(self.agent.model.clone()) };
         self.team.model(name).cloned().ok_or_else(|| {
             let names = self.team.model_names().join(", ");
-            let message = format!("the order asks for model '{name}', which the team does not have; it has: {names}");
+            let message =
+                format!("the order asks for model '{name}', which the team does not have; it has: {names}");
             Halt::Fail(Failure::new(FailureKind::Team, message))
         })
     }
@@ -128,7 +129,9 @@ impl Run {
     /// Waits as long as the provider asked for, or a while that doubles, never the same for two tasks.
     async fn back_off(&mut self, error: &ModelError, tries: u32) -> Result<(), Halt> {
         let pause = pause_before_retry(&self.habits.patience, error.retry_after, tries, self.jitter(tries));
-        let until = jiff::SignedDuration::try_from(pause).ok().and_then(|d| self.around.store.now().checked_add(d).ok());
+        let until = jiff::SignedDuration::try_from(pause)
+            .ok()
+            .and_then(|d| self.around.store.now().checked_add(d).ok());
         self.note(vec![Entry::Waiting { on: Wait::Provider(error.to_string()), until }]).await?;
         let again = Instant::now() + pause;
         loop {

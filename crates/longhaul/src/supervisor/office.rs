@@ -224,7 +224,9 @@ impl Office {
             };
             let look: Vec<(TaskId, Kinds)> = match heard {
                 Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
-                _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| (*id, Kinds::default())).collect(),
+                _ => {
+                    open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| (*id, Kinds::default())).collect()
+                }
             };
             for (id, kinds) in look {
                 let ended = kinds.has(finished) || self.head(id).await?.status.is_final();

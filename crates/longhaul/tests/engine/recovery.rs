@@ -7,9 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longhaul::entry::{Entry, FailureKind, Outcome, Record};
 use longhaul::id::{Digest, Seq, TaskId, WorkerId};
-use longhaul::store::{
-    Batch, Claim, Clock, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture,
-};
+use longhaul::store::{Batch, Claim, Clock, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 use longhaul::testing::reply;
 use longhaul::worker::Unfinished;

@@ -86,7 +86,7 @@ impl Sqlite {
         let connection = schema::open(&place, options.patience)?;
         let bell = Arc::new(Bell::new(&connection, &place)?);
         let roll = Roll::beside(place.path());
-        let readers = Readers::new(place.clone(), options.patience);
+        let readers = Readers::start(place.clone(), options.patience)?;
         let clock = options.clock.clone();
         let writer = Writer::start(connection, place.clone(), options, roll.clone(), bell.clone())?;
         Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, clock, place })

@@ -1,0 +1,3 @@
+use crate::Options;
+pub(crate) fn drained(_: &Options) {}
+pub(crate) fn slowly(_: &Options) {}
