@@ -31,7 +31,7 @@ use self::watch::{Bell, Watch};
 use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
-use super::{Batch, Claim, Clock, Filter, Hints, Store, StoreError, StoreFuture};
+use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Store, StoreError, StoreFuture};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
@@ -135,10 +135,10 @@ impl Store for Sqlite {
         self.readers.with(move |reader| reader.find(&typed))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
         Box::pin(async move {
             match self.writer.ask(Ask::Claim(claim)).await? {
-                Answer::Heads(heads) => Ok(heads),
+                Answer::Claimed(claimed) => Ok(claimed),
                 _ => Err(StoreError::Closed),
             }
         })
