@@ -372,7 +372,8 @@ impl Team {
 
     /// What the toolsets of an agent are opened with.
     pub fn patron(&self, agent: &Agent) -> Patron {
-        let cards = |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.card()).collect();
+        let cards =
+            |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.card()).collect();
         Patron {
             agent: agent.name.clone(),
             sub_agents: cards(&agent.sub_agents),

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AtTurnLimit, Habits, Notices};
 use crate::entry::{
-    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Sender, Submitted, Voice, Wait,
+    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Sender, Submitted, Voice,
+    Wait,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
@@ -208,9 +209,8 @@ impl Turn {
 
     /// The answer of a task that is at rest.
     pub fn answer(&self) -> Outcome {
-        let length = || {
-            (self.ball == Ball::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned())
-        };
+        let length =
+            || (self.ball == Ball::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned());
         Outcome::Completed { output: self.said.clone(), cut_short: self.last_word.clone().or_else(length) }
     }
 
@@ -229,7 +229,8 @@ impl Turn {
     fn next_reply(&self, habits: &Habits, looks: impl Fn(&str) -> bool) -> Step {
         if let Some(run) = self.run.as_ref().filter(|run| !looks(&run.tool)) {
             if run.times >= habits.repeats_failed {
-                let what = format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
+                let what =
+                    format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
                 return self.fail(FailureKind::Repeating, what);
             }
             if run.times >= habits.repeats_told && !run.told {
@@ -247,7 +248,8 @@ impl Turn {
         if self.last_word.is_some() {
             return Step::Think { tools: false };
         }
-        let over = |limit: String| match habits.at_turn_limit {
+        let over = |limit: String| {
+            match habits.at_turn_limit {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
             AtTurnLimit::LastWord => Step::Nudge {
                 text: format!(
@@ -256,6 +258,7 @@ impl Turn {
                 .into(),
                 why: Nudge::LastWord(limit),
             },
+        }
         };
         if habits.max_turns > 0 && self.turns >= habits.max_turns {
             return over(format!("the limit of {} turns", habits.max_turns));
@@ -284,7 +287,8 @@ impl Turn {
             return Step::Rest;
         }
         if self.last_word.is_some() || self.reminded {
-            return self.fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
+            return self
+                .fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
         }
         Step::Nudge {
             why: Nudge::Empty,

@@ -293,7 +293,8 @@ fn a_continuation_shows_half_a_reply_where_it_was_said() {
 fn a_continuation_goes_on_with_the_agent_that_had_the_conversation() {
     let mut bench = Bench::new();
     bench.replies(reply().call("handoff", 0.into()));
-    bench.note(Entry::Returned(Box::new(Returned { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
+    bench
+        .note(Entry::Returned(Box::new(Returned { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
     assert_eq!(bench.turn.agent(), &AgentName::from("expert"));
     assert_eq!(bench.continued("more").agent(), &AgentName::from("expert"));
 }

@@ -14,7 +14,9 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Team, TeamError};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
+use crate::runner::{
+    Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop,
+};
 use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
@@ -61,9 +63,14 @@ impl Teams {
             match loader.load(&file) {
                 Ok(team) => {
                     let team = Arc::new(team.kept_as(task.team.clone()));
-                    self.known.write().unwrap_or_else(PoisonError::into_inner).insert(task.team.clone(), team);
+                    self.known
+                        .write()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(task.team.clone(), team);
                 }
-                Err(error) => tracing::warn!(task = %task.id, %error, "the team of this task does not load here"),
+                Err(error) => {
+                    tracing::warn!(task = %task.id, %error, "the team of this task does not load here")
+                }
             }
         }
         Ok(())
@@ -231,7 +238,9 @@ impl Worker {
             match self.take_away(&head).await {
                 // Somebody else was faster, or the owner is back.
                 Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
-                Err(error) => tracing::warn!(task = %head.id, %error, "an abandoned task could not be released"),
+                Err(error) => {
+                    tracing::warn!(task = %head.id, %error, "an abandoned task could not be released")
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Halt, Run, overdue};
+use super::{Halt, Run, heard, overdue};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
 use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
@@ -65,7 +65,7 @@ impl Run {
                     }
                     Signal::Works { call } => drop(waiting.remove(&call)),
                 },
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() && halt.is_none() {
                         halt = Some((Halt::Stop, Instant::now() + GRACE));
@@ -132,12 +132,15 @@ impl Run {
                             effect is unknown. Find out before you make it again.";
                 return (act.id, Some(Err(ToolError::Failed(text.to_owned()))));
             }
-            let call = AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
+            let call =
+                AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
                 () = give_up.cancelled(), if manner.repeatable => return (act.id, None),
             };
-            let result = result.unwrap_or_else(|panic| Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic)))));
+            let result = result.unwrap_or_else(|panic| {
+                Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic))))
+            });
             (act.id, Some(result))
         }
     }
@@ -169,7 +172,8 @@ impl Run {
                 let tool = names.get(&call).map_or("a tool", String::as_str);
                 fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));
             }
-            let output = result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
+            let output =
+                result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             entries.push(Entry::Returned(Box::new(self.bounded(call, output).await?)));
         }
         if !entries.is_empty() {
@@ -197,7 +201,12 @@ fn cut(text: &str, cap: usize) -> Option<String> {
     let head = text.floor_char_boundary(cap / 4 * 3);
     let tail = text.ceil_char_boundary(text.len() - cap / 4).max(head);
     let left_out = tail - head;
-    Some(format!("{}\n\n[… {left_out} of {} bytes left out …]\n\n{}", &text[..head], text.len(), &text[tail..]))
+    Some(format!(
+        "{}\n\n[… {left_out} of {} bytes left out …]\n\n{}",
+        &text[..head],
+        text.len(),
+        &text[tail..]
+    ))
 }
 
 /// What a panic said.

@@ -23,7 +23,8 @@ pub(crate) struct Gear {
 impl Gear {
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
-        let mut gear = Gear { system: agent.instruction.to_string(), specs: Vec::new(), tools: HashMap::new() };
+        let mut gear =
+            Gear { system: agent.instruction.to_string(), specs: Vec::new(), tools: HashMap::new() };
         for toolset in &agent.toolsets {
             let tools = match toolset.open(&patron).await {
                 Ok(tools) => tools,

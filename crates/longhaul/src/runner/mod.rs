@@ -20,10 +20,10 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use gear::Locker;
-pub(crate) use seat::{Seat, Seats};
 pub(crate) use act::said;
+pub(crate) use gear::Locker;
 pub(crate) use ledger::below;
+pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{failed, settle_halt, settled_by_stop, stop_below, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
@@ -60,6 +60,8 @@ pub(crate) struct Run {
     habits: Habits,
     gear: Arc<Gear>,
     deadline: Option<Instant>,
+    /// When the journal is looked at although no hint came.
+    look_at: Instant,
     ledger: Ledger,
 }
 
@@ -105,7 +107,12 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 
 impl Run {
     /// Takes up a task that was claimed.
-    pub(crate) async fn begin(around: Surroundings, team: Arc<Team>, claimed: Head, seat: Seat) -> Result<Run, Halt> {
+    pub(crate) async fn begin(
+        around: Surroundings,
+        team: Arc<Team>,
+        claimed: Head,
+        seat: Seat,
+    ) -> Result<Run, Halt> {
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
         let bell = around.bells.for_tasks(&[claimed.id], foreign);
         let journal = read_all(&*around.store, claimed.id, Seq(0)).await?;
@@ -122,7 +129,22 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
-        Ok(Run { around, team, seat, bell, head, order, turn, agent, habits, gear, deadline, ledger })
+        let look_at = Instant::now() + LOOK_ANYWAY;
+        Ok(Run {
+            around,
+            team,
+            seat,
+            bell,
+            head,
+            order,
+            turn,
+            agent,
+            habits,
+            gear,
+            deadline,
+            look_at,
+            ledger,
+        })
     }
 
     /// Drives the task to its end, or to the end of this attempt.
@@ -187,6 +209,7 @@ impl Run {
 
     /// Takes in what others have written.
     async fn catch_up(&mut self) -> Result<(), Halt> {
+        self.look_at = Instant::now() + LOOK_ANYWAY;
         for record in read_all(&*self.around.store, self.head.id, self.head.seq).await? {
             self.take_in(&record)?;
         }
@@ -206,7 +229,7 @@ impl Run {
             let overdue = overdue(self.deadline);
             tokio::select! {
                 () = self.seat.sit() => {}
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -241,6 +264,14 @@ impl Run {
             agent: self.agent.name.clone(),
             depth: self.head.depth,
         }
+    }
+}
+
+/// Until somebody may have written: a hint came, or none has for long.
+async fn heard(bell: &Bell, look_at: Instant) {
+    tokio::select! {
+        _ = bell.rung() => {}
+        () = tokio::time::sleep_until(look_at) => {}
     }
 }
 

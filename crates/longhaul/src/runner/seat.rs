@@ -18,7 +18,10 @@ impl Seats {
     /// Up to `most` seats that are free now.
     pub(crate) fn take(&self, most: usize) -> Vec<Seat> {
         let take = || self.free.clone().try_acquire_owned().ok();
-        std::iter::from_fn(take).take(most).map(|permit| Seat { free: self.free.clone(), permit: Some(permit) }).collect()
+        std::iter::from_fn(take)
+            .take(most)
+            .map(|permit| Seat { free: self.free.clone(), permit: Some(permit) })
+            .collect()
     }
 
     /// Waits until a seat is free, without taking it from anyone who waits for one.

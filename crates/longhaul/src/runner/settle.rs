@@ -87,7 +87,12 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> E
 }
 
 /// Ends a task as failed whose run is not at hand.
-pub(crate) async fn failed(store: &dyn Store, head: &Head, fence: Fence, failure: Failure) -> Result<(), StoreError> {
+pub(crate) async fn failed(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    failure: Failure,
+) -> Result<(), StoreError> {
     let partial = said_so_far(store, head).await?;
     end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
 }
@@ -183,7 +188,9 @@ pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> 
         let result = match head.status {
             Status::Pending => settled_by_stop(store, &head, Fence::Anyone, request, stop).await,
             Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
-            Status::Running => append(store, Batch::one(head.id, Fence::Anyone, vec![request])).await.map(drop),
+            Status::Running => {
+                append(store, Batch::one(head.id, Fence::Anyone, vec![request])).await.map(drop)
+            }
             _ => return Ok(()),
         };
         match result {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, Run, overdue};
+use super::{Halt, Run, heard, overdue};
 use crate::agent::Patience;
 use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
 use crate::id::CallId;
@@ -61,7 +61,8 @@ impl Run {
         let Some(name) = &self.order.model else { return Ok(self.agent.model.clone()) };
         self.team.model(name).cloned().ok_or_else(|| {
             let names = self.team.model_names().join(", ");
-            let message = format!("the order asks for model '{name}', which the team does not have; it has: {names}");
+            let message =
+                format!("the order asks for model '{name}', which the team does not have; it has: {names}");
             Halt::Fail(Failure::new(FailureKind::Team, message))
         })
     }
@@ -106,7 +107,7 @@ impl Run {
                 () = tokio::time::sleep_until(silent_at) => {
                     return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
                 }
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         break Halt::Stop;
@@ -128,13 +129,15 @@ impl Run {
     /// Waits as long as the provider asked for, or a while that doubles, never the same for two tasks.
     async fn back_off(&mut self, error: &ModelError, tries: u32) -> Result<(), Halt> {
         let pause = pause_before_retry(&self.habits.patience, error.retry_after, tries, self.jitter(tries));
-        let until = jiff::SignedDuration::try_from(pause).ok().and_then(|d| self.around.store.now().checked_add(d).ok());
+        let until = jiff::SignedDuration::try_from(pause)
+            .ok()
+            .and_then(|d| self.around.store.now().checked_add(d).ok());
         self.note(vec![Entry::Waiting { on: Wait::Provider(error.to_string()), until }]).await?;
         let again = Instant::now() + pause;
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(again) => return Ok(()),
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);

@@ -6,9 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::office::{Office, Plan, Posted};
-use crate::dispatch::{
-    Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited, check, find,
-};
+use crate::dispatch::{Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited, check, find};
 use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
 use crate::runner::below;
@@ -131,7 +129,13 @@ impl Desk for Office {
         })
     }
 
-    fn send<'a>(&'a self, caller: &'a Caller, call: CallId, typed: &'a str, note: Note) -> DeskFuture<'a, Sent> {
+    fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        typed: &'a str,
+        note: Note,
+    ) -> DeskFuture<'a, Sent> {
         Box::pin(async move {
             let to = self.find(caller, typed).await?;
             let letter = self.letter(caller, call, note)?;

@@ -40,7 +40,15 @@ pub(crate) enum Until {
 pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
     let bell = office.bells.for_tasks(&[id], Kinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(Follower { office, bell, root: id, whole_tree: false, seen, until: Until::End, told: HashMap::new() })
+    follow(Follower {
+        office,
+        bell,
+        root: id,
+        whole_tree: false,
+        seen,
+        until: Until::End,
+        told: HashMap::new(),
+    })
 }
 
 /// A task and all of its tree, without what was seen of them before.

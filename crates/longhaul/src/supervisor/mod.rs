@@ -85,7 +85,9 @@ pub enum LonghaulError {
     #[error("the {0} is empty")]
     Empty(&'static str),
     /// Too much at once.
-    #[error("the {what} is {size} bytes long; at most {most} are taken. Put it in a file and name the file instead")]
+    #[error(
+        "the {what} is {size} bytes long; at most {most} are taken. Put it in a file and name the file instead"
+    )]
     TooLong {
         /// What.
         what: &'static str,
@@ -201,7 +203,11 @@ impl Longhaul {
     }
 
     /// Continues a task that has ended, with the same agent and conversation. The id of the new task.
-    pub async fn continue_task(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<TaskId, LonghaulError> {
+    pub async fn continue_task(
+        &self,
+        id: TaskId,
+        text: impl Into<Arc<str>>,
+    ) -> Result<TaskId, LonghaulError> {
         Ok(self.send(id, text).await?.to)
     }
 
@@ -216,7 +222,11 @@ impl Longhaul {
     }
 
     /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
-    pub async fn broadcast_to(&self, filter: Filter, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
+    pub async fn broadcast_to(
+        &self,
+        filter: Filter,
+        text: impl Into<Arc<str>>,
+    ) -> Result<Vec<TaskId>, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         let mut reached = Vec::new();
         for task in self.0.office.store.list(filter.live()).await? {
@@ -228,7 +238,12 @@ impl Longhaul {
     }
 
     /// Answers a question that a task asked.
-    pub async fn answer(&self, id: TaskId, question: CallId, text: impl Into<String>) -> Result<(), LonghaulError> {
+    pub async fn answer(
+        &self,
+        id: TaskId,
+        question: CallId,
+        text: impl Into<String>,
+    ) -> Result<(), LonghaulError> {
         let entry = Entry::Answered { question, text: text.into() };
         self.0.office.store.append(Batch::one(id, Fence::Anyone, vec![entry])).await?;
         Ok(())
@@ -236,7 +251,12 @@ impl Longhaul {
 
     /// Waits for tasks: for all of them and without end, unless told otherwise.
     pub fn wait(&self, ids: impl IntoIterator<Item = TaskId>) -> Waiter {
-        Waiter { office: self.0.office.clone(), ids: ids.into_iter().collect(), join: Join::All, timeout: None }
+        Waiter {
+            office: self.0.office.clone(),
+            ids: ids.into_iter().collect(),
+            join: Join::All,
+            timeout: None,
+        }
     }
 
     /// One task at this moment.

@@ -102,7 +102,11 @@ async fn events_go_on_from_any_place_without_gap_or_repeat() {
     let id = ask(&longhaul, Order::new("solo", "go")).await.head.id;
     let whole = all(longhaul.events(id, Seq(0))).await;
     let snapshot = longhaul.snapshot(id).await.unwrap();
-    assert_eq!(snapshot.events.len() as u64 + snapshot.dropped, whole.len() as u64, "what is left out is counted");
+    assert_eq!(
+        snapshot.events.len() as u64 + snapshot.dropped,
+        whole.len() as u64,
+        "what is left out is counted"
+    );
     for at in [Seq(1), Seq(7), Seq(500), whole.last().unwrap().seq] {
         let rest = all(longhaul.events(id, at)).await;
         let expected: Vec<_> = whole.iter().filter(|event| event.seq > at).cloned().collect();
@@ -235,13 +239,17 @@ async fn dropping_a_chat_stops_nothing() {
 #[tokio::test(start_paused = true)]
 async fn the_transcript_of_a_child_is_kept() {
     let step = || tool("step", |_, _| async { Ok("tool said this".into()) });
-    let model: Arc<dyn Model> = Arc::new(FnModel::new(|request| match (request.agent.as_str(), request.turn) {
-        ("lead", 0) => launch(reply(), "the order"),
-        ("worker", 0) => reply().reasoning("thought").text("words").call("step", json!({"with": "arguments"})),
-        _ => reply().text("end"),
-    }));
+    let model: Arc<dyn Model> =
+        Arc::new(FnModel::new(|request| match (request.agent.as_str(), request.turn) {
+            ("lead", 0) => launch(reply(), "the order"),
+            ("worker", 0) => {
+                reply().reasoning("thought").text("words").call("step", json!({"with": "arguments"}))
+            }
+            _ => reply().text("end"),
+        }));
     let worker = agent("worker", &model).toolset(step()).build().unwrap();
-    let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background)).await;
+    let longhaul =
+        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     let child = children(&longhaul, done.head.id).await[0].id;
     let transcript = format!("{:?}", journal(&longhaul, child).await);

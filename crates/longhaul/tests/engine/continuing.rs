@@ -180,7 +180,8 @@ async fn the_end_of_a_child_is_told_to_whoever_goes_on_in_its_parents_place() {
     until(&longhaul, old, |head| head.waiting.is_some()).await;
     // It ends, but its child is not told to: as if it had been detached.
     let child = children(&longhaul, old).await[0].id;
-    let non_interactive = longhaul.submit(Order::new("lead", "go").on_finish(OnFinish::Detach)).await.unwrap();
+    let non_interactive =
+        longhaul.submit(Order::new("lead", "go").on_finish(OnFinish::Detach)).await.unwrap();
     gate.came(1).await;
     end(&longhaul, non_interactive).await;
     let detached = children(&longhaul, non_interactive).await[0].id;
@@ -199,8 +200,12 @@ async fn the_end_of_a_child_is_told_to_whoever_goes_on_in_its_parents_place() {
 #[tokio::test(start_paused = true)]
 async fn a_longhaul_that_runs_only_its_own_trees_runs_their_continuations_too() {
     let model = model(|asked| reply().text(asked.last()));
-    let longhaul =
-        Longhaul::builder(team(agent("solo", &model))).own_trees_only().limits(Limits::default()).start().await.unwrap();
+    let longhaul = Longhaul::builder(team(agent("solo", &model)))
+        .own_trees_only()
+        .limits(Limits::default())
+        .start()
+        .await
+        .unwrap();
     let old = ask(&longhaul, Order::new("solo", "go")).await;
     let next = longhaul.send(old.head.id, "more").await.unwrap().to;
     assert_eq!(end(&longhaul, next).await.output, "u:more");

@@ -13,11 +13,15 @@ use crate::stage::*;
 async fn the_ids_of_others_are_refused_and_the_error_says_what_there_is() {
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
         ("lead", 0) if asked.order.starts_with("t-") => launch(reply(), "mine"),
-        ("lead", 1) if asked.order.starts_with("t-") => ["view", "stop", "send"].iter().fold(reply(), |reply, verb| {
-            let arguments = json!({"task_id": asked.order, "message": "hi"});
-            reply.call(format!("{verb}_background_agent"), arguments)
-        }),
-        ("lead", _) => reply().text(asked.said.iter().filter(|s| s.starts_with("t:you")).cloned().collect::<String>()),
+        ("lead", 1) if asked.order.starts_with("t-") => {
+            ["view", "stop", "send"].iter().fold(reply(), |reply, verb| {
+                let arguments = json!({"task_id": asked.order, "message": "hi"});
+                reply.call(format!("{verb}_background_agent"), arguments)
+            })
+        }
+        ("lead", _) => {
+            reply().text(asked.said.iter().filter(|s| s.starts_with("t:you")).cloned().collect::<String>())
+        }
         _ => reply().text("r"),
     });
     let longhaul = start(pair(&model)).await;
@@ -69,7 +73,8 @@ async fn the_orders_model_and_tools_are_honoured_and_unknown_ones_refused() {
     let strong = model(|asked| reply().text(format!("strong with {:?}", asked.tools)));
     let tools = || tool("a", |_, _| async { Ok("".into()) });
     let other = || tool("b", |_, _| async { Ok("".into()) });
-    let team: Team = team(agent("solo", &plain).toolset(tools()).toolset(other())).with_model("strong", strong);
+    let team: Team =
+        team(agent("solo", &plain).toolset(tools()).toolset(other())).with_model("strong", strong);
     let longhaul = longhaul::Longhaul::builder(team).start().await.unwrap();
     let done = ask(&longhaul, Order::new("solo", "go").model("strong").tools(["b"])).await;
     assert_eq!(done.output, r#"strong with ["b"]"#);
@@ -139,7 +144,8 @@ async fn sub_agents_as_tools_wait_or_work_in_the_background() {
         ("lead", 0) => reply().call("worker", json!({"task": "now"})),
         ("lead", 1) => reply().call("worker", json!({"task": "later", "background": true})),
         ("lead", 2) => {
-            let id = serde_json::from_str::<serde_json::Value>(&asked.last()[2..]).unwrap()["task_id"].clone();
+            let id =
+                serde_json::from_str::<serde_json::Value>(&asked.last()[2..]).unwrap()["task_id"].clone();
             reply().call("get_task_result", json!({"task_id": id, "wait": true}))
         }
         ("lead", _) => reply().text(asked.said[2..].join("\n")),
@@ -210,7 +216,14 @@ async fn mistakes_are_answered_with_a_way_on() {
     });
     let longhaul = start(pair(&model)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    for part in ["You can call: worker", "task is empty", "valid JSON", "gpt-99", "you have no task 't-zzzzz'", "Your tools are"] {
+    for part in [
+        "You can call: worker",
+        "task is empty",
+        "valid JSON",
+        "gpt-99",
+        "you have no task 't-zzzzz'",
+        "Your tools are",
+    ] {
         assert!(done.output.contains(part), "{part} is not in {}", done.output);
     }
     assert!(children(&longhaul, done.head.id).await.is_empty());

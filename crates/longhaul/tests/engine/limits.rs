@@ -144,7 +144,11 @@ async fn a_task_that_takes_too_long_fails_and_keeps_what_it_has_said() {
 async fn a_budget_is_checked_before_the_next_call() {
     let step = tool("step", |_, _| async { Ok("ok".into()) });
     let model = model(|asked| {
-        reply().text(format!("part {}", asked.turn)).call("step", json!({"n": asked.turn})).usage(60, 40).cost(10)
+        reply()
+            .text(format!("part {}", asked.turn))
+            .call("step", json!({"n": asked.turn}))
+            .usage(60, 40)
+            .cost(10)
     });
     let longhaul = start(agent("solo", &model).toolset(step)).await;
     for (budget, turns) in [
@@ -167,11 +171,15 @@ async fn a_budget_of_a_tree_counts_all_below_and_binds_them() {
         ("lead", _) => reply().text("x").usage(10, 0),
         _ => reply().text("r").usage(50, 50),
     });
-    let longhaul =
-        Longhaul::builder(team(pair(&model))).limits(Limits { running: 1, ..Limits::default() }).start().await.unwrap();
+    let longhaul = Longhaul::builder(team(pair(&model)))
+        .limits(Limits { running: 1, ..Limits::default() })
+        .start()
+        .await
+        .unwrap();
     let order = Order::new("lead", "go").tree_budget(Budget { tokens: Some(150), ..Budget::default() });
     let done = ask(&longhaul, order).await;
-    let spent: Vec<_> = children(&longhaul, done.head.id).await.iter().map(|c| (c.status, c.usage.total())).collect();
+    let spent: Vec<_> =
+        children(&longhaul, done.head.id).await.iter().map(|c| (c.status, c.usage.total())).collect();
     assert_eq!(done.head.status, Status::Failed, "nothing is left for the lead");
     assert_eq!(spent.iter().filter(|(_, tokens)| *tokens == 0).count(), 1, "{spent:?}");
     assert_eq!(spent.iter().filter(|(status, _)| *status == Status::Completed).count(), 2, "{spent:?}");

@@ -10,5 +10,6 @@ mod failures;
 mod letters;
 mod limits;
 mod recovery;
+mod rooms;
 mod stopping;
 mod waiting;

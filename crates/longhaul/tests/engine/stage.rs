@@ -135,11 +135,15 @@ pub(crate) struct FnTool {
     act: Box<Act>,
 }
 
-pub(crate) fn tool<F>(name: &'static str, act: impl Fn(String, CallContext) -> F + Send + Sync + 'static) -> Tools
+pub(crate) fn tool<F>(
+    name: &'static str,
+    act: impl Fn(String, CallContext) -> F + Send + Sync + 'static,
+) -> Tools
 where
     F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
 {
-    let act = Box::new(move |arguments, context| -> BoxFuture<'static, _> { Box::pin(act(arguments, context)) });
+    let act =
+        Box::new(move |arguments, context| -> BoxFuture<'static, _> { Box::pin(act(arguments, context)) });
     Tools::new().with_dyn(Arc::new(FnTool { name, manner: Manner::default(), act }))
 }
 

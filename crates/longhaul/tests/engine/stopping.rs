@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::entry::{Entry, StopCause};
 use longhaul::dispatch::Limits;
+use longhaul::entry::{Entry, StopCause};
 use longhaul::store::{Memory, Store};
 use longhaul::testing::reply;
 use longhaul::toolset::{Patron, Toolset, ToolsetError};
@@ -234,7 +234,8 @@ async fn what_was_stopped_is_still_stopped_after_a_restart() {
             reply().text("x")
         }
     });
-    let first = Longhaul::builder(team(agent("solo", &model))).store_arc(store.clone()).start().await.unwrap();
+    let first =
+        Longhaul::builder(team(agent("solo", &model))).store_arc(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     let client = Longhaul::client(store.clone()).await.unwrap();

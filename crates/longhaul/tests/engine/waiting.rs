@@ -111,9 +111,9 @@ async fn a_wait_gives_the_seat_back_also_when_the_tool_beside_it_ends_later() {
         }
     });
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
-        ("lead", 0) => reply()
-            .call("work", json!({}))
-            .call("transfer_task", json!({"agent": "worker", "task": "x"})),
+        ("lead", 0) => {
+            reply().call("work", json!({})).call("transfer_task", json!({"agent": "worker", "task": "x"}))
+        }
         ("lead", _) => reply().text(asked.said[2..].join("|")),
         _ => reply().text("below"),
     });
