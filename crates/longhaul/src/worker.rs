@@ -12,12 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Entry, Failure, FailureKind, Kind, Release, TeamRef};
+use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{
-    Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop,
-};
-use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, failed, give_back, said, settle_halt};
+use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
 /// The teams whose tasks a process can run.
@@ -97,6 +95,9 @@ pub(crate) struct Settings {
     pub(crate) unfinished: Unfinished,
 }
 
+/// How often a task is tried to be given back that the store failed.
+const UNSTRAND: Duration = Duration::from_secs(1);
+
 /// One process's claim to run tasks.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
@@ -107,8 +108,6 @@ pub(crate) struct Worker {
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
     /// The runs that are under way.
     pub(crate) runs: TaskTracker,
-    /// Tasks whose run has ended but could not be written down, because the store failed.
-    pub(crate) stranded: Arc<Mutex<Vec<Head>>>,
     /// Fires when runs that did not end in time are to be dropped.
     pub(crate) abort: CancellationToken,
 }
@@ -118,19 +117,20 @@ impl Worker {
     pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
         let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.settings.lease);
         async move {
-            let mut renew = tokio::time::interval(lease / 3);
+            let mut round = tokio::time::interval(lease / 3);
             loop {
-                renew.tick().await;
-                self::renew(&*store, &id, lease).await;
+                round.tick().await;
+                renew(&*store, &id, lease).await;
             }
         }
     }
 
-    /// Works until the drain fires.
+    /// Takes tasks until the drain fires.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
-        let mut reap = tokio::time::interval(self.settings.lease / 3);
+        let mut round = tokio::time::interval(self.settings.lease / 3);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look = true;
         while !self.around.drain.is_cancelled() {
             if look && seats.any_free() {
@@ -143,10 +143,9 @@ impl Worker {
                 () = self.around.drain.cancelled() => {}
                 _ = ready.rung() => look = true,
                 () = seats.one_free(), if look => {}
-                _ = reap.tick() => {
-                    // After the machine has slept our own lease is over too: what we run ourselves is not abandoned.
+                _ = round.tick() => {
+                    // First the own lease: after a long sleep of the machine our own tasks would look abandoned.
                     renew(&*self.around.store, &self.id, self.settings.lease).await;
-                    self.retry_stranded().await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
@@ -184,7 +183,6 @@ impl Worker {
 
     fn start(&self, head: Head, seat: Seat) {
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
-        let stranded = self.stranded.clone();
         self.runs.spawn(async move {
             let run = AssertUnwindSafe(run(&around, &teams, head.clone(), seat)).catch_unwind();
             let ended = tokio::select! {
@@ -198,24 +196,9 @@ impl Worker {
                     settle_halt(&*around.store, &head, Halt::Fail(failure)).await
                 }
             };
-            match ended {
-                Ended::Stranded(error) => {
-                    tracing::error!(task = %head.id, %error, "the store failed; the task is given back when it works again");
-                    stranded.lock().unwrap_or_else(PoisonError::into_inner).push(head);
-                }
-                ended => tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over"),
-            }
+            let ended = unstrand(&around, &abort, &head, ended).await;
+            tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
-    }
-
-    /// Gives back tasks that the store did not let us give back before. Our lease covers them, so nobody else will.
-    async fn retry_stranded(&self) {
-        let stranded = std::mem::take(&mut *self.stranded.lock().unwrap_or_else(PoisonError::into_inner));
-        for head in stranded {
-            if let Ended::Stranded(_) = settle_halt(&*self.around.store, &head, Halt::Drain).await {
-                self.stranded.lock().unwrap_or_else(PoisonError::into_inner).push(head);
-            }
-        }
     }
 
     /// Loads the teams of tasks that other processes left here.
@@ -248,18 +231,17 @@ impl Worker {
     async fn take_away(&self, head: &Head) -> Result<(), StoreError> {
         let store = &*self.around.store;
         let fence = Fence::Abandoned(head.attempt);
-        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() {
+        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() && self.takes(head) {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            return crate::runner::failed(store, head, fence, failure).await;
+            return failed(store, head, fence, failure).await;
         }
-        let released = Entry::Released { attempt: head.attempt, why: Release::Lost };
-        match &head.stop {
-            Some(stop) => {
-                settled_by_stop(store, head, fence, released, stop).await?;
-                crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
-            }
-            None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
-        }
+        give_back(store, head.clone(), fence, Release::Lost).await
+    }
+
+    /// Whether it is this worker's to say what becomes of a task.
+    fn takes(&self, head: &Head) -> bool {
+        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
     }
 }
 
@@ -267,6 +249,19 @@ async fn renew(store: &dyn Store, id: &WorkerId, lease: Duration) {
     if let Err(error) = store.renew(id.clone(), lease).await {
         tracing::warn!(%error, "the lease could not be renewed");
     }
+}
+
+/// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
+async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head, mut ended: Ended) -> Ended {
+    while let Ended::Stranded(error @ StoreError::Database { .. }) = &ended {
+        tracing::error!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        tokio::select! {
+            () = tokio::time::sleep(UNSTRAND) => {}
+            () = abort.cancelled() => break,
+        }
+        ended = settle_halt(&*around.store, head, Halt::Drain).await;
+    }
+    ended
 }
 
 async fn run(around: &Surroundings, teams: &Teams, head: Head, seat: Seat) -> Ended {

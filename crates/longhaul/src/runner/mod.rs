@@ -24,7 +24,7 @@ pub(crate) use act::said;
 pub(crate) use gear::Locker;
 pub(crate) use ledger::below;
 pub(crate) use seat::{Seat, Seats};
-pub(crate) use settle::{failed, settle_halt, settled_by_stop, stop_below, stop_one};
+pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};
@@ -63,6 +63,8 @@ pub(crate) struct Run {
     /// When the journal is looked at although no hint came.
     look_at: Instant,
     ledger: Ledger,
+    /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
+    may_launch: bool,
 }
 
 /// What interrupts a run.
@@ -130,6 +132,8 @@ impl Run {
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
+        let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
+        let may_launch = !agent.sub_agents.is_empty() || handed_over;
         Ok(Run {
             around,
             team,
@@ -144,6 +148,7 @@ impl Run {
             deadline,
             look_at,
             ledger,
+            may_launch,
         })
     }
 
@@ -251,6 +256,7 @@ impl Run {
     async fn change_agent(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
             self.agent = find_agent(&self.team, &self.turn)?;
+            self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
         }

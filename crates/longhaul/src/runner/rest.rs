@@ -89,6 +89,9 @@ impl Run {
     }
 
     pub(super) async fn open_children(&self) -> Result<Vec<Head>, Halt> {
+        if !self.may_launch {
+            return Ok(Vec::new());
+        }
         Ok(self.around.store.list(Filter::children(self.head.id).live()).await?)
     }
 }

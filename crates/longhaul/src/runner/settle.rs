@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Ended, Halt, Run, append, read_all};
+use super::{Ended, Halt, Run, append};
 use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
 use crate::id::{Attempt, LetterId, Seq, TaskId};
 use crate::snapshot::Snapshot;
@@ -93,30 +93,49 @@ pub(crate) async fn failed(
     fence: Fence,
     failure: Failure,
 ) -> Result<(), StoreError> {
-    let partial = said_so_far(store, head).await?;
+    let partial = said_so_far(store, head).await;
     end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
-}
-
-/// What a task has said whose run is not at hand.
-async fn said_so_far(store: &dyn Store, head: &Head) -> Result<Arc<str>, StoreError> {
-    if head.attempt == Attempt(0) {
-        return Ok(Arc::from(""));
-    }
-    let journal = read_all(store, head.id, Seq(0)).await?;
-    let illegal = |why| StoreError::Illegal { task: head.id, why };
-    let snapshot = Snapshot::of(head.id, &journal).map_err(illegal)?;
-    Ok(snapshot.map(|snapshot| snapshot.output).unwrap_or_default().into())
 }
 
 /// Gives a task back. If it is to stop, that is its end.
 async fn release(store: &dyn Store, head: &Head) -> Result<(), StoreError> {
-    let fence = Fence::Attempt(head.attempt);
-    let released = Entry::Released { attempt: head.attempt, why: Release::Drained };
     let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
-    match &now.stop {
-        Some(stop) => settled_by_stop(store, &now, fence, released, stop).await,
-        None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+    give_back(store, now, Fence::Attempt(head.attempt), Release::Drained).await
+}
+
+/// Releases a task; one that is to stop is ended instead, and everything below it is told first, so that nothing
+/// is left to do once it has ended.
+pub(crate) async fn give_back(
+    store: &dyn Store,
+    mut head: Head,
+    fence: Fence,
+    why: Release,
+) -> Result<(), StoreError> {
+    loop {
+        let released = Entry::Released { attempt: head.attempt, why: why.clone() };
+        let stop = head.stop.clone();
+        let given = match &stop {
+            Some(stop) => {
+                stop_below(store, &head, StopCause::ParentStopped).await?;
+                settled_by_stop(store, &head, fence, released, stop).await
+            }
+            None => append(store, only_after(&head, fence, vec![released])).await.map(drop),
+        };
+        match given {
+            // What was written may have been a stop, without which this is not the end.
+            Err(StoreError::Moved { .. }) => {
+                head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+            }
+            other => return other,
+        }
     }
+}
+
+/// A write to a task that is only right as long as nobody has written to it since.
+fn only_after(head: &Head, fence: Fence, entries: Vec<Entry>) -> Batch {
+    let mut batch = Batch::one(head.id, fence, entries);
+    batch.writes[0].after = Some(head.seq);
+    batch
 }
 
 /// Ends a task, and tells its parent.
@@ -169,33 +188,47 @@ async fn reader(store: &dyn Store, parent: Option<TaskId>) -> Result<Option<Head
 }
 
 /// Ends a task that its stop, together with this entry, has cancelled.
-pub(crate) async fn settled_by_stop(
+async fn settled_by_stop(
     store: &dyn Store,
     head: &Head,
     fence: Fence,
     entry: Entry,
     stop: &Stop,
 ) -> Result<(), StoreError> {
-    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: said_so_far(store, head).await? };
+    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: said_so_far(store, head).await };
     end(store, head, fence, vec![entry], outcome).await
 }
 
-/// Asks a task to stop. One that nobody runs is ended here and now. A task that runs passes the stop on to its
-/// children when it settles.
+/// What a task has said, for an end that its own run does not write. Not knowing it must not keep it from ending.
+async fn said_so_far(store: &dyn Store, head: &Head) -> Arc<str> {
+    if head.attempt == Attempt(0) {
+        return Arc::from("");
+    }
+    let journal = super::read_all(store, head.id, Seq(0)).await.unwrap_or_default();
+    let snapshot = Snapshot::of(head.id, &journal).ok().flatten();
+    snapshot.map_or_else(|| Arc::from(""), |snapshot| snapshot.output.into())
+}
+
+/// Asks a task to stop. One that nobody runs is ended here and now, after everything below it. A task that runs
+/// passes the stop on to its children when it settles.
 pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> Result<(), StoreError> {
     loop {
         let request = Entry::StopRequested(stop.clone());
         let result = match head.status {
-            Status::Pending => settled_by_stop(store, &head, Fence::Anyone, request, stop).await,
-            Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
-            Status::Running => {
-                append(store, Batch::one(head.id, Fence::Anyone, vec![request])).await.map(drop)
+            Status::Pending => {
+                if head.attempt > Attempt(0) {
+                    Box::pin(stop_below(store, &head, StopCause::ParentStopped)).await?;
+                }
+                settled_by_stop(store, &head, Fence::Anyone, request, stop).await
             }
+            Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
+            // Not if it was released meanwhile: then this would be its end, and nobody would write that down.
+            Status::Running => append(store, only_after(&head, Fence::Anyone, vec![request])).await.map(drop),
             _ => return Ok(()),
         };
         match result {
-            // It was claimed, or ended, in this very moment: look again.
-            Err(StoreError::Illegal { .. }) => {
+            // It was claimed, or released, or ended, in this very moment: look again.
+            Err(StoreError::Illegal { .. } | StoreError::Moved { .. }) => {
                 head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
             other => return other,
@@ -204,7 +237,7 @@ pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> 
 }
 
 /// Asks everything below a task to stop.
-pub(crate) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
+pub(super) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
     let children = store.list(Filter::children(head.id)).await?;
     for child in children {
         if !child.status.is_final() {

@@ -99,7 +99,7 @@ impl Follower {
     /// The tasks that have something new; `None` if any may.
     async fn heard(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
-            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_keys().collect()),
             () = tokio::time::sleep(LOOK_ANYWAY) => None,
         }
     }

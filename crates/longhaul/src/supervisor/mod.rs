@@ -113,11 +113,36 @@ impl Longhaul {
     }
 
     /// Submits an order of the team's. When the id comes back, the task is on disk.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let id = longhaul.submit(Order::new("worker", "Look around.").max_turns(8)).await?;
+    /// assert_eq!(longhaul.wait([id]).await?.tasks[0].head.status, Status::Completed);
+    /// # Ok(()) }
+    /// ```
     pub async fn submit(&self, order: Order) -> Result<TaskId, LonghaulError> {
         self.submit_with(TaskKey::fresh(), order).await
     }
 
     /// The same, once: an order submitted again under the same key is the task that is already there.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let first = longhaul.submit_once("nightly 2026-11-15", Order::new("worker", "Look around.")).await?;
+    /// let again = longhaul.submit_once("nightly 2026-11-15", Order::new("worker", "Look around.")).await?;
+    /// assert_eq!(first, again);
+    /// # Ok(()) }
+    /// ```
     pub async fn submit_once(&self, key: &str, order: Order) -> Result<TaskId, LonghaulError> {
         self.submit_with(TaskKey::chosen(key), order).await
     }
@@ -150,18 +175,69 @@ impl Longhaul {
     }
 
     /// Asks the team's root, and follows what happens in its tree until it has ended.
+    ///
+    /// ```
+    /// use futures::StreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let mut events = longhaul.chat("How are you?").await?;
+    /// let mut said = String::new();
+    /// while let Some(event) = events.next().await {
+    ///     if let Happening::Text { text } = event?.what {
+    ///         said.push_str(&text);
+    ///     }
+    /// }
+    /// assert_eq!(said, "Fine.");
+    /// # Ok(()) }
+    /// ```
     pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }).await?;
         Ok(self.follow(root))
     }
 
     /// Opens a session: a root that stays for the next word. Its id, and what happens until it is silent.
+    ///
+    /// ```
+    /// use futures::TryStreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, events) = longhaul.open("How are you?").await?;
+    /// let events: Vec<Event> = events.try_collect().await?;
+    /// let told = longhaul.snapshot(session).await?;
+    /// assert_eq!((told.head.status, told.output.as_str()), (Status::Running, "Fine."));
+    /// longhaul.close(session).await?;
+    /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
+    /// # Ok(()) }
+    /// ```
     pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
         Ok((root, follow::tree(self.0.office.clone(), root, HashMap::new(), Until::Silence(None))))
     }
 
     /// The next word in a session, and what happens until it is silent again.
+    ///
+    /// ```
+    /// use futures::TryStreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, events) = longhaul.open("One.").await?;
+    /// events.try_for_each(|_| async { Ok(()) }).await?;
+    /// let events: Vec<Event> = longhaul.say(session, "Two.").await?.try_collect().await?;
+    /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
+    /// # Ok(()) }
+    /// ```
     pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         let office = &self.0.office;
@@ -175,7 +251,7 @@ impl Longhaul {
         Ok(follow::tree(office.clone(), sent.to, seen, until))
     }
 
-    /// Closes a session: it ends with its last answer.
+    /// Closes a session: it ends with its last answer. One that is in the middle of something is cancelled.
     pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
         Ok(self.0.office.stop(session, &Stop { cause: StopCause::Closed, note: None }).await?)
     }
@@ -191,6 +267,22 @@ impl Longhaul {
     }
 
     /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let id = longhaul.submit(Order::new("worker", "Write about Rust.")).await?;
+    /// longhaul.wait([id]).await?;
+    /// let sent = longhaul.send(id, "Only the last two years.").await?;
+    /// assert!(sent.continued);
+    /// let next = longhaul.wait([sent.to]).await?;
+    /// assert_eq!(next.tasks[0].output, "3 messages"); // the order, the first answer, the letter
+    /// # Ok(()) }
+    /// ```
     pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         Ok(self.0.office.send(id, letter).await?)
@@ -250,6 +342,23 @@ impl Longhaul {
     }
 
     /// Waits for tasks: for all of them and without end, unless told otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let one = longhaul.submit(Order::new("worker", "One.")).await?;
+    /// let two = longhaul.submit(Order::new("worker", "Two.")).await?;
+    /// let first = longhaul.wait([one, two]).any().timeout(Duration::from_secs(30)).await?;
+    /// assert!(!first.timed_out && first.tasks.iter().any(|task| task.head.status.is_final()));
+    /// let both = longhaul.wait([one, two]).await?;
+    /// assert_eq!(both.tasks[1].head.id, two); // in the order in which they were asked for
+    /// # Ok(()) }
+    /// ```
     pub fn wait(&self, ids: impl IntoIterator<Item = TaskId>) -> Waiter {
         Waiter {
             office: self.0.office.clone(),
@@ -285,7 +394,21 @@ impl Longhaul {
         Ok(self.snapshots(filter).await?.len())
     }
 
-    /// Stops a task and everything below it.
+    /// Stops a task and everything below it. When this returns the wish is on disk; a running task settles it soon.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, _) = longhaul.open("Stay.").await?;
+    /// longhaul.stop(session).await?;
+    /// let stopped = longhaul.wait([session]).await?;
+    /// assert_eq!(stopped.tasks[0].head.status, Status::Cancelled);
+    /// # Ok(()) }
+    /// ```
     pub async fn stop(&self, id: TaskId) -> Result<(), LonghaulError> {
         Ok(self.0.office.stop(id, &Stop { cause: StopCause::Person, note: None }).await?)
     }

@@ -200,7 +200,8 @@ impl Office {
         join: Join,
         timeout: Option<Duration>,
     ) -> Result<Waited, StoreError> {
-        let ends = Kinds::of([Kind::Finished, Kind::StopRequested, Kind::Released]);
+        let finished = Kinds::of([Kind::Finished]);
+        let ends = finished.and(Kinds::of([Kind::StopRequested, Kind::Released]));
         let bell = self.bells.for_tasks(ids, ends);
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut open = HashMap::new();
@@ -221,12 +222,15 @@ impl Office {
                     None
                 }
             };
-            let look: Vec<TaskId> = match heard {
+            let look: Vec<(TaskId, Kinds)> = match heard {
                 Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
-                _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
+                _ => {
+                    open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| (*id, Kinds::default())).collect()
+                }
             };
-            for id in look {
-                open.insert(id, self.head(id).await?.status.is_final());
+            for (id, kinds) in look {
+                let ended = kinds.has(finished) || self.head(id).await?.status.is_final();
+                open.insert(id, ended);
             }
             timed_out &= !over(&open);
         }

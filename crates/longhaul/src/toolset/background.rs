@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::errand;
 use super::excerpt::{Part, share};
 use super::verb::{self, Answer, Nothing, bound, count, filled, seconds, verb};
-use super::wording::{self, GO_ON, Named, PUSHED};
+use super::wording::{self, EXAMPLE, GO_ON, Named, PUSHED};
 use super::{Patron, Toolset, ToolsetError};
 use crate::dispatch::{Card, Join, Note};
 use crate::entry::{Budget, Order};
@@ -41,10 +41,7 @@ impl Toolset for BackgroundAgents {
             &patron.sub_agents,
             "run_background_agent",
             "Use wait_background_agents (with all the ids at once)",
-            &format!(
-                r#"run_background_agent {{"agent": "{}", "task": "Find the three most used Go web frameworks, with sources."}}"#,
-                first.name
-            ),
+            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE}"}}"#, first.name),
         ))
     }
 }
@@ -96,7 +93,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
             "wait_background_agents",
             Manner::LOOKS,
             "Waits until your tasks have ended and returns their results as JSON, in the order of task_ids. \
-             Only for when you cannot go on without them: results are also sent to you as messages. \
+             Only for when you cannot go on without them: if you do not wait, they are sent to you as messages. \
              all_done does not mean success: check each status. A timeout stops nothing.",
             |args: Waits, cx| Box::pin(wait(args, cx)),
         )
@@ -200,7 +197,9 @@ impl View {
     fn part(&self) -> Option<Part> {
         let above_0 = |n: Option<f64>| n.filter(|n| *n > 0.0).map(verb::place);
         match (above_0(self.offset), above_0(self.limit), above_0(self.tail)) {
-            (None, None, None) => self.offset.map(|_| Part::From(0, usize::MAX)),
+            (None, None, None) => {
+                self.offset.filter(|_| self.tail.is_none()).map(|_| Part::From(0, usize::MAX))
+            }
             (None, _, Some(tail)) => Some(Part::Tail(tail)),
             (offset, limit, _) => Some(Part::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
         }
@@ -243,14 +242,13 @@ struct Waits {
     #[serde(default, deserialize_with = "verb::number")]
     timeout: Option<f64>,
     /// Wait until all tasks have ended (the default), or any one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "verb::choice")]
     mode: Option<Mode>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    #[serde(alias = "")]
     All,
     Any,
 }
@@ -303,7 +301,8 @@ impl Entry {
 
 async fn wait(args: Waits, cx: &CallContext) -> Answer {
     if args.task_ids.is_empty() {
-        let why = "`task_ids` is empty: name the tasks to wait for, as run_background_agent or list_background_agents gave their ids";
+        let why = "`task_ids` is empty: name the tasks to wait for, by the ids that \
+                   run_background_agent gave you";
         return Err(ToolError::Retry(why.to_owned()));
     }
     if args.task_ids.len() > MOST_TASKS {
@@ -352,7 +351,8 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
     }
     if waited.timed_out {
         notes.push(format!(
-            "The time ({time} seconds) is up, and nothing was stopped. What is not done runs on; its result will be sent to you as a message: no need to wait again."
+            "The time ({time} seconds) is up, and nothing was stopped. \
+             What is not done runs on; its result will be sent to you as a message: no need to wait again."
         ));
     }
     let ended = waited.tasks.iter().filter(|snapshot| snapshot.head.status.is_final());

@@ -1,1 +1,213 @@
+//! What the dialects promise, each in its own words. How texts are cut is tested where they are cut.
 
+use serde_json::{Value, json};
+
+use super::fake_desk::{Bench, completed, failed, patron};
+use super::*;
+use crate::tool::{Manner, ToolError, ToolOutput};
+
+mod background;
+mod delegation;
+mod managed;
+mod subagents;
+
+fn value(output: &ToolOutput) -> Value {
+    serde_json::from_str(&output.text).unwrap()
+}
+
+/// The same whether or not something in the build makes JSON objects keep their order.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let mut pairs: Vec<_> = object.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            pairs.sort_by(|one, two| one.0.cmp(&two.0));
+            Value::Object(pairs.into_iter().collect())
+        }
+        other => other,
+    }
+}
+
+fn toolsets() -> [Arc<dyn Toolset>; 4] {
+    [Arc::new(BackgroundAgents), Arc::new(Delegation), Arc::new(SubAgentTools), Arc::new(ManagedAgents)]
+}
+
+#[tokio::test]
+async fn what_models_are_told_of_the_tools() {
+    let patron = patron();
+    for toolset in toolsets() {
+        let mut told = String::new();
+        for tool in toolset.open(&patron).await.unwrap() {
+            let (spec, manner) = (tool.spec(), tool.manner());
+            assert!(manner.repeatable, "{}: a crash must not make its effect unknown", spec.name);
+            let parameters = serde_json::to_string_pretty(&sorted(spec.parameters)).unwrap();
+            let looks = if manner == Manner::LOOKS { " (looks)" } else { "" };
+            told += &format!("# {}{looks}\n{}\n{parameters}\n\n", spec.name, spec.description.trim_end());
+        }
+        told += &toolset.instruction(&patron).unwrap();
+        insta::assert_snapshot!(toolset.name(), told);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_has_nobody_to_call_gets_no_tools_and_no_advice() {
+    let alone = Patron { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    for toolset in toolsets() {
+        assert_eq!(toolset.instruction(&alone), None, "{}", toolset.name());
+        match toolset.open(&alone).await {
+            Ok(tools) => assert!(tools.is_empty(), "{}", toolset.name()),
+            Err(error) => assert!(error.why.contains("'alone' has no sub_agents"), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_is_made_again_is_the_same_task() {
+    let launches: [(Arc<dyn Toolset>, &str, Value); 3] = [
+        (Arc::new(BackgroundAgents), "run_background_agent", json!({"agent": "researcher", "task": "Go"})),
+        (Arc::new(SubAgentTools), "researcher", json!({"task": "Go", "background": true})),
+        (
+            Arc::new(ManagedAgents),
+            "spawn_agent",
+            json!({"task": "Go", "description": "d", "subagent_type": "writer"}),
+        ),
+    ];
+    for (toolset, tool, arguments) in launches {
+        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        let first = bench.call(tool, arguments.clone()).await.unwrap();
+        assert_eq!(bench.again(tool, arguments.clone()).await.unwrap(), first);
+        assert_ne!(bench.call(tool, arguments).await.unwrap(), first);
+        assert_eq!(bench.gave_seat_back(), None, "{tool}: launching waits for nothing");
+    }
+}
+
+#[tokio::test]
+async fn what_models_get_wrong_is_answered_with_what_to_do() {
+    let wrong: [(Arc<dyn Toolset>, &str, Value, &str); 21] = [
+        (
+            Arc::new(BackgroundAgents),
+            "run_background_agent",
+            json!({"agent": "nobody", "task": "x"}),
+            "You can call: researcher, writer.",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "run_background_agent",
+            json!({"agent": "writer", "task": " "}),
+            "say in `task`",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "run_background_agent",
+            json!({"agent": "writer"}),
+            "missing field `task`",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "run_background_agent",
+            json!({"agent": "writer", "task": "x", "timeout": -5}),
+            "`timeout` is -5",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "run_background_agent",
+            json!({"agent": "writer", "task": "x", "budget": {"max_cost": -1}}),
+            "`max_cost` is -1",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "view_background_agent",
+            json!({"task_id": "t-zzzzz"}),
+            "you have no task 't-zzzzz'",
+        ),
+        (Arc::new(BackgroundAgents), "stop_background_agent", json!({"task_id": ""}), "you have no task ''"),
+        (
+            Arc::new(BackgroundAgents),
+            "wait_background_agents",
+            json!({"task_ids": []}),
+            "`task_ids` is empty",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "wait_background_agents",
+            json!({"task_ids": ["t-zzzzz"]}),
+            "you have no task 't-zzzzz'",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "wait_background_agents",
+            json!({"task_ids": vec!["t-1"; 101]}),
+            "at most 100 tasks",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "wait_background_agents",
+            json!({"task_ids": ["t-1"], "mode": "some"}),
+            "expected `all` or `any`",
+        ),
+        (
+            Arc::new(BackgroundAgents),
+            "send_background_agent",
+            json!({"task_id": "t-1", "message": ""}),
+            "say in `message`",
+        ),
+        (
+            Arc::new(Delegation),
+            "transfer_task",
+            json!({"agent": "support", "task": "x"}),
+            "You can call: researcher, writer.",
+        ),
+        (Arc::new(Delegation), "handoff", json!({"agent": "researcher"}), "You can call: support."),
+        (Arc::new(SubAgentTools), "researcher", json!({"task": ""}), "say in `task`"),
+        (Arc::new(SubAgentTools), "researcher", json!({"task": "x", "max_turns": -1}), "`max_turns` is -1"),
+        (
+            Arc::new(SubAgentTools),
+            "get_task_result",
+            json!({"task_id": "t-zzzzz", "wait": true}),
+            "you have no task",
+        ),
+        (
+            Arc::new(ManagedAgents),
+            "spawn_agent",
+            json!({"task": "x", "description": "d"}),
+            "`subagent_type` which agent should do it:\n- researcher: Finds",
+        ),
+        (
+            Arc::new(ManagedAgents),
+            "spawn_agent",
+            json!({"task": "x", "description": "d", "subagent_type": "Plan"}),
+            "You can call: researcher, writer.",
+        ),
+        (
+            Arc::new(ManagedAgents),
+            "wait_agent",
+            json!({"agent_id": "researcher"}),
+            "you have no task 'researcher'",
+        ),
+        (Arc::new(ManagedAgents), "send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
+    ];
+    for (toolset, tool, arguments, said) in wrong {
+        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        match bench.call(tool, arguments.clone()).await {
+            Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
+            other => panic!("{tool} {arguments}: {other:?}"),
+        }
+        assert_eq!(bench.gave_seat_back(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_without_end_ends_when_the_caller_is_stopped() {
+    for (toolset, tool, arguments) in [
+        (
+            Arc::new(Delegation) as Arc<dyn Toolset>,
+            "transfer_task",
+            json!({"agent": "researcher", "task": "Go"}),
+        ),
+        (Arc::new(SubAgentTools), "researcher", json!({"task": "Go"})),
+    ] {
+        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        bench.context.cancel.cancel();
+        assert!(bench.error(tool, arguments).await.contains("you are being stopped"));
+        assert!(bench.gave_seat_back().is_some());
+    }
+}

@@ -108,7 +108,8 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
         Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
         Status::Running => {
             let said = format!(
-                "{id} was told to stop, with everything below it. It ends within seconds; what it had by then will be sent to you as a message."
+                "{id} was told to stop, with everything below it. It ends within seconds; \
+                 what it had by then will be sent to you as a message."
             );
             (id, Status::Running, said)
         }

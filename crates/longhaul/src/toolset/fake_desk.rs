@@ -1,1 +1,319 @@
+//! A desk in memory for the tests of the dialects: its tasks do what they are told to, when they are told to.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+
+use super::{Patron, Toolset};
+use crate::dispatch::{
+    Caller, Card, Desk, DeskError, DeskFuture, Join, Limits, Note, Sent, Waited, check, find,
+};
+use crate::entry::{
+    Entry, Failure, FailureKind, Letter, Order, Outcome, Record, Sender, Stop, StopCause, Submitted, TeamRef,
+    Voice,
+};
+use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::message::{Reply, Usage};
+use crate::snapshot::Snapshot;
+use crate::task::Head;
+use crate::tool::{CallContext, DynTool, Line, Signal, ToolError, ToolOutput};
+
+pub(super) fn completed(output: &str) -> Outcome {
+    Outcome::Completed { output: output.into(), cut_short: None }
+}
+
+pub(super) fn failed(partial: &str) -> Outcome {
+    Outcome::Failed { failure: Failure::new(FailureKind::Timeout, "10 minutes"), partial: partial.into() }
+}
+
+/// What was asked of a wait.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AskedToWait {
+    pub(super) tasks: Vec<String>,
+    pub(super) join: Join,
+    pub(super) timeout: Option<Duration>,
+}
+
+#[derive(Default)]
+struct Inner {
+    tasks: Vec<(TaskId, Vec<Record>)>,
+    clock: i64,
+    waits: Vec<AskedToWait>,
+    answers: HashMap<String, Outcome>,
+}
+
+impl Inner {
+    fn append(&mut self, id: TaskId, entry: Entry) {
+        let at = Timestamp::from_second(self.clock).unwrap();
+        let (_, journal) = self.tasks.iter_mut().find(|(task, _)| *task == id).unwrap();
+        let seq = Seq(journal.len() as u64 + 1);
+        journal.push(Record { seq, at, entry });
+        Head::of(id, journal).unwrap();
+    }
+
+    fn claim(&mut self, id: TaskId) {
+        if self.snapshot(id).head.status == crate::task::Status::Pending {
+            self.append(id, Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") });
+        }
+    }
+
+    fn snapshot(&self, id: TaskId) -> Snapshot {
+        let (_, journal) = self.tasks.iter().find(|(task, _)| *task == id).unwrap();
+        Snapshot::of(id, journal).unwrap().unwrap()
+    }
+
+    fn heads(&self) -> Vec<Head> {
+        self.tasks.iter().map(|(id, _)| self.snapshot(*id).head).collect()
+    }
+
+    fn add(&mut self, key: TaskKey, caller: &Caller, order: Order, continues: Option<TaskId>) -> TaskId {
+        let id = key.candidates().next().unwrap();
+        if self.tasks.iter().all(|(task, _)| *task != id) {
+            self.tasks.push((id, Vec::new()));
+            let submitted = Submitted {
+                key,
+                order,
+                team: TeamRef::Named("team".into()),
+                parent: Some(caller.task),
+                root: caller.root,
+                depth: caller.depth + 1,
+                continues,
+            };
+            self.append(id, Entry::Submitted(Box::new(submitted)));
+        }
+        id
+    }
+}
+
+#[derive(Default)]
+pub(super) struct FakeDesk(Mutex<Inner>);
+
+impl FakeDesk {
+    /// Time goes by.
+    pub(super) fn pass(&self, seconds: i64) {
+        self.0.lock().unwrap().clock += seconds;
+    }
+
+    /// A worker takes the task, and this happens to it.
+    pub(super) fn happen(&self, id: TaskId, entry: Entry) {
+        let mut inner = self.0.lock().unwrap();
+        inner.claim(id);
+        inner.append(id, entry);
+    }
+
+    pub(super) fn say(&self, id: TaskId, text: &str) {
+        self.happen(id, Entry::Said { voice: Voice::Text, text: text.to_owned() });
+    }
+
+    pub(super) fn reply(&self, id: TaskId, text: &str, tokens: u64) {
+        let usage = Usage { input: tokens, ..Usage::default() };
+        self.happen(id, Entry::Replied(Arc::new(Reply { usage, ..Reply::text_only(text) })));
+    }
+
+    pub(super) fn end(&self, id: TaskId, outcome: Outcome) {
+        self.happen(id, Entry::Finished(Box::new(outcome)));
+    }
+
+    /// Tasks of this agent end like this when somebody waits for them.
+    pub(super) fn answers(&self, agent: &str, outcome: Outcome) {
+        self.0.lock().unwrap().answers.insert(agent.to_owned(), outcome);
+    }
+
+    pub(super) fn snapshot(&self, id: TaskId) -> Snapshot {
+        self.0.lock().unwrap().snapshot(id)
+    }
+
+    pub(super) fn waits(&self) -> Vec<AskedToWait> {
+        self.0.lock().unwrap().waits.clone()
+    }
+}
+
+const MAY: [&str; 2] = ["researcher", "writer"];
+
+impl Desk for FakeDesk {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.lock().unwrap().clock).unwrap()
+    }
+
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId> {
+        Box::pin(async move {
+            check(caller, &MAY.map(AgentName::from), &order, &Limits::default())?;
+            Ok(self.0.lock().unwrap().add(TaskKey::child(caller.task, call), caller, order, None))
+        })
+    }
+
+    fn list<'a>(&'a self, _: &'a Caller) -> DeskFuture<'a, Vec<Head>> {
+        Box::pin(async { Ok(self.0.lock().unwrap().heads()) })
+    }
+
+    fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DeskFuture<'a, Snapshot> {
+        Box::pin(async move {
+            let inner = self.0.lock().unwrap();
+            Ok(inner.snapshot(find(&inner.heads(), typed)?))
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        _: &'a Caller,
+        typed: &'a [String],
+        join: Join,
+        timeout: Option<Duration>,
+    ) -> DeskFuture<'a, Waited> {
+        let waited = || -> Result<Option<Waited>, DeskError> {
+            let mut inner = self.0.lock().unwrap();
+            inner.waits.push(AskedToWait { tasks: typed.to_vec(), join, timeout });
+            let mut tasks = Vec::new();
+            for typed in typed {
+                let id = find(&inner.heads(), typed)?;
+                let head = inner.snapshot(id).head;
+                let answer = inner.answers.get(head.agent.as_str()).cloned();
+                if let Some(outcome) = answer.filter(|_| !head.status.is_final()) {
+                    inner.claim(id);
+                    inner.append(id, Entry::Finished(Box::new(outcome)));
+                }
+                tasks.push(inner.snapshot(id));
+            }
+            let ended = |task: &Snapshot| task.head.status.is_final();
+            let over = if join == Join::All { tasks.iter().all(ended) } else { tasks.iter().any(ended) };
+            Ok((over || timeout.is_some()).then_some(Waited { tasks, timed_out: !over }))
+        };
+        let waited = waited();
+        Box::pin(async {
+            match waited? {
+                Some(waited) => Ok(waited),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DeskFuture<'a, Head> {
+        Box::pin(async move {
+            let mut inner = self.0.lock().unwrap();
+            let id = find(&inner.heads(), typed)?;
+            let before = inner.snapshot(id).head;
+            inner.append(id, Entry::StopRequested(Stop { cause: StopCause::Agent, note: None }));
+            Ok(before)
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        typed: &'a str,
+        note: Note,
+    ) -> DeskFuture<'a, Sent> {
+        Box::pin(async move {
+            if note.text.trim().is_empty() {
+                return Err(DeskError::EmptyMessage);
+            }
+            let mut inner = self.0.lock().unwrap();
+            let id = find(&inner.heads(), typed)?;
+            let snapshot = inner.snapshot(id);
+            let continued = snapshot.head.status.is_final();
+            let to = if continued {
+                inner.add(TaskKey::continuing(id), caller, snapshot.order, Some(id))
+            } else {
+                id
+            };
+            let letter = Letter {
+                id: LetterId::from(call.to_string()),
+                from: Sender::Task(caller.task),
+                text: note.text.into(),
+                summary: note.summary,
+                deliver: Default::default(),
+                ending: None,
+            };
+            inner.append(to, Entry::Letter(Box::new(letter)));
+            Ok(Sent { to, continued })
+        })
+    }
+
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>> {
+        Box::pin(async move {
+            let heads = self.0.lock().unwrap().heads();
+            let ids: Vec<_> = heads.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
+            for id in &ids {
+                self.send(caller, call, &id.to_string(), note.clone()).await?;
+            }
+            Ok(ids)
+        })
+    }
+}
+
+pub(super) fn patron() -> Patron {
+    let card =
+        |name: &str, description: &str| Card { name: name.into(), description: description.to_owned() };
+    Patron {
+        agent: "lead".into(),
+        sub_agents: vec![card("researcher", "Finds things out."), card("writer", "")],
+        handoffs: vec![card("support", "Talks to customers.")],
+    }
+}
+
+/// An agent at work with a toolset.
+pub(super) struct Bench {
+    pub(super) desk: Arc<FakeDesk>,
+    pub(super) context: CallContext,
+    pub(super) signals: UnboundedReceiver<Signal>,
+    pub(super) tools: Vec<Arc<dyn DynTool>>,
+}
+
+impl Bench {
+    pub(super) async fn with(toolset: Arc<dyn Toolset>, patron: &Patron) -> Bench {
+        let desk = Arc::new(FakeDesk::default());
+        let task = TaskKey::chosen("the caller").candidates().next().unwrap();
+        let (line, signals) = Line::new();
+        let context = CallContext {
+            caller: Caller { task, root: task, agent: "lead".into(), depth: 0 },
+            call: CallId { turn: 1, index: 0 },
+            desk: desk.clone(),
+            cancel: CancellationToken::new(),
+            working_dir: Some("/home/lead".into()),
+            line,
+        };
+        let tools = toolset.open(patron).await.unwrap();
+        Bench { desk, context, signals, tools }
+    }
+
+    /// Calls a tool as the next call of the conversation.
+    pub(super) async fn call(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        self.context.call.index += 1;
+        self.again(tool, arguments).await
+    }
+
+    /// Makes the last call again, as after a crash.
+    pub(super) async fn again(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        let tool = self.tools.iter().find(|t| t.spec().name == tool).unwrap().clone();
+        tool.call(&arguments.to_string(), &self.context).await
+    }
+
+    pub(super) async fn error(&mut self, tool: &str, arguments: Value) -> String {
+        self.call(tool, arguments).await.unwrap_err().to_string()
+    }
+
+    /// A task that was launched just now.
+    pub(super) async fn launch(&mut self, agent: &str, task: &str) -> TaskId {
+        self.context.call.index += 1;
+        let (caller, call) = (&self.context.caller, self.context.call);
+        self.desk.submit(caller, call, Order::new(agent, task)).await.unwrap()
+    }
+
+    /// Whether the caller gave its seat back since this was last asked, and for which tasks.
+    pub(super) fn gave_seat_back(&mut self) -> Option<Vec<TaskId>> {
+        let call = self.context.call;
+        match self.signals.try_recv() {
+            Ok(Signal::Waits { call: which, tasks }) if which == call => {
+                assert_eq!(self.signals.try_recv(), Ok(Signal::Works { call }));
+                Some(tasks)
+            }
+            _ => None,
+        }
+    }
+}

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::errand;
 use super::excerpt::Part;
 use super::verb::{self, Answer, Nothing, filled, seconds, verb};
-use super::wording::{self, Named, Row};
+use super::wording::{self, EXAMPLE, Named, Row};
 use super::{Patron, Toolset, ToolsetError};
 use crate::dispatch::{Card, Note};
 use crate::entry::Order;
@@ -39,7 +39,7 @@ impl Toolset for ManagedAgents {
             "spawn_agent",
             "Use wait_agent",
             &format!(
-                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "Find the three most used Go web frameworks, with sources."}}"#,
+                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "{EXAMPLE}"}}"#,
                 first.name
             ),
         ))
@@ -68,7 +68,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
             "wait_agent",
             Manner::LOOKS,
             "Waits until an agent has ended and returns its result. Only for when you cannot go on without it: \
-             the result is also sent to you as a message. A timeout stops nothing.",
+             if you do not wait, it is sent to you as a message. A timeout stops nothing.",
             |args: WaitAgent, cx| Box::pin(wait(args, cx)),
         )
         .tool(),

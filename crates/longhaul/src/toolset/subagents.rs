@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::errand;
 use super::verb::{self, Answer, Nothing, verb};
-use super::wording::{self, Named, Row};
+use super::wording::{self, EXAMPLE, Named, Row};
 use super::{Patron, Toolset, ToolsetError};
 use crate::dispatch::{Card, Waited};
 use crate::entry::Order;
 use crate::id::AgentName;
 use crate::tool::{CallContext, DynTool, Manner};
+
+const NAME: &str = "sub_agents";
 
 /// Sub-agents as tools, and with any of them `get_task_result`, `stop_task` and `list_tasks`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,15 +23,19 @@ pub struct SubAgentTools;
 
 impl Toolset for SubAgentTools {
     fn name(&self) -> &str {
-        "sub_agents"
+        NAME
     }
 
     fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let mut tools: Vec<_> = patron.sub_agents.iter().map(agent_tool).collect();
-            if !tools.is_empty() {
-                tools.extend(task_tools());
+            if patron.sub_agents.is_empty() {
+                return Ok(Vec::new());
             }
+            let mut tools = Vec::from(task_tools());
+            for card in &patron.sub_agents {
+                can_be_a_tool(card, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
+            }
+            tools.splice(0..0, patron.sub_agents.iter().map(agent_tool));
             Ok(tools)
         })
     }
@@ -40,10 +46,7 @@ impl Toolset for SubAgentTools {
             &patron.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
-            &format!(
-                r#"{} {{"task": "Find the three most used Go web frameworks, with sources.", "background": true}}"#,
-                first.name
-            ),
+            &format!(r#"{} {{"task": "{EXAMPLE}", "background": true}}"#, first.name),
         ))
     }
 }
@@ -59,6 +62,21 @@ struct Ask {
     #[serde(default, deserialize_with = "verb::number")]
     #[schemars(with = "Option<u32>")]
     max_turns: Option<f64>,
+}
+
+/// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
+fn can_be_a_tool(card: &Card, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+    let name = card.name.as_str();
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
+        return Err(format!(
+            "agent '{name}' cannot be a tool: its name must be 1 to 64 letters, digits, '_' or '-'"
+        ));
+    }
+    if others.iter().any(|tool| tool.spec().name == name) {
+        return Err(format!("agent '{name}' cannot be a tool: there is another tool of that name"));
+    }
+    Ok(())
 }
 
 fn agent_tool(card: &Card) -> Arc<dyn DynTool> {

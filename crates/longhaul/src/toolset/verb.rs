@@ -96,6 +96,17 @@ pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
+/// One of a few words, in whatever case; `null` and an empty text are none.
+pub(super) fn choice<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    match Option::<String>::deserialize(deserializer)?.map(|word| word.trim().to_ascii_lowercase()) {
+        None => Ok(None),
+        Some(word) if word.is_empty() => Ok(None),
+        Some(word) => serde_json::from_value(word.into()).map(Some).map_err(de::Error::custom),
+    }
+}
+
 /// `true` or `false`, or a text that says so; `null` is false.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match Value::deserialize(deserializer)? {
@@ -167,7 +178,7 @@ pub(super) fn place(n: f64) -> usize {
 }
 
 /// The longest that a call waits, in seconds, and how long it does if it is not told.
-pub(super) const LONGEST_WAIT: f64 = 3600.0;
+const LONGEST_WAIT: f64 = 3600.0;
 const USUAL_WAIT: f64 = 300.0;
 
 /// How long a call waits, in seconds, and what there is to say about it if that is not what was asked for.

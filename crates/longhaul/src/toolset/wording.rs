@@ -16,8 +16,11 @@ use crate::task::{Head, Status};
 /// What leads a model away from polling.
 pub(super) const PUSHED: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
-/// What a parameter that is a task is said to be.
+/// What can be done meanwhile.
 pub(super) const GO_ON: &str = "Start other tasks, do other work, or simply finish your turn.";
+
+/// A task to show how tasks are given.
+pub(super) const EXAMPLE: &str = "Find the three most used Go web frameworks, with sources.";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
@@ -50,8 +53,10 @@ pub(super) fn guide(cards: &[Card], launch: &str, wait: &str, example: &str) -> 
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
-         1. Start every independent task with {launch}. An agent sees only what you write in `task`: say all it needs to know.\n\
-         2. Then do other work, or simply finish your turn. When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again that is still running.\n\
+         1. Start every independent task with {launch}. An agent sees only what you write in `task`: \
+         say all it needs to know.\n\
+         2. Then do other work, or simply finish your turn. \
+         When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again that is still running.\n\
          3. {wait} only when you cannot go on without a result.\n\
          4. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
          Example: {example}\n",

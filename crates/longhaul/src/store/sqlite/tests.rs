@@ -1,6 +1,14 @@
+use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
+use tempfile::TempDir;
+
 use super::*;
+use crate::entry::{Entry, Order, Submitted, TeamRef, Voice};
+use crate::id::TaskKey;
+use crate::message::Reply;
+use crate::store::Fence;
 
 /// A store in a directory that goes away with the store's clock, and so with the store.
 fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
@@ -13,6 +21,158 @@ fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
     Arc::new(Sqlite::open_with(path, SqliteOptions { clock, ..SqliteOptions::default() }).unwrap())
 }
 
+mod bad_files;
+mod sharing;
+
 mod exam {
     crate::store_exam!(super::in_a_directory);
+}
+
+fn id(n: usize) -> TaskId {
+    TaskKey::chosen(&n.to_string()).candidates().nth(5).unwrap()
+}
+
+fn submission(id: TaskId, text: &str) -> Batch {
+    let entry = Entry::Submitted(Box::new(Submitted {
+        key: TaskKey::chosen(id.letters()),
+        order: Order::new("worker", text),
+        team: TeamRef::Named("team".into()),
+        parent: None,
+        root: id,
+        depth: 0,
+        continues: None,
+    }));
+    Batch::one(id, Fence::New, vec![entry])
+}
+
+fn claim(worker: &str, max: usize) -> Claim {
+    let teams = vec![TeamRef::Named("team".into())];
+    Claim { worker: WorkerId::from(worker), teams, roots: None, fresh: false, max }
+}
+
+fn file(directory: &TempDir) -> PathBuf {
+    directory.path().join("tasks.db")
+}
+
+fn hasty() -> SqliteOptions {
+    SqliteOptions { patience: Duration::from_millis(20), ..SqliteOptions::default() }
+}
+
+/// The trouble with a database; checked to name the file and to say what can be done.
+fn trouble<T: std::fmt::Debug>(answer: Result<T, StoreError>, path: &Path, says: &[&str]) -> bool {
+    let Err(StoreError::Database { what, passing }) = answer else { panic!("{answer:?}") };
+    assert!(what.contains(&path.display().to_string()), "names the file: {what}");
+    for words in says {
+        assert!(what.contains(words), "'{words}' in: {what}");
+    }
+    passing
+}
+
+/// A file with some tasks in it, closed again.
+async fn written(path: &Path, tasks: usize) {
+    let store = Sqlite::open(path).unwrap();
+    for n in 0..tasks {
+        store.append(submission(id(n), &"text ".repeat(400))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_when_the_file_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("not/there/yet/tasks.db");
+    written(&path, 3).await;
+    let (heads, digest) = {
+        let store = Sqlite::open(&path).unwrap();
+        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        store.claim(claim("w", 2)).await.unwrap();
+        let digest = store.keep(b"a team".to_vec()).await.unwrap();
+        (store.list(Filter::default()).await.unwrap(), digest)
+    };
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.list(Filter::default()).await.unwrap(), heads);
+    assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 2);
+    assert_eq!(store.kept(digest).await.unwrap().unwrap(), b"a team");
+    assert_eq!(store.claim(claim("v", 9)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_acknowledged_append_has_been_on_disk_and_live_words_have_not_waited_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let synchronous = |store: Sqlite, durable| async move {
+        let (told, level) = std::sync::mpsc::channel();
+        let act = Box::new(move |connection: &Connection| {
+            told.send(connection.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0)).unwrap())
+                .unwrap();
+            Ok(())
+        });
+        store.writer.ask(Ask::Test { durable, act }).await.unwrap();
+        (store, level.recv().unwrap())
+    };
+    let (full, normal) = (2, 1);
+    let store = Sqlite::open(file(&directory)).unwrap();
+    for (durable, expected) in [(true, full), (false, normal), (true, full)] {
+        let (_, level) = synchronous(Sqlite::open(file(&directory)).unwrap(), durable).await;
+        assert_eq!(level, expected);
+    }
+    let (store, _) = synchronous(store, false).await;
+    let (_, level) = synchronous(store, true).await;
+    assert_eq!(level, full, "and back again on the same connection");
+    let options = SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() };
+    let store = Sqlite::open_with(file(&directory), options).unwrap();
+    assert_eq!(synchronous(store, true).await.1, normal);
+
+    let ask = |entry| {
+        let drafts = Draft::of(Batch::one(id(0), Fence::Anyone, vec![entry]));
+        Ask::Append { encoded: vec![], drafts, only_if: vec![] }.is_durable()
+    };
+    assert!(ask(Entry::Replied(Arc::new(Reply::default()))));
+    assert!(!ask(Entry::Said { voice: Voice::Text, text: String::new() }));
+    assert!(Ask::Keep { digest: Digest::of(b""), bytes: vec![] }.is_durable());
+    assert!(Ask::Claim(claim("w", 1)).is_durable());
+}
+
+#[tokio::test]
+async fn a_writer_that_fails_leaves_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    let store = Sqlite::open(&path).unwrap();
+    let act = Box::new(|_: &Connection| panic!("as a fault in Longhaul would"));
+    let fault = store.writer.ask(Ask::Test { durable: true, act });
+    let (fault, beside) = tokio::join!(fault, store.append(submission(id(0), "")));
+    trouble(fault.map(drop), &path, &["a fault in Longhaul", "start the program again"]);
+    trouble(beside, &path, &["a fault in Longhaul"]);
+    trouble(store.append(submission(id(1), "")).await, &path, &["a fault in Longhaul"]);
+    assert!(store.list(Filter::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn one_errand_that_breaks_the_transaction_does_not_harm_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    let store = Sqlite::open(&path).unwrap();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let hold = Box::new(move |_: &Connection| {
+        // The second time, when it is run alone, there is nobody to wait for.
+        let _ = wait.recv();
+        Ok(())
+    });
+    let place = store.place.clone();
+    let fail = Box::new(move |_: &Connection| Err(place.wrong(format_args!("is no good"))));
+    let (_, held, good, bad, refused, after) = tokio::join!(
+        biased;
+        async {
+            // Polled last the first time round, when all the others are in the queue.
+            tokio::task::yield_now().await;
+            drop(go);
+        },
+        store.writer.ask(Ask::Test { durable: false, act: hold }),
+        store.append(submission(id(0), "")),
+        store.writer.ask(Ask::Test { durable: false, act: fail }),
+        store.append(Batch::one(id(7), Fence::Anyone, vec![])),
+        store.append(submission(id(1), "")),
+    );
+    assert!(held.is_ok() && good.is_ok() && after.is_ok());
+    trouble(bad.map(drop), &path, &["is no good"]);
+    assert!(matches!(refused, Err(StoreError::NoTask(_))), "{refused:?}");
+    assert_eq!(store.list(Filter::default()).await.unwrap().len(), 2);
 }

@@ -1,0 +1,62 @@
+//! Reading what a process used.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use longhaul::store::{Durability, Memory, Sqlite, SqliteOptions, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Reading {
+    pub tasks: u64,
+    pub seconds: f64,
+    pub cpu_us: f64,
+    pub peak_kib: u64,
+    pub disk_bytes: u64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub kib_per_task: f64,
+}
+
+impl Reading {
+    pub fn tasks_per_second(&self) -> f64 {
+        self.tasks as f64 / self.seconds
+    }
+}
+
+/// CPU time of this process so far, in microseconds.
+pub fn cpu_us() -> Result<f64, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit(") ").next().ok_or("/proc/self/stat has no name")?;
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    Ok(ticks * 10_000.0)
+}
+
+/// A value in KiB from /proc/self/status.
+pub fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with(key)).ok_or("no such line in /proc/self/status")?;
+    Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse()?)
+}
+
+/// The store of a name, and the directory that it is in.
+pub fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn Error>> {
+    // Not in /tmp, which may be memory: durability costs what the disk costs.
+    let dir = tempfile::tempdir_in(std::env::current_dir()?)?;
+    let path = dir.path().join("longhaul.db");
+    let store: Arc<dyn Store> = match name {
+        "memory" => Arc::new(Memory::new()),
+        "sqlite" => Arc::new(Sqlite::open(path)?),
+        "sqlite-normal" => {
+            Arc::new(Sqlite::open_with(path, SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() })?)
+        }
+        _ => return Err(format!("no store '{name}'").into()),
+    };
+    Ok((store, dir))
+}
+
+pub fn disk_bytes(dir: &std::path::Path) -> u64 {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|f| f.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
+}

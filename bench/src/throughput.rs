@@ -1,0 +1,73 @@
+//! Many small tasks: three turns, one tool call a turn, a model that answers at once.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use longhaul::dispatch::Limits;
+use longhaul::model::Model;
+use longhaul::model::scripted::{Script, Scripted};
+use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+use longhaul::{Agent, Longhaul, Order, Team};
+
+use crate::gauge::{self, Reading};
+
+const SCRIPT: &str = "
+agents:
+  worker:
+    turns:
+      - { text: Looking., calls: [{ tool: look, arguments: { at: one } }], usage: { input: 100, output: 20 } }
+      - { text: Again., calls: [{ tool: look, arguments: { at: two } }], usage: { input: 140, output: 20 } }
+      - { text: Once more., calls: [{ tool: look, arguments: { at: three } }], usage: { input: 180, output: 20 } }
+      - { text: The answer is forty-two., usage: { input: 220, output: 20 } }
+";
+
+pub struct Look;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub struct At {
+    at: String,
+}
+
+impl Tool for Look {
+    type Args = At;
+
+    fn name(&self) -> &str {
+        "look"
+    }
+
+    fn description(&self) -> String {
+        "Looks.".to_owned()
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::READ_ONLY
+    }
+
+    async fn call(&self, args: At, _: &CallContext) -> Result<ToolOutput, ToolError> {
+        Ok(format!("There is something at {}.", args.at).into())
+    }
+}
+
+pub async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+    let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(Script::parse("bench", SCRIPT)?)));
+    let worker = Agent::builder("worker").model(model).tool(Look).build()?;
+    let (store, dir) = gauge::store(store)?;
+    let limits = Limits { running: 256, queue: None, ..Limits::default() };
+    let longhaul = Longhaul::builder(Team::new(worker)?).store_arc(store).limits(limits).start().await?;
+    let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
+    let submits = (0..tasks).map(|n| longhaul.submit(Order::new("worker", format!("Task {n}"))));
+    let ids = futures::future::try_join_all(submits).await?;
+    let done = longhaul.wait(ids.iter().copied()).await?;
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu_us = gauge::cpu_us()? - cpu;
+    for task in &done.tasks {
+        if task.output != "The answer is forty-two." || task.head.calls != 3 {
+            return Err(format!("task {} ended wrongly: {:?}", task.head.id, task.outcome).into());
+        }
+    }
+    longhaul.shutdown().await;
+    let peak_kib = gauge::kib("VmHWM")?;
+    let disk_bytes = gauge::disk_bytes(dir.path());
+    Ok(Reading { tasks: tasks as u64, seconds, cpu_us, peak_kib, disk_bytes, ..Reading::default() })
+}

@@ -1,0 +1,93 @@
+//! What the pure rooms cost: `cargo bench -p longhaul`.
+
+use std::sync::Arc;
+
+use divan::{Bencher, black_box};
+use jiff::Timestamp;
+use longhaul::entry::{Entry, FORMAT, Order, Record, Returned, Submitted, TeamRef};
+use longhaul::id::{AgentName, Attempt, CallId, Seq, TaskId, TaskKey, WorkerId};
+use longhaul::message::{Block, Call, Reply};
+use longhaul::snapshot::Snapshot;
+use longhaul::task::Head;
+use longhaul::turn::Turn;
+
+fn main() {
+    divan::main();
+}
+
+fn id() -> TaskId {
+    TaskKey::chosen("bench").candidates().next().expect("a key has candidates")
+}
+
+fn submitted() -> Submitted {
+    Submitted {
+        key: TaskKey::chosen("bench"),
+        order: Order::new("worker", "Find out what there is to find out."),
+        team: TeamRef::Named("bench".into()),
+        parent: None,
+        root: id(),
+        depth: 0,
+        continues: None,
+        letter: None,
+    }
+}
+
+/// A task of so many turns, with one tool call a turn.
+fn journal(turns: u32) -> Vec<Record> {
+    let mut entries = vec![
+        Entry::Submitted(Box::new(submitted())),
+        Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") },
+    ];
+    for turn in 1..=turns {
+        let call = CallId { turn, index: 0 };
+        let asked =
+            Call { id: format!("call_{turn}"), tool: "look".into(), arguments: format!("{{\"at\":{turn}}}") };
+        let blocks = vec![Block::Text("I look again.".into()), Block::Call(asked)];
+        entries.push(Entry::Replied(Arc::new(Reply { blocks, ..Reply::default() })));
+        entries.push(Entry::Called { call, tool: "look".into(), arguments: None });
+        entries.push(Entry::Returned(Box::new(Returned {
+            call,
+            output: "There is something there, and it is not much.".into(),
+            is_error: false,
+            whole: None,
+            collected: vec![],
+            handoff: None,
+        })));
+    }
+    let record = |(entry, n)| Record { seq: Seq(n), at: Timestamp::UNIX_EPOCH, entry };
+    entries.into_iter().zip(1..).map(record).collect()
+}
+
+#[divan::bench(args = [3, 50])]
+fn head(bencher: Bencher<'_, '_>, turns: u32) {
+    let journal = journal(turns);
+    bencher.bench(|| Head::of(id(), black_box(&journal)));
+}
+
+#[divan::bench(args = [3, 50])]
+fn turn(bencher: Bencher<'_, '_>, turns: u32) {
+    let journal = journal(turns);
+    bencher.bench(|| {
+        let mut turn = Turn::begin(&submitted(), &AgentName::from("worker"));
+        journal.iter().for_each(|record| turn.apply(record));
+        turn
+    });
+}
+
+#[divan::bench(args = [3, 50])]
+fn snapshot(bencher: Bencher<'_, '_>, turns: u32) {
+    let journal = journal(turns);
+    bencher.bench(|| Snapshot::of(id(), black_box(&journal)));
+}
+
+#[divan::bench]
+fn encode_a_turn(bencher: Bencher<'_, '_>) {
+    let journal = journal(1);
+    bencher.bench(|| journal[2..].iter().map(|r| r.entry.encode().map(|b| b.len())).collect::<Vec<_>>());
+}
+
+#[divan::bench]
+fn decode_a_turn(bencher: Bencher<'_, '_>) {
+    let encoded: Vec<_> = journal(1)[2..].iter().filter_map(|r| r.entry.encode().ok()).collect();
+    bencher.bench(|| encoded.iter().map(|bytes| Entry::decode(FORMAT, bytes)).collect::<Vec<_>>());
+}

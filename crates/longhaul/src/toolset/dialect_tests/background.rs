@@ -1,0 +1,366 @@
+use std::time::Duration;
+
+use super::*;
+use crate::dispatch::Join;
+use crate::entry::{Budget, Entry, Outcome, Wait};
+use crate::id::{CallId, TaskId};
+
+async fn bench() -> Bench {
+    Bench::with(Arc::new(BackgroundAgents), &patron()).await
+}
+
+#[tokio::test]
+async fn run_answers_with_the_id_and_gives_the_order_with_all_its_bounds() {
+    let mut bench = bench().await;
+    let arguments = json!({
+        "agent": " Researcher", "task": "Compare Go and Rust", "expected_output": "a table", "model": "",
+        "max_turns": "8", "timeout": 90, "budget": {"max_tokens": 5000, "max_cost": 0.25, "max_time": 60},
+    });
+    let output = bench.call("run_background_agent", arguments).await.unwrap();
+    let id: TaskId = output.text.lines().next().unwrap().parse().unwrap();
+    assert!(output.text.contains("sent to you as a message") && output.collected.is_empty());
+
+    let order = bench.desk.snapshot(id).order;
+    assert_eq!(order.agent, Some("researcher".into()));
+    assert_eq!(&*order.task, "Compare Go and Rust");
+    assert_eq!(order.expected_output.as_deref(), Some("a table"));
+    assert_eq!((order.model, order.max_turns), (None, Some(8)));
+    assert_eq!(order.timeout, Some(Duration::from_secs(90)));
+    let time = Some(Duration::from_secs(60));
+    assert_eq!(order.budget, Budget { tokens: Some(5000), cost: Some(250_000), time });
+}
+
+#[tokio::test]
+async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
+    let mut bench = bench().await;
+    assert_eq!(
+        bench.call("list_background_agents", json!({})).await.unwrap().text,
+        "You have started no tasks yet."
+    );
+    let one = bench.launch("researcher", "Compare Go and Rust\nin detail").await;
+    let two = bench.launch("writer", "Write").await;
+    let three = bench.launch("writer", "Wait").await;
+    bench.desk.reply(one, "Let me search.", 1234);
+    bench.desk.happen(
+        one,
+        Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "web_search".into(), arguments: None },
+    );
+    bench.desk.pass(65);
+    bench.desk.end(two, completed("done"));
+    let output = bench.call("list_background_agents", json!({})).await.unwrap();
+    assert_eq!(
+        output.text,
+        format!(
+            "{one} · researcher · running · 1m05s · 1234 tokens · in web_search · Compare Go and Rust\n\
+             {two} · writer · completed · 0s · 0 tokens · Write\n\
+             {three} · writer · pending · 0s · 0 tokens · Wait\n\
+             The result of each task is sent to you as a message when it ends: no need to poll."
+        )
+    );
+    assert_eq!(output.collected, []);
+}
+
+#[tokio::test]
+async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
+    let mut bench = bench().await;
+    let first = bench.launch("writer", "the first").await;
+    for n in 0..104 {
+        let id = bench.launch("writer", &format!("number {n}")).await;
+        bench.desk.end(id, completed("done"));
+    }
+    let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
+    assert!(text.starts_with(&first.to_string()), "what runs is always listed");
+    assert_eq!(text.lines().count(), 101);
+    assert!(!text.contains("number 4\n") && text.contains("number 5\n"));
+    assert!(text.contains("5 older tasks that have ended are not shown."));
+}
+
+#[tokio::test]
+async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
+    let mut bench = bench().await;
+    let id = bench.launch("researcher", "Compare").await;
+    bench.desk.say(id, "Go was made");
+    bench.desk.pass(10);
+    bench.desk.happen(id, Entry::Waiting { on: Wait::Provider("429".into()), until: None });
+    bench.desk.pass(55);
+    bench.desk.say(id, "Go was made in 2009");
+    bench.desk.happen(id, Entry::Waiting { on: Wait::Tasks(vec![id]), until: None });
+    let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+    assert_eq!(
+        output.text,
+        format!(
+            "{id} · researcher · running · 1m05s · 0 tokens · 0 turns\nTask: Compare\nWaits for: {id}, for 0s\n\n\
+             Output so far:\nGo was made in 2009\n\n\
+             It is still running. Its result will be sent to you as a message when it ends: no need to wait or to poll. \
+             If you must, look again in 60 seconds."
+        )
+    );
+    assert_eq!(output.collected, []);
+    let pending = bench.launch("writer", "Write").await;
+    let output = bench.call("view_background_agent", json!({"task_id": pending})).await.unwrap();
+    assert!(
+        output.text.contains("Output so far: none\n\nIt waits for its turn to start."),
+        "{}",
+        output.text
+    );
+}
+
+#[tokio::test]
+async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
+    let cut_short = Outcome::Completed { output: "42".into(), cut_short: Some("50 turns".into()) };
+    for (outcome, shown) in [
+        (completed("42"), "· completed · 0s · 0 tokens · 0 turns\nTask: x\n\nOutput:\n42"),
+        (
+            cut_short,
+            "Task: x\nNote: it was cut short (50 turns), so this may not be all of the answer\n\nOutput:\n42",
+        ),
+        (failed("half"), "Task: x\nError: timed out: 10 minutes\n\nOutput before it ended:\nhalf"),
+        (failed(""), "Task: x\nError: timed out: 10 minutes\n\nOutput before it ended: none"),
+    ] {
+        let mut bench = bench().await;
+        let id = bench.launch("researcher", "x").await;
+        bench.desk.end(id, outcome);
+        let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+        assert!(output.text.ends_with(shown), "{}", output.text);
+        assert_eq!(output.collected, [id]);
+    }
+}
+
+#[tokio::test]
+async fn a_long_output_is_read_page_by_page() {
+    let mut bench = bench().await;
+    let id = bench.launch("researcher", "x").await;
+    bench.desk.end(id, completed(&format!("{}{}", "é".repeat(20_000), "→".repeat(10_000))));
+    let on =
+        |from| format!(r#"To read on: view_background_agent {{"task_id": "{id}", "offset": {from}}}. …]"#);
+    for (arguments, shown, mark, collected) in [
+        (
+            json!({}),
+            "→→",
+            format!("[… 22491 of 30000 characters are left out here: 6144 to 28635. {}", on(6144)),
+            true,
+        ),
+        (
+            json!({"offset": 19_999, "limit": 2}),
+            "Output:\né→\n",
+            format!("characters 19999 to 20001 of 30000. {}", on(20_001)),
+            true,
+        ),
+        (json!({"offset": 0}), "éé\n", format!("characters 0 to 8192 of 30000. {}", on(8192)), true),
+        (
+            json!({"tail": 3}),
+            "Output:\n→→→\n",
+            format!("characters 29997 to 30000 of 30000. {}", on(0)),
+            true,
+        ),
+        (
+            json!({"tail": 1, "offset": 5, "limit": 1}),
+            "Output:\né\n",
+            "characters 5 to 6 of".to_owned(),
+            true,
+        ),
+        (
+            json!({"offset": 99_999}),
+            "",
+            format!("nothing: the output ends at character 30000. {}", on(0)),
+            false,
+        ),
+    ] {
+        let mut arguments = arguments;
+        arguments["task_id"] = json!(id);
+        let output = bench.call("view_background_agent", arguments.clone()).await.unwrap();
+        assert!(
+            output.text.contains(shown) && output.text.contains(&mark),
+            "{arguments}: …{}",
+            &output.text[output.text.ceil_char_boundary(output.text.len() - 300)..]
+        );
+        assert!(output.text.len() < 17 * 1024, "{arguments}");
+        assert_eq!(output.collected.contains(&id), collected, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
+    let mut bench = bench().await;
+    let one = bench.launch("researcher", "x").await;
+    let two = bench.launch("writer", "y").await;
+    bench.desk.answers("researcher", completed("42"));
+    bench.desk.answers("writer", failed("half"));
+    let output = bench.call("wait_background_agents", json!({"task_ids": [two, one, two]})).await.unwrap();
+    assert_eq!(
+        output.text,
+        format!(
+            "{{\"all_done\":true,\"timed_out\":false,\"error\":null,\"tasks\":[\
+             {{\"task_id\":\"{two}\",\"status\":\"failed\",\"done\":true,\"output\":\"half\",\"error\":\"timed out: 10 minutes\",\"truncated\":false}},\
+             {{\"task_id\":\"{one}\",\"status\":\"completed\",\"done\":true,\"output\":\"42\",\"error\":null,\"truncated\":false}}]}}"
+        )
+    );
+    assert_eq!((output.collected, output.is_error), (vec![two, one], false));
+    assert_eq!(bench.gave_seat_back(), Some(vec![two, one]));
+    let asked = bench.desk.waits().remove(0);
+    assert_eq!(asked.tasks, [two.to_string(), one.to_string()]);
+    assert_eq!((asked.join, asked.timeout), (Join::All, Some(Duration::from_secs(300))));
+
+    bench.call("wait_background_agents", json!({"task_ids": [two, one]})).await.unwrap();
+    assert_eq!(bench.gave_seat_back(), None, "a wait that is over before it begins keeps its seat");
+}
+
+#[tokio::test]
+async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
+    let mut bench = bench().await;
+    let one = bench.launch("researcher", "x").await;
+    let two = bench.launch("writer", "y").await;
+    bench.desk.say(one, "so far");
+    bench.desk.answers("writer", completed("42"));
+    let arguments = json!({"task_ids": [one, two], "mode": "Any", "timeout": "20"});
+    let output = bench.call("wait_background_agents", arguments).await.unwrap();
+    let said = value(&output);
+    assert_eq!(
+        (&said["all_done"], &said["timed_out"], &said["error"]),
+        (&json!(false), &json!(false), &json!(null))
+    );
+    assert_eq!(
+        (&said["tasks"][0]["status"], &said["tasks"][0]["output"]),
+        (&json!("running"), &json!("so far"))
+    );
+    assert_eq!(output.collected, [two]);
+    let asked = bench.desk.waits().remove(0);
+    assert_eq!((asked.join, asked.timeout), (Join::Any, Some(Duration::from_secs(20))));
+}
+
+#[tokio::test]
+async fn a_wait_that_times_out_harms_nothing_and_says_so() {
+    for (timeout, waited, said) in [
+        (json!(5), 5, "The time (5 seconds) is up"),
+        (json!(-5), 300, "`timeout` cannot be -5"),
+        (json!(99_999), 3600, "3600 seconds is the most"),
+    ] {
+        let mut bench = bench().await;
+        let id = bench.launch("researcher", "x").await;
+        let arguments = json!({"task_ids": [id], "timeout": timeout});
+        let output = bench.call("wait_background_agents", arguments).await.unwrap();
+        let answer = value(&output);
+        assert_eq!((&answer["all_done"], &answer["timed_out"]), (&json!(false), &json!(true)));
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains(said) && error.contains("no need to wait again"), "{error}");
+        assert_eq!(answer["tasks"][0]["status"], "pending");
+        assert_eq!((output.collected.len(), output.is_error), (0, false));
+        assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_secs(waited)));
+    }
+}
+
+#[tokio::test]
+async fn ids_that_are_not_known_do_not_keep_the_others_from_being_waited_for() {
+    let mut bench = bench().await;
+    let id = bench.launch("researcher", "x").await;
+    bench.desk.answers("researcher", completed("42"));
+    let short = &id.to_string()[..4];
+    let arguments = json!({"task_ids": ["t-zzzzz", short]});
+    let output = bench.call("wait_background_agents", arguments).await.unwrap();
+    let said = value(&output);
+    assert_eq!(said["all_done"], false);
+    assert!(said["error"].as_str().unwrap().contains("1 of the ids you named are not tasks of yours"));
+    let lost = &said["tasks"][0];
+    assert_eq!(
+        (&lost["task_id"], &lost["status"], &lost["done"]),
+        (&json!("t-zzzzz"), &json!("not_found"), &json!(false))
+    );
+    assert!(lost["error"].as_str().unwrap().contains(&format!("Your tasks are: {id}.")));
+    assert_eq!((&said["tasks"][1]["task_id"], &said["tasks"][1]["output"]), (&json!(id), &json!("42")));
+    assert_eq!((output.collected, output.is_error), (vec![id], true));
+}
+
+#[tokio::test]
+async fn a_wait_for_many_long_results_is_bounded_and_says_what_is_missing() {
+    let mut bench = bench().await;
+    let mut ids = Vec::new();
+    for _ in 0..16 {
+        ids.push(bench.launch("researcher", "x").await);
+    }
+    bench.desk.answers("researcher", completed(&"→".repeat(20_000)));
+    let output = bench.call("wait_background_agents", json!({"task_ids": ids})).await.unwrap();
+    assert!(output.text.len() < 72 * 1024, "{}", output.text.len());
+    for (task, id) in value(&output)["tasks"].as_array().unwrap().iter().zip(&ids) {
+        assert_eq!(task["truncated"], true);
+        let mark = format!(
+            r#"18635 of 20000 characters are left out here: 1024 to 19659. To read on: view_background_agent {{"task_id": "{id}", "offset": 1024}}."#
+        );
+        assert!(task["output"].as_str().unwrap().contains(&mark), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn stop_says_what_it_did() {
+    let mut bench = bench().await;
+    let (pending, running, ended) = (
+        bench.launch("writer", "a").await,
+        bench.launch("writer", "b").await,
+        bench.launch("writer", "c").await,
+    );
+    bench.desk.say(running, "…");
+    bench.desk.end(ended, completed("42"));
+    for (id, said) in [
+        (pending, "had not started: it is cancelled."),
+        (running, "was told to stop, with everything below it."),
+        (ended, "had already ended (completed): there was nothing to stop."),
+    ] {
+        let output = bench.call("stop_background_agent", json!({"task_id": id})).await.unwrap();
+        assert!(output.text.starts_with(&format!("{id} {said}")), "{}", output.text);
+        assert_eq!(output.collected, []);
+    }
+    let text = bench.call("view_background_agent", json!({"task_id": running})).await.unwrap().text;
+    assert!(text.contains("It is being stopped."), "{text}");
+    let text = bench.call("view_background_agent", json!({"task_id": pending})).await.unwrap().text;
+    assert!(text.contains("Error: stopped by its parent agent"), "{text}");
+}
+
+#[tokio::test]
+async fn a_message_reaches_a_running_task_and_continues_an_ended_one() {
+    let mut bench = bench().await;
+    let id = bench.launch("writer", "a").await;
+    let arguments = json!({"task_id": id, "message": "Only the last two years."});
+    let output = bench.call("send_background_agent", arguments.clone()).await.unwrap();
+    assert!(
+        output.text.starts_with(&format!("Your message is with {id}, which reads it")),
+        "{}",
+        output.text
+    );
+    assert_eq!(bench.desk.snapshot(id).head.unread, 1);
+
+    bench.desk.end(id, completed("42"));
+    let output = bench.call("send_background_agent", arguments).await.unwrap();
+    assert!(output.text.starts_with(&format!("{id} had ended: a new task, t-")), "{}", output.text);
+}
+
+#[tokio::test]
+async fn of_long_live_output_the_last_is_shown() {
+    let mut bench = bench().await;
+    let id = bench.launch("researcher", "x").await;
+    bench.desk.say(id, &format!("begin{}end", "→".repeat(20_000)));
+    let mark = format!(
+        r#"[… the first 14545 of 20008 characters are left out. To read on: view_background_agent {{"task_id": "{id}", "offset": 0}}. …]"#
+    );
+    let text = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap().text;
+    assert!(
+        text.contains(&format!("Output so far:\n{mark}\n→")) && text.contains("→end\n\nIt is still running.")
+    );
+    let output = bench.call("wait_background_agents", json!({"task_ids": [id], "timeout": 1})).await.unwrap();
+    let task = &value(&output)["tasks"][0];
+    assert_eq!((&task["truncated"], &task["done"]), (&json!(true), &json!(false)));
+    assert!(task["output"].as_str().unwrap().starts_with(&mark));
+    assert_eq!(output.collected, []);
+}
+
+#[tokio::test]
+async fn a_beginning_that_several_ids_share_is_answered_with_those() {
+    let mut bench = bench().await;
+    let mut ids = Vec::new();
+    for _ in 0..33 {
+        ids.push(bench.launch("writer", "x").await);
+    }
+    let same = |one: &TaskId, two: &TaskId| one != two && one.letters()[..1] == two.letters()[..1];
+    let id = ids.iter().find(|one| ids.iter().any(|two| same(one, two))).unwrap();
+    let error = bench.error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
+    assert!(error.contains("the beginning of several of your tasks. Say which: "), "{error}");
+    assert!(error.contains(&id.to_string()), "{error}");
+}

@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use super::*;
+use crate::id::TaskId;
+
+async fn bench() -> Bench {
+    Bench::with(Arc::new(SubAgentTools), &patron()).await
+}
+
+fn id_in(said: &Value) -> TaskId {
+    said["task_id"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
+    let mut bench = bench().await;
+    let arguments = json!({"task": "x", "background": "true", "max_turns": 0});
+    let output = bench.call("researcher", arguments).await.unwrap();
+    let said = value(&output);
+    assert_eq!((&said["agent"], &said["status"]), (&json!("researcher"), &json!("pending")));
+    assert!(said["note"].as_str().unwrap().contains("sent to you as a message"));
+    assert_eq!(bench.desk.snapshot(id_in(&said)).order.max_turns, None);
+    assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, None));
+
+    bench.desk.answers("researcher", completed("42"));
+    let output = bench.call("researcher", json!({"task": "x", "max_turns": 3})).await.unwrap();
+    let id = id_in(&value(&output));
+    assert_eq!(
+        output.text,
+        format!(
+            "{{\"task_id\":\"{id}\",\"agent\":\"researcher\",\"status\":\"completed\",\"output\":\"42\",\"truncated\":false,\"elapsed\":\"0s\",\"tokens\":0}}"
+        )
+    );
+    assert_eq!(bench.desk.snapshot(id).order.max_turns, Some(3));
+    assert_eq!(
+        (output.collected, output.is_error, bench.gave_seat_back()),
+        (vec![id], false, Some(vec![id]))
+    );
+}
+
+#[tokio::test]
+async fn get_task_result_looks_or_waits() {
+    let mut bench = bench().await;
+    let id = bench.launch("writer", "x").await;
+    bench.desk.say(id, "so far");
+    bench.desk.pass(65);
+    let output = bench.call("get_task_result", json!({"task_id": id})).await.unwrap();
+    let said = value(&output);
+    assert_eq!(
+        (&said["status"], &said["output"], &said["elapsed"]),
+        (&json!("running"), &json!("so far"), &json!("1m05s"))
+    );
+    assert!(said["note"].as_str().unwrap().contains("look again in 60 seconds"));
+    assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, None));
+
+    let arguments = json!({"task_id": id, "wait": true, "timeout": 1500});
+    let output = bench.call("get_task_result", arguments).await.unwrap();
+    assert_eq!((&value(&output)["timed_out"], &value(&output)["status"]), (&json!(true), &json!("running")));
+    assert_eq!((output.collected.len(), output.is_error, bench.gave_seat_back()), (0, false, Some(vec![id])));
+    assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_millis(1500)));
+
+    bench.desk.answers("writer", failed("half"));
+    let arguments = json!({"task_id": id, "wait": true, "timeout": -1});
+    let output = bench.call("get_task_result", arguments).await.unwrap();
+    let said = value(&output);
+    assert_eq!(
+        (&said["status"], &said["output"], &said["error"]),
+        (&json!("failed"), &json!("half"), &json!("timed out: 10 minutes"))
+    );
+    assert!(said["note"].as_str().unwrap().contains("`timeout` cannot be -1"));
+    assert_eq!((output.collected, output.is_error), (vec![id], true));
+    assert_eq!(bench.desk.waits()[1].timeout, None);
+}
+
+#[tokio::test]
+async fn a_long_result_is_cut_and_says_so() {
+    let mut bench = bench().await;
+    bench.desk.answers("writer", completed(&"🦀".repeat(20_000)));
+    let output = bench.call("writer", json!({"task": "x"})).await.unwrap();
+    let said = value(&output);
+    assert_eq!(said["truncated"], true);
+    assert!(
+        said["output"]
+            .as_str()
+            .unwrap()
+            .contains("15904 of 20000 characters are left out here: 3072 to 18976. …]")
+    );
+}
+
+#[tokio::test]
+async fn tasks_are_listed_and_stopped() {
+    let mut bench = bench().await;
+    assert_eq!(
+        bench.call("list_tasks", json!({})).await.unwrap().text,
+        r#"{"tasks":[],"note":"You have started no tasks yet."}"#
+    );
+    let id = bench.launch("writer", "x").await;
+    let said = value(&bench.call("stop_task", json!({"task_id": id})).await.unwrap());
+    assert_eq!((id_in(&said), &said["status"]), (id, &json!("cancelled")));
+    assert_eq!(
+        bench.call("list_tasks", json!({})).await.unwrap().text,
+        format!(
+            r#"{{"tasks":[{{"task_id":"{id}","agent":"writer","status":"cancelled","elapsed":"0s","tokens":0,"task":"x"}}]}}"#
+        )
+    );
+}
+
+#[tokio::test]
+async fn an_agent_whose_name_will_not_do_for_a_tool_is_refused() {
+    for (name, why) in
+        [("a b", "'a b' cannot be a tool: its name"), ("", "1 to 64"), ("stop_task", "another tool of that")]
+    {
+        let mut patron = patron();
+        patron.sub_agents[1].name = name.into();
+        let Err(error) = SubAgentTools.open(&patron).await else { panic!("{name} was taken") };
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
