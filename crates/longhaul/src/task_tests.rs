@@ -80,7 +80,8 @@ fn head(entries: impl IntoIterator<Item = Entry>) -> Head {
 fn the_table() {
     use Status::{Cancelled, Completed, Failed, Pending, Running};
     let person = || stop(StopCause::Person);
-    let rows: Vec<(&str, Vec<Entry>, [Option<(Status, bool)>; 6])> = vec![
+    type Row = (&'static str, Vec<Entry>, [Option<(Status, bool)>; 6]);
+    let rows: Vec<Row> = vec![
         // state, how to get there,             Claimed(2 or 1)         StopRequested            completed              failed                 cancelled               Released
         ("pending", vec![], [Some((Running, false)), Some((Cancelled, true)), None, None, None, None]),
         (

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Halt, Run, overdue};
+use super::{Halt, Run, heard, overdue};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
 use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
@@ -65,7 +65,7 @@ impl Run {
                     }
                     Signal::Works { call } => drop(waiting.remove(&call)),
                 },
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() && halt.is_none() {
                         halt = Some((Halt::Stop, Instant::now() + GRACE));

@@ -60,6 +60,8 @@ pub(crate) struct Run {
     habits: Habits,
     gear: Arc<Gear>,
     deadline: Option<Instant>,
+    /// When the journal is looked at although no hint came.
+    look_at: Instant,
     ledger: Ledger,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
@@ -135,6 +137,7 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         let may_launch = !agent.sub_agents.is_empty() || handed_over;
         Ok(Run {
@@ -149,6 +152,7 @@ impl Run {
             habits,
             gear,
             deadline,
+            look_at,
             ledger,
             may_launch,
         })
@@ -216,6 +220,7 @@ impl Run {
 
     /// Takes in what others have written.
     async fn catch_up(&mut self) -> Result<(), Halt> {
+        self.look_at = Instant::now() + LOOK_ANYWAY;
         for record in read_all(&*self.around.store, self.head.id, self.head.seq).await? {
             self.take_in(&record)?;
         }
@@ -235,7 +240,7 @@ impl Run {
             let overdue = overdue(self.deadline);
             tokio::select! {
                 () = self.seat.sit() => {}
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -279,6 +284,14 @@ fn fresh_journal(task: &Claimed) -> Option<Vec<Record>> {
     let Head { attempt, worker, seq, active, .. } = &task.head;
     let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
     (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
+}
+
+/// Until somebody may have written: a hint came, or none has for long.
+async fn heard(bell: &Bell, look_at: Instant) {
+    tokio::select! {
+        _ = bell.rung() => {}
+        () = tokio::time::sleep_until(look_at) => {}
+    }
 }
 
 /// Never, or when the deadline is.

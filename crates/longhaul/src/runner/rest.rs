@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::settle::stop_below;
-use super::{Ended, Halt, LOOK_ANYWAY, Run, overdue};
+use super::{Ended, Halt, Run, heard, overdue};
 use crate::entry::{Entry, OnFinish, StopCause, Wait};
 use crate::store::Filter;
 use crate::task::Head;
@@ -33,7 +35,7 @@ impl Run {
             self.note(vec![Entry::Waiting { on, until: None }]).await?;
         }
         self.seat.park();
-        self.doze(LOOK_ANYWAY).await?;
+        self.doze(None).await?;
         if self.turn.only_endings() && !self.open_children().await?.is_empty() {
             self.doze_through(TOGETHER).await?;
         }
@@ -65,11 +67,11 @@ impl Run {
         }
     }
 
-    /// Waits for the bell, but no longer than this.
-    async fn doze(&mut self, longest: Duration) -> Result<(), Halt> {
+    /// Waits until somebody may have written, but no longer than this.
+    async fn doze(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
         tokio::select! {
-            _ = self.bell.rung() => {}
-            () = tokio::time::sleep(longest) => {}
+            () = heard(&self.bell, self.look_at) => {}
+            () = overdue(longest) => {}
             () = self.around.drain.cancelled() => return Err(Halt::Drain),
             () = overdue(self.deadline) => return Err(self.too_late()),
         }
@@ -79,9 +81,9 @@ impl Run {
 
     /// Waits this long, but no longer than until something else than the end of a child comes.
     async fn doze_through(&mut self, time: Duration) -> Result<(), Halt> {
-        let until = tokio::time::Instant::now() + time;
-        while self.turn.only_endings() && tokio::time::Instant::now() < until {
-            self.doze(until - tokio::time::Instant::now()).await?;
+        let until = Instant::now() + time;
+        while self.turn.only_endings() && Instant::now() < until {
+            self.doze(Some(until)).await?;
         }
         Ok(())
     }

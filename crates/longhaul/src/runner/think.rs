@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, Run, overdue};
+use super::{Halt, Run, heard, overdue};
 use crate::agent::Patience;
 use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
 use crate::id::CallId;
@@ -107,7 +107,7 @@ impl Run {
                 () = tokio::time::sleep_until(silent_at) => {
                     return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
                 }
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         break Halt::Stop;
@@ -137,7 +137,7 @@ impl Run {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(again) => return Ok(()),
-                _ = self.bell.rung() => {
+                () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);

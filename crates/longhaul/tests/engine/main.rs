@@ -1,5 +1,7 @@
 //! The engine as its users see it: whole runs, on the memory store unless a test is about the disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod smoke;
 mod stage;
 
@@ -10,5 +12,6 @@ mod failures;
 mod letters;
 mod limits;
 mod recovery;
+mod rooms;
 mod stopping;
 mod waiting;

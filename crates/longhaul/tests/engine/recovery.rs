@@ -228,6 +228,8 @@ async fn the_lease_is_kept_while_draining() {
 struct Moody {
     inner: Memory,
     fails: Arc<AtomicBool>,
+    /// Whether it gives hints.
+    hints: bool,
 }
 
 impl Store for Moody {
@@ -269,7 +271,15 @@ impl Store for Moody {
         self.inner.kept(digest)
     }
     fn hints(&self) -> Hints {
-        self.inner.hints()
+        match self.hints {
+            true => self.inner.hints(),
+            // Of a channel that nobody sends to, kept open for as long as the test runs.
+            false => {
+                let (sender, receiver) = tokio::sync::broadcast::channel(1);
+                std::mem::forget(sender);
+                Hints::from_channel(receiver)
+            }
+        }
     }
     fn now(&self) -> Timestamp {
         self.inner.now()
@@ -289,7 +299,7 @@ async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_work
             reply().text("in the end")
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), fails: fails.clone() };
+    let store = Moody { inner: Memory::with_clock(clock()), fails: fails.clone(), hints: true };
     let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
@@ -325,4 +335,31 @@ async fn a_run_that_is_over_frees_what_it_held() {
     }
     within(longhaul.shutdown()).await;
     assert_eq!(Arc::strong_count(&held), 2, "the test's and the tool's own: no call is left");
+}
+
+/// "A hint may be lost": then all takes longer, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn without_any_hint_tasks_are_run_told_and_stopped_all_the_same() {
+    let deaf = tool("deaf", |_, context| async move {
+        context.cancel.cancelled().await;
+        Ok("ok".into())
+    });
+    let model = slow(|asked| async move {
+        match (asked.agent.as_str(), asked.order.as_str(), asked.turn) {
+            ("lead", "team", 0) => launch(reply(), "x"),
+            ("lead", "model", _) => std::future::pending().await,
+            ("lead", "tool", 0) => reply().call("deaf", json!({})),
+            _ => reply().text(asked.last()),
+        }
+    });
+    let store = Moody { inner: Memory::with_clock(clock()), fails: Arc::default(), hints: false };
+    let longhaul = Longhaul::builder(team(pair(&model).toolset(deaf))).store(store).start().await.unwrap();
+    assert!(ask(&longhaul, Order::new("lead", "team")).await.output.contains("u:x"));
+    for busy in ["model", "tool"] {
+        let id = longhaul.submit(Order::new("lead", busy)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        longhaul.stop(id).await.unwrap();
+        assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled, "{busy}");
+    }
+    within(longhaul.shutdown()).await;
 }
