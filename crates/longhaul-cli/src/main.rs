@@ -1,1 +1,45 @@
-fn main() {}
+//! The `longhaul` command: run, watch and steer background agents from a terminal.
+
+mod args;
+mod carry;
+mod cmd;
+mod demo;
+mod exit;
+mod place;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let desk = cmd::Desk { data: cli.data, term: view::Term::stdout(), screen: view::Screen::default() };
+    log(&desk.screen);
+    let ended = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| exit::Trouble::new(exit::Code::Failed, format!("no threads could be started: {error}")))
+        .and_then(|runtime| runtime.block_on(cmd::run(&desk, cli.command)));
+    match ended {
+        Ok(code) => code.into(),
+        Err(trouble) => {
+            use std::io::Write as _;
+            // If nobody hears this either, there is nothing left to do.
+            let _ = write!(std::io::stderr(), "{trouble}");
+            trouble.code.into()
+        }
+    }
+}
+
+/// Logs go to standard error, and only those that `RUST_LOG` asks for; errors always.
+fn log(screen: &view::Screen) {
+    use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into()).from_env_lossy();
+    let color = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let screen = screen.clone();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(color).with_writer(move || screen.clone()).init();
+}

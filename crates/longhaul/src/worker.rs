@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Team, TeamError};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, append, said, settle_halt, settled_by_stop};
-use crate::store::{Batch, Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, said, settle_halt, settled_by_stop};
+use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
 /// The teams whose tasks a process can run.
@@ -228,7 +228,14 @@ impl Worker {
                 settled_by_stop(store, head, fence, released, stop).await?;
                 crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
             }
-            None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+            None => match crate::runner::give_back(store, head, fence, released).await {
+                // Somebody wrote in this very moment, perhaps that it is to stop: look again.
+                Err(StoreError::Moved { task, .. }) => {
+                    let head = store.head(task).await?.ok_or(StoreError::NoTask(task))?;
+                    Box::pin(self.take_away(&head)).await
+                }
+                done => done,
+            },
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use gear::Locker;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use act::said;
 pub(crate) use ledger::below;
-pub(crate) use settle::{end, settle_halt, settled_by_stop, stop_below, stop_one};
+pub(crate) use settle::{end, give_back, settle_halt, settled_by_stop, stop_below, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};

@@ -80,12 +80,32 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> E
 /// Gives a task back. If it is to stop, that is its end.
 async fn release(store: &dyn Store, head: &Head) -> Result<(), StoreError> {
     let fence = Fence::Attempt(head.attempt);
-    let released = Entry::Released { attempt: head.attempt, why: Release::Drained };
-    let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
-    match &now.stop {
-        Some(stop) => settled_by_stop(store, &now, fence, released, stop).await,
-        None => append(store, Batch::one(head.id, fence, vec![released])).await.map(drop),
+    loop {
+        let released = Entry::Released { attempt: head.attempt, why: Release::Drained };
+        let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+        let done = match &now.stop {
+            Some(stop) => settled_by_stop(store, &now, fence, released, stop).await,
+            None => give_back(store, &now, fence, released).await,
+        };
+        match done {
+            // Somebody wrote in this very moment, perhaps that it is to stop: look again.
+            Err(StoreError::Moved { .. }) => {}
+            done => return done,
+        }
     }
+}
+
+/// Gives a task back that is not to stop; refused if anybody has written to it since, because a stop that comes
+/// before the release would end the task without anybody writing that down.
+pub(crate) async fn give_back(
+    store: &dyn Store,
+    head: &Head,
+    fence: Fence,
+    released: Entry,
+) -> Result<(), StoreError> {
+    let mut batch = Batch::one(head.id, fence, vec![released]);
+    batch.writes[0].after = Some(head.seq);
+    append(store, batch).await.map(drop)
 }
 
 /// Ends a task, and tells its parent.

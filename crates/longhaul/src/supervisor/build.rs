@@ -97,6 +97,12 @@ impl LonghaulBuilder {
         self
     }
 
+    /// Take no tasks but those of this tree, of others named like this, and of trees that are submitted here.
+    pub fn tree(mut self, root: TaskId) -> Self {
+        self.roots.get_or_insert_default().push(root);
+        self
+    }
+
     /// Starts it: from now on it claims tasks, those that others left behind included.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));

@@ -6,10 +6,12 @@
 //! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
 
 mod apply;
+mod claims;
 mod errors;
 mod heads;
 mod reader;
 mod rows;
+mod saved;
 mod schema;
 #[cfg(test)]
 mod tests;

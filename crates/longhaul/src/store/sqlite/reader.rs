@@ -62,7 +62,11 @@ impl Room {
         let connection = idle.map_or_else(|| schema::open_reader(&self.place, self.patience), Ok)?;
         let reader = Reader { connection, place: self.place.clone() };
         let looked = look(&reader);
-        self.idle().push(reader.connection);
+        let mut idle = self.idle();
+        // A reader whose asker went away gave its seat back before it was done, so there can be too many.
+        if idle.len() < SEATS {
+            idle.push(reader.connection);
+        }
         looked
     }
 

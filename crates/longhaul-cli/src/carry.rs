@@ -1,0 +1,249 @@
+//! Running tasks in this process while somebody watches: until they end, or until we are told to.
+
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, SelectAll};
+use jiff::Timestamp;
+use longhaul::snapshot::Event;
+use longhaul::store::Filter;
+use longhaul::task::Head;
+use longhaul::{Longhaul, LonghaulError, Status, TaskId};
+
+use crate::cmd::Desk;
+use crate::exit::{Code, Trouble};
+use crate::place::Place;
+use crate::view::{Board, Detail, Frame, Ink, Teller, clean, lines, summary};
+
+/// How often the live block is drawn.
+const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
+
+/// Tasks to be carried on here.
+pub(crate) struct Carry<'a> {
+    pub(crate) desk: &'a Desk,
+    pub(crate) place: &'a Place,
+    pub(crate) longhaul: Longhaul,
+    pub(crate) roots: Vec<TaskId>,
+    /// What was before this is known, and not told again.
+    pub(crate) since: Timestamp,
+    pub(crate) json: bool,
+}
+
+/// Why watching was over.
+enum Over {
+    /// The tasks have ended.
+    Ended,
+    /// Somebody wants us to go.
+    Interrupted,
+}
+
+impl Carry<'_> {
+    /// Carries the tasks on until they have ended, or we are told to go; tells what happens, and in the end the
+    /// answers and what they took.
+    pub(crate) async fn on(self) -> Result<Code, Trouble> {
+        let mut signals = Signals::listen()?;
+        let mut board = Board::default();
+        let over = match self.watch(&mut board, &mut signals).await {
+            Ok(over) => over,
+            Err(trouble) => {
+                // Nobody watches any more: what runs is given back, and can be resumed.
+                self.longhaul.shutdown().await;
+                return Err(trouble.while_running());
+            }
+        };
+        match over {
+            Over::Ended => {
+                self.longhaul.shutdown().await;
+                self.sum_up().await
+            }
+            Over::Interrupted => self.leave(&board, &mut signals).await,
+        }
+    }
+
+    async fn watch(&self, board: &mut Board, signals: &mut Signals) -> Result<Over, Trouble> {
+        let term = self.desk.term;
+        let live = term.live && !self.json;
+        let mut teller = Teller::new(term, Detail::Lines);
+        let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
+            self.roots.iter().map(|root| self.longhaul.follow(*root).boxed()).collect();
+        let mut beat = tokio::time::interval(FRAME);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut beats = 0;
+        loop {
+            tokio::select! {
+                event = events.next() => match event.transpose()? {
+                    None => break,
+                    Some(event) => {
+                        board.feed(&event);
+                        if event.at < self.since {
+                            teller.skip(&event);
+                        } else if self.json {
+                            term.json(&event)?;
+                        } else if !live {
+                            for line in teller.tell(&event) {
+                                term.line(&line)?;
+                            }
+                        }
+                    }
+                },
+                _ = beat.tick(), if live => {
+                    beats += 1;
+                    self.draw(board, beats, "")?;
+                }
+                () = signals.next() => {
+                    return Ok(Over::Interrupted);
+                }
+            }
+        }
+        // A root may leave others running.
+        let open = self.open().await?;
+        if !open.is_empty() {
+            tokio::select! {
+                waited = self.longhaul.wait(open) => drop(waited?),
+                () = signals.next() => return Ok(Over::Interrupted),
+            }
+        }
+        self.desk.screen.clear(term.size().0)?;
+        Ok(Over::Ended)
+    }
+
+    fn draw(&self, board: &Board, beat: usize, footer: &str) -> Result<(), Trouble> {
+        let term = self.desk.term;
+        let size = term.size();
+        let frame = Frame { term, size, now: Timestamp::now(), beat, footer };
+        Ok(self.desk.screen.draw(&lines(board, &frame), size.0)?)
+    }
+
+    /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
+    async fn leave(&self, board: &Board, signals: &mut Signals) -> Result<Code, Trouble> {
+        const DRAINING: &str = "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
+        let term = self.desk.term;
+        if term.live && !self.json {
+            self.draw(board, 0, DRAINING)?;
+        } else {
+            self.desk.note(DRAINING);
+        }
+        let stopped = tokio::select! {
+            () = self.longhaul.shutdown() => false,
+            () = signals.next() => {
+                for root in &self.roots {
+                    self.longhaul.stop(*root).await?;
+                }
+                self.longhaul.shutdown().await;
+                true
+            }
+        };
+        self.desk.screen.clear(term.size().0)?;
+        if !stopped {
+            let open = self.open_roots().await?;
+            if open.is_empty() {
+                return self.sum_up().await;
+            }
+            for root in open {
+                self.desk.note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
+            }
+            return Ok(Code::Interrupted);
+        }
+        self.sum_up().await
+    }
+
+    async fn heads(&self) -> Result<Vec<Head>, Trouble> {
+        let mut heads = Vec::new();
+        for root in &self.roots {
+            heads.extend(self.longhaul.snapshots(Filter::tree(*root)).await?);
+        }
+        Ok(heads)
+    }
+
+    async fn open(&self) -> Result<Vec<TaskId>, Trouble> {
+        let heads = self.heads().await?;
+        Ok(heads.into_iter().filter(|head| !head.status.is_final()).map(|head| head.id).collect())
+    }
+
+    async fn open_roots(&self) -> Result<Vec<TaskId>, Trouble> {
+        let mut roots: Vec<TaskId> = Vec::new();
+        for head in self.heads().await?.into_iter().filter(|head| !head.status.is_final()) {
+            if !roots.contains(&head.root) {
+                roots.push(head.root);
+            }
+        }
+        Ok(roots)
+    }
+
+    /// The answers, and what they took.
+    async fn sum_up(&self) -> Result<Code, Trouble> {
+        let (term, heads) = (self.desk.term, self.heads().await?);
+        if !self.json {
+            for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
+                let output = clean(&self.longhaul.output(root.id).await?);
+                // Where the live block was, there is an empty line already.
+                if index > 0 || !term.live {
+                    term.line("")?;
+                }
+                if let Some(error) = &root.error {
+                    let word = term.paint(Ink::of(root.status), root.status.as_str());
+                    term.line(&term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
+                    if !output.trim().is_empty() {
+                        term.line("What it had said by then:")?;
+                    }
+                }
+                if !output.trim().is_empty() {
+                    term.line(&term.wrapped(output.trim_end()))?;
+                }
+            }
+            term.line("")?;
+            for line in summary(&heads, term, Timestamp::now()) {
+                term.line(&line)?;
+            }
+        }
+        Ok(verdict(&heads, &self.roots))
+    }
+}
+
+/// How a run ended: a failure anywhere is a failure; a cancelled root is a cancelled run.
+fn verdict(heads: &[Head], roots: &[TaskId]) -> Code {
+    if heads.iter().any(|head| head.status == Status::Failed) {
+        return Code::Failed;
+    }
+    let cancelled = |head: &Head| roots.contains(&head.id) && head.status == Status::Cancelled;
+    if heads.iter().any(cancelled) { Code::Cancelled } else { Code::Fine }
+}
+
+/// Ctrl-C, and whatever else asks a program to end.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn listen() -> Result<Signals, Trouble> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let deaf = |error| Trouble::new(Code::Failed, format!("signals cannot be received: {error}"));
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt()).map_err(deaf)?,
+            terminate: signal(SignalKind::terminate()).map_err(deaf)?,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> Result<Signals, Trouble> {
+        Ok(Signals {})
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            Some(()) = self.interrupt.recv() => {}
+            Some(()) = self.terminate.recv() => {}
+            else => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `longhaul demo`.
+
+use jiff::Timestamp;
+use longhaul::{Longhaul, Order};
+
+use super::Desk;
+use crate::args::DemoArgs;
+use crate::carry::Carry;
+use crate::demo;
+use crate::exit::{Code, Trouble};
+use crate::view::{Ink, clean};
+
+pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
+    let here = std::env::current_dir().map_err(|error| {
+        Trouble::new(Code::Failed, format!("the current directory cannot be used: {error}"))
+            .hint("change to a directory that exists")
+    })?;
+    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let place = desk.place()?;
+    let team = demo::team(args.pace).map_err(broken)?;
+    let longhaul = Longhaul::builder(team).store_arc(place.open()?).own_trees_only().start().await?;
+    let root = longhaul.submit(Order::new("lead", demo::TASK).working_dir(&here)).await?;
+    if !args.json {
+        let term = desk.term;
+        let here = clean(&here.display().to_string());
+        term.line(&term.wrapped(&format!("A scripted lead and four agents with real tools take stock of {here}")))?;
+        let resume = clean(&place.resume(root));
+        term.line(&format!("task    {}", term.paint(Ink::Id, &root.to_string())))?;
+        term.line(&format!("resume  {}", term.paint(Ink::Strong, &resume)))?;
+        term.line(&term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")))?;
+        term.line("")?;
+    }
+    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json }.on().await
+}
+
+/// The demo's own script is wrong: ours to mend, not the user's.
+pub(super) fn broken(why: demo::NoDemo) -> Trouble {
+    Trouble::new(Code::Failed, format!("the demo's team is broken, which is a fault in Longhaul: {why}"))
+        .hint("please report it")
+}

@@ -1,0 +1,62 @@
+//! The commands, one file each.
+
+mod demo;
+mod logs;
+mod resume;
+mod send;
+mod show;
+mod stop;
+mod tasks;
+mod wait;
+
+use std::path::PathBuf;
+
+use longhaul::Longhaul;
+
+use crate::args::Command;
+use crate::exit::{Code, Trouble};
+use crate::place::Place;
+use crate::view::{Screen, Term};
+
+/// What every command has before it.
+pub(crate) struct Desk {
+    /// Where the database is, if that was said.
+    pub(crate) data: Option<PathBuf>,
+    /// Standard output.
+    pub(crate) term: Term,
+    /// The live block on it.
+    pub(crate) screen: Screen,
+}
+
+impl Desk {
+    /// Where the database is.
+    fn place(&self) -> Result<Place, Trouble> {
+        Place::of(self.data.as_deref())
+    }
+
+    /// One who watches and steers, but runs nothing.
+    async fn client(&self) -> Result<Longhaul, Trouble> {
+        Ok(Longhaul::client(self.place()?.open()?).await?)
+    }
+
+    /// Says something that is not the output.
+    pub(crate) fn note(&self, text: &str) {
+        use std::io::Write as _;
+        // If standard error is closed, nobody wants to know.
+        let _ = writeln!(std::io::stderr(), "{}", crate::view::clean(text));
+    }
+}
+
+/// Does what was typed.
+pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
+    match command {
+        Command::Demo(args) => demo::run(desk, &args).await,
+        Command::Tasks(args) => tasks::run(desk, &args).await,
+        Command::Show(args) => show::run(desk, &args).await,
+        Command::Logs(args) => logs::run(desk, &args).await,
+        Command::Send(args) => send::run(desk, &args).await,
+        Command::Wait(args) => wait::run(desk, &args).await,
+        Command::Stop(args) => stop::run(desk, &args).await,
+        Command::Resume(args) => resume::run(desk, &args).await,
+    }
+}

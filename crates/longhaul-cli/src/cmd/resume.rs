@@ -1,0 +1,112 @@
+//! `longhaul resume`.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use longhaul::store::{Filter, Store};
+use longhaul::task::Head;
+use longhaul::{Longhaul, Status, TaskId};
+
+use super::Desk;
+use crate::args::ResumeArgs;
+use crate::carry::Carry;
+use crate::demo;
+use crate::exit::{Code, Trouble};
+use crate::view::{Ink, clean, many, one_line};
+
+pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
+    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let place = desk.place()?;
+    let store = place.open()?;
+    let team = demo::team(args.pace).map_err(super::demo::broken)?;
+    let known = team.reference().clone();
+
+    let asked = asked(&*store, &args.ids).await?;
+    let owned = owned(&*store).await?;
+    let mut roots: Vec<TaskId> = Vec::new();
+    let mut open = 0;
+    let mut left = Vec::new();
+    for head in store.list(Filter::default().live()).await? {
+        if asked.as_ref().is_some_and(|asked| !asked.contains(&head.root)) {
+            continue;
+        }
+        if head.team != known {
+            left.push(format!("{} is of {}, which this program does not know", head.id, clean(&head.team.to_string())));
+        } else if owned.contains(&head.id) {
+            left.push(format!("{} is run by another process: `longhaul logs -f {}` follows it", head.id, head.id));
+        } else {
+            open += 1;
+            if !roots.contains(&head.root) {
+                roots.push(head.root);
+            }
+        }
+    }
+    for line in &left {
+        desk.note(line);
+    }
+    if roots.is_empty() {
+        if !args.json {
+            desk.term.line(&nothing(&*store, &args.ids, asked.as_ref(), !left.is_empty()).await?)?;
+        }
+        return Ok(Code::Fine);
+    }
+
+    let mut builder = Longhaul::builder(team).store_arc(store.clone());
+    for root in &roots {
+        builder = builder.tree(*root);
+    }
+    let longhaul = builder.start().await?;
+    if !args.json {
+        let term = desk.term;
+        let which: Vec<String> = roots.iter().map(|root| term.paint(Ink::Id, &root.to_string())).collect();
+        term.line(&format!("Carrying on {} of {}", many(open, "task"), which.join(", ")))?;
+        term.line("")?;
+    }
+    Carry { desk, place: &place, longhaul, roots, since, json: args.json }.on().await
+}
+
+/// The trees that were asked for; all, if `None`.
+async fn asked(store: &dyn Store, ids: &[String]) -> Result<Option<HashSet<TaskId>>, Trouble> {
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let mut roots = HashSet::new();
+    for typed in ids {
+        let id = store.find(typed).await?;
+        roots.extend(store.head(id).await?.map(|head| head.root));
+    }
+    Ok(Some(roots))
+}
+
+/// Tasks that a process which is alive runs.
+async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
+    let running = Filter { status: vec![Status::Running], ..Filter::default() };
+    let mut owned: HashSet<TaskId> = store.list(running).await?.into_iter().map(|head| head.id).collect();
+    for abandoned in store.abandoned().await? {
+        owned.remove(&abandoned.id);
+    }
+    Ok(owned)
+}
+
+/// Why there is nothing to do.
+async fn nothing(
+    store: &dyn Store,
+    ids: &[String],
+    asked: Option<&HashSet<TaskId>>,
+    some: bool,
+) -> Result<String, Trouble> {
+    if some {
+        return Ok("There is nothing that this process could carry on.".to_owned());
+    }
+    let Some(asked) = asked else {
+        return Ok("There is nothing to resume: every task has ended.".to_owned());
+    };
+    let mut told = Vec::new();
+    for root in asked {
+        if let Some(Head { id, status, headline, .. }) = store.head(*root).await? {
+            told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
+        }
+    }
+    told.push(format!("To continue it, write to it: longhaul send {} …", one_line(&ids[0])));
+    Ok(told.join("\n"))
+}

@@ -1,0 +1,47 @@
+//! `longhaul send`.
+
+use std::io::Read as _;
+
+use longhaul::supervisor::LONGEST_TEXT;
+
+use super::Desk;
+use crate::args::SendArgs;
+use crate::exit::{Code, Trouble};
+use crate::view::Ink;
+
+pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
+    let text = match &args.text[..] {
+        [dash] if dash == "-" => from_stdin()?,
+        words => words.join(" "),
+    };
+    let longhaul = desk.client().await?;
+    let id = longhaul.find(&args.id).await?;
+    let sent = longhaul.send(id, text.trim_end()).await?;
+    let (term, to) = (desk.term, sent.to);
+    let shown = term.paint(Ink::Id, &to.to_string());
+    if !sent.continued {
+        term.line(&format!("sent to {shown}"))?;
+        return Ok(Code::Fine);
+    }
+    term.line(&format!("{id} had ended: it is continued as {shown}, which will read your letter"))?;
+    term.line(&format!("run it with:  {}", desk.place()?.resume(to)))?;
+    Ok(Code::Fine)
+}
+
+/// All of standard input, or enough of it to see that it is too much.
+fn from_stdin() -> Result<String, Trouble> {
+    let unread = |error| Trouble::new(Code::Usage, format!("the message on standard input cannot be read: {error}"));
+    let mut text = Vec::new();
+    let mut input = std::io::stdin().lock();
+    input.by_ref().take(LONGEST_TEXT as u64 + 1).read_to_end(&mut text).map_err(unread)?;
+    // The rest is only counted, so that the error can say how long the message was.
+    let rest = std::io::copy(&mut input, &mut std::io::sink()).map_err(unread)?;
+    if text.len() > LONGEST_TEXT {
+        let size = usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(text.len());
+        return Err(longhaul::LonghaulError::TooLong { what: "message", size, most: LONGEST_TEXT }.into());
+    }
+    String::from_utf8(text).map_err(|_| {
+        Trouble::new(Code::Usage, "the message on standard input is not text (UTF-8)")
+            .hint("put it in a file, and write the name of the file instead")
+    })
+}

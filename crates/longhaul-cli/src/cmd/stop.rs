@@ -1,0 +1,38 @@
+//! `longhaul stop`.
+
+use longhaul::store::Filter;
+
+use super::Desk;
+use crate::args::StopArgs;
+use crate::exit::{Code, Trouble};
+use crate::view::{Ink, many};
+
+pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
+    let longhaul = desk.client().await?;
+    let term = desk.term;
+    if args.all {
+        let stopped = longhaul.stop_all().await?;
+        term.line(&match stopped.len() {
+            0 => "no task is open".to_owned(),
+            count => format!("{} told to stop", many(count, "task")),
+        })?;
+        return Ok(Code::Fine);
+    }
+    let mut ids = Vec::new();
+    for typed in &args.ids {
+        ids.push(longhaul.find(typed).await?);
+    }
+    for id in ids {
+        let before = longhaul.snapshot(id).await?.head;
+        let shown = term.paint(Ink::Id, &id.to_string());
+        if before.status.is_final() {
+            term.line(&format!("{shown} had ended already ({})", before.status))?;
+            continue;
+        }
+        longhaul.stop(id).await?;
+        let below = longhaul.snapshots(Filter::children(id)).await?.len();
+        let below = if below == 0 { String::new() } else { " and everything below it".to_owned() };
+        term.line(&format!("{shown}{below} told to stop"))?;
+    }
+    Ok(Code::Fine)
+}

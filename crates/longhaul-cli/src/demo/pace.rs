@@ -1,0 +1,88 @@
+//! A model that takes its time, so that a person can watch.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use longhaul::model::{Model, ReplyStream, Request};
+
+/// How slowly the demo goes: 1 is made for watching, 0 does not wait at all.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pace(f64);
+
+impl Pace {
+    /// No waiting at all.
+    #[cfg(test)]
+    pub(crate) const NONE: Pace = Pace(0.0);
+
+    fn of(self, time: Duration) -> Duration {
+        time.mul_f64(self.0)
+    }
+}
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pace: f64 = text.parse().map_err(|_| "a pace is a number: 0, 0.5, 1, 3 …".to_owned())?;
+        if (0.0..=1000.0).contains(&pace) { Ok(Pace(pace)) } else { Err("a pace is from 0 to 1000".to_owned()) }
+    }
+}
+
+/// Before the first word of a reply.
+const THINKS: Duration = Duration::from_millis(850);
+/// Between two pieces of it.
+const SPEAKS: Duration = Duration::from_millis(70);
+
+/// A model that waits before it answers, and between its words.
+pub(super) struct Paced<M> {
+    model: M,
+    pace: Pace,
+}
+
+impl<M> Paced<M> {
+    pub(super) fn new(model: M, pace: Pace) -> Self {
+        Paced { model, pace }
+    }
+
+    /// Not all think equally fast, but each always alike: it is more like life, and shows more.
+    fn thinks(&self, request: &Request<'_>) -> Duration {
+        let letters = request.agent.as_str().bytes().map(u32::from).sum::<u32>() + request.turn * 3;
+        self.pace.of(THINKS + THINKS * (letters % 7) / 8)
+    }
+}
+
+impl<M: Model> Model for Paced<M> {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+        let (first, then) = (self.thinks(&request), self.pace.of(SPEAKS));
+        self.model
+            .stream(request)
+            .enumerate()
+            .then(move |(index, piece)| async move {
+                let wait = if index == 0 { first } else { then };
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
+                piece
+            })
+            .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_a_number_that_makes_sense() {
+        assert_eq!("0".parse(), Ok(Pace(0.0)));
+        assert_eq!("1.5".parse(), Ok(Pace(1.5)));
+        for wrong in ["", "fast", "-1", "NaN", "inf", "1e9"] {
+            assert!(wrong.parse::<Pace>().is_err(), "{wrong}");
+        }
+    }
+}

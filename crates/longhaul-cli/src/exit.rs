@@ -1,0 +1,174 @@
+//! How the program ends: exit codes, and errors that say what to do.
+
+use std::fmt;
+use std::io;
+
+use longhaul::LonghaulError;
+use longhaul::store::StoreError;
+use longhaul::task::IllegalMove;
+
+/// The exit codes, as `--help` shows them.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  all is well
+    1  a task failed, or a request was refused
+    2  the command line is wrong
+    3  a task was cancelled
+    4  no such task, or several whose ids begin like that
+    5  the database cannot be used
+  124  `wait` timed out (the tasks go on)
+  130  interrupted: tasks were given back, `longhaul resume` carries them on";
+
+/// An exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// All is well.
+    Fine = 0,
+    /// A task failed, or a request was refused.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// A task was cancelled.
+    Cancelled = 3,
+    /// No such task, or several.
+    NotFound = 4,
+    /// The database cannot be used.
+    Store = 5,
+    /// A wait timed out.
+    TimedOut = 124,
+    /// Drained.
+    Interrupted = 130,
+}
+
+impl From<Code> for std::process::ExitCode {
+    fn from(code: Code) -> Self {
+        (code as u8).into()
+    }
+}
+
+/// What went wrong, in a paragraph, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// How the program ends.
+    pub(crate) code: Code,
+    what: Option<String>,
+    hint: Option<String>,
+}
+
+impl Trouble {
+    /// Something went wrong.
+    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
+        Trouble { code, what: Some(what.into()), hint: None }
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whoever read our output has gone: there is nobody to tell.
+    fn unheard() -> Self {
+        Trouble { code: Code::Fine, what: None, hint: None }
+    }
+
+    /// The same, for tasks that were given back because of it: still silent, but not as if they had ended.
+    pub(crate) fn while_running(mut self) -> Self {
+        if self.what.is_none() {
+            self.code = Code::Interrupted;
+        }
+        self
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(what) = &self.what else { return Ok(()) };
+        writeln!(f, "error: {}", crate::view::clean(what).trim_end())?;
+        match &self.hint {
+            Some(hint) => writeln!(f, "hint: {}", crate::view::clean(hint).trim_end()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Trouble::unheard(),
+            _ => Trouble::new(Code::Failed, format!("the output could not be written: {error}"))
+                .hint("is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`"),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Trouble {
+    fn from(error: serde_json::Error) -> Self {
+        Trouble::new(Code::Failed, format!("this could not be written as JSON: {error}"))
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoTask(id) => Trouble::new(Code::NotFound, format!("there is no task {id}"))
+                .hint("`longhaul tasks --all` shows all there are"),
+            StoreError::NotFound { typed } => {
+                Trouble::new(Code::NotFound, format!("there is no task whose id begins with '{typed}'"))
+                    .hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")
+            }
+            StoreError::Ambiguous { typed, matches } => {
+                let some: Vec<_> = matches.iter().map(ToString::to_string).collect();
+                let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
+                Trouble::new(Code::NotFound, what).hint("type more of the id")
+            }
+            StoreError::Illegal { task, why: IllegalMove::MailboxFull } => {
+                Trouble::new(Code::Failed, format!("task {task} has not read its letters: its mailbox is full"))
+                    .hint("write again when it has read some; `longhaul show` tells how many are unread")
+            }
+            StoreError::Database { what, passing } => Trouble::new(Code::Store, what).hint(match passing {
+                true => "nothing that was acknowledged is lost; try again when that has passed",
+                false => "`--data DIR` keeps tasks in another place",
+            }),
+            StoreError::Entry { .. } => Trouble::new(Code::Store, error.to_string())
+                .hint("other tasks are not affected; `--data DIR` keeps tasks in another place"),
+            other => Trouble::new(Code::Failed, other.to_string()),
+        }
+    }
+}
+
+impl From<LonghaulError> for Trouble {
+    fn from(error: LonghaulError) -> Self {
+        match error {
+            LonghaulError::Store(error) => error.into(),
+            LonghaulError::Empty(what) => Trouble::new(Code::Usage, format!("the {what} is empty"))
+                .hint("say something, or `-` to read it from standard input"),
+            LonghaulError::TooLong { what, size, most } => {
+                let (size, most) = (crate::view::count(size as u64), crate::view::count(most as u64));
+                Trouble::new(Code::Usage, format!("the {what} is {size} bytes long; at most {most} are taken"))
+                    .hint("put it in a file, and write the name of the file instead")
+            }
+            other => Trouble::new(Code::Failed, other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_code() {
+        for code in [0, 1, 2, 3, 4, 5, 124, 130] {
+            assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_paragraph_and_a_hint_and_a_closed_pipe_is_silent() {
+        let told = Trouble::new(Code::Usage, "wrong\x1b[31m").hint("do it right").to_string();
+        assert_eq!(told, "error: wrong\nhint: do it right\n");
+        assert_eq!(Trouble::from(io::Error::from(io::ErrorKind::BrokenPipe)).to_string(), "");
+    }
+}

@@ -1,0 +1,70 @@
+//! Where the database is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcetera::BaseStrategy as _;
+use longhaul::TaskId;
+use longhaul::store::{Sqlite, Store};
+
+use crate::exit::{Code, Trouble};
+
+/// The name of the database in its directory.
+const DATABASE: &str = "longhaul.db";
+
+/// A place for tasks.
+pub(crate) struct Place {
+    /// The directory, if it is not the usual one.
+    chosen: Option<PathBuf>,
+    /// The database.
+    pub(crate) database: PathBuf,
+}
+
+impl Place {
+    /// The place that was chosen, or the user's data directory.
+    pub(crate) fn of(chosen: Option<&Path>) -> Result<Place, Trouble> {
+        let directory = match chosen {
+            Some(chosen) => chosen.to_owned(),
+            None => etcetera::choose_base_strategy()
+                .map_err(|error| {
+                    Trouble::new(Code::Store, format!("there is no data directory to keep tasks in: {error}"))
+                        .hint("`--data DIR` says where to keep them")
+                })?
+                .data_dir()
+                .join("longhaul"),
+        };
+        Ok(Place { chosen: chosen.map(Path::to_owned), database: directory.join(DATABASE) })
+    }
+
+    /// Opens the database, or begins one.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Trouble> {
+        Ok(Arc::new(Sqlite::open(&self.database)?))
+    }
+
+    /// What to type to carry a task on.
+    pub(crate) fn resume(&self, root: TaskId) -> String {
+        match &self.chosen {
+            Some(directory) => format!("longhaul --data {} resume {root}", quoted(directory)),
+            None => format!("longhaul resume {root}"),
+        }
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@\\".contains(c);
+    if !path.is_empty() && path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_be_pasted_into_a_shell() {
+        assert_eq!(quoted(Path::new("/tmp/a-b_c.d")), "/tmp/a-b_c.d");
+        assert_eq!(quoted(Path::new("my dir")), "'my dir'");
+        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
+    }
+}

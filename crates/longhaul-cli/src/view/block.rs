@@ -1,0 +1,231 @@
+//! The live block: one line a task, as many as fit.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::Status;
+
+use super::board::{Board, Doing, Row};
+use super::clean::one_line;
+use super::screen::Line;
+use super::words::{elapsed, fit, left, many, right, short, width};
+use super::{Ink, Term, glyph};
+
+/// One picture of the block.
+pub(crate) struct Frame<'a> {
+    /// For which terminal.
+    pub(crate) term: Term,
+    /// How many columns and rows it has.
+    pub(crate) size: (usize, usize),
+    /// When.
+    pub(crate) now: Timestamp,
+    /// The how-many-th picture.
+    pub(crate) beat: usize,
+    /// What is said below the tasks.
+    pub(crate) footer: &'a str,
+}
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// The lines of the block.
+pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
+    let (columns, rows) = frame.size;
+    // One row is the cursor's, and the block leaves room for something to be read above it.
+    let room = rows.saturating_sub(2 + usize::from(!frame.footer.is_empty())).clamp(1, 30);
+    let tree = board.tree();
+    let shape = Shape::of(&tree, columns);
+    let mut shown: Vec<&(Vec<bool>, &Row)> = tree.iter().collect();
+    let mut hidden = 0;
+    if tree.len() > room {
+        // What has ended is the least interesting, the roots the most.
+        let mut by_interest: Vec<usize> = (0..tree.len()).collect();
+        by_interest.sort_by_key(|index| {
+            let (path, row) = &tree[*index];
+            (!path.is_empty(), row.status.is_final(), row.status == Status::Pending)
+        });
+        by_interest.truncate(room - 1);
+        by_interest.sort_unstable();
+        hidden = tree.len() - by_interest.len();
+        shown = by_interest.into_iter().map(|index| &tree[index]).collect();
+    }
+    let mut lines: Vec<Line> = shown.into_iter().map(|(path, row)| shape.line(path, row, frame)).collect();
+    if hidden > 0 {
+        let ended = tree.iter().filter(|(_, row)| row.status.is_final()).count();
+        let text = fit(&format!("  … and {}; {ended} of {} have ended", many(hidden, "more task"), tree.len()), columns);
+        lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Faint, &text) });
+    }
+    if !frame.footer.is_empty() {
+        let text = fit(frame.footer, columns);
+        lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Waits, &text) });
+    }
+    lines
+}
+
+/// How wide each part of a line is.
+struct Shape {
+    /// The tree, the sign and the id.
+    stem: usize,
+    agent: usize,
+    headline: usize,
+    doing: usize,
+    elapsed: usize,
+    tokens: usize,
+}
+
+impl Shape {
+    fn of(tree: &[(Vec<bool>, &Row)], columns: usize) -> Shape {
+        let stem = tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
+        let agents = tree.iter().map(|(_, row)| width(&row.agent)).max().unwrap_or(0);
+        let headlines = tree.iter().map(|(_, row)| width(&row.headline)).max().unwrap_or(0);
+        let agent = agents.min(if columns < 60 { 8 } else { 16 });
+        let tokens = if columns < 60 { 0 } else { 6 };
+        let elapsed = 6;
+        let gaps = if tokens == 0 { 3 } else { 5 };
+        let rest = columns.saturating_sub(stem + agent + elapsed + tokens + gaps);
+        let headline = if rest >= 50 { headlines.min(rest / 2) } else { 0 };
+        let doing = rest - headline - usize::from(headline > 0);
+        Shape { stem, agent, headline, doing, elapsed, tokens }
+    }
+
+    fn line(&self, path: &[bool], row: &Row, frame: &Frame<'_>) -> Line {
+        let term = frame.term;
+        let mut branch = String::new();
+        for (level, last) in path.iter().enumerate() {
+            branch.push_str(match (level + 1 == path.len(), last) {
+                (true, true) => "└─ ",
+                (true, false) => "├─ ",
+                (false, true) => "   ",
+                (false, false) => "│  ",
+            });
+        }
+        let (sign, ink) = match (row.status, &row.doing) {
+            (Status::Running, Doing::Waiting(_)) => ("◌", Ink::Waits),
+            (Status::Running, _) => (SPINNER[frame.beat % SPINNER.len()], Ink::Busy),
+            (status, _) => (glyph(status), Ink::of(status)),
+        };
+        let id = row.id.to_string();
+        let gap = self.stem.saturating_sub(width(&branch) + 2 + id.len());
+        let mut text = format!(
+            "{}{} {}{} {}",
+            term.paint(Ink::Faint, &branch),
+            term.paint(ink, sign),
+            term.paint(Ink::Id, &id),
+            " ".repeat(gap),
+            term.paint(Ink::Strong, &left(&row.agent, self.agent)),
+        );
+        let (doing, ink) = doing(row, self.headline == 0);
+        if self.headline > 0 {
+            text += &format!(" {}", left(&row.headline, self.headline));
+        }
+        text += &format!(" {}", term.paint(ink, &left(&tail_or_head(row, &doing, self.doing), self.doing)));
+        let time = row.started.map_or(Duration::ZERO, |started| {
+            let end = row.ended.unwrap_or(frame.now);
+            Duration::try_from(end.duration_since(started)).unwrap_or_default()
+        });
+        let time = if row.started.is_some() { elapsed(time) } else { String::new() };
+        text += &format!(" {}", term.paint(Ink::Faint, &right(&time, self.elapsed)));
+        let mut columns = self.stem + 1 + self.agent + 1 + self.doing + 1 + self.elapsed;
+        if self.headline > 0 {
+            columns += self.headline + 1;
+        }
+        if self.tokens > 0 {
+            text += &format!(" {}", term.paint(Ink::Faint, &right(&short(row.tokens), self.tokens)));
+            columns += self.tokens + 1;
+        }
+        Line { text, width: columns }
+    }
+}
+
+/// What a task does, in words, and in which ink.
+fn doing(row: &Row, alone: bool) -> (String, Ink) {
+    match (&row.doing, row.status) {
+        (Doing::Failed(why), status) => (why.clone(), Ink::of(status)),
+        (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
+        (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
+        (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
+        (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
+        (Doing::Saying(said), _) => (one_line(said), Ink::Faint),
+        (Doing::Nothing, _) if alone => (row.headline.clone(), Ink::Plain),
+        (Doing::Nothing, Status::Running) => ("thinking".to_owned(), Ink::Faint),
+        (Doing::Nothing, status) => (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint),
+    }
+}
+
+/// Of what is being said the end is the news; of all else, the beginning.
+fn tail_or_head(row: &Row, text: &str, columns: usize) -> String {
+    if !matches!(row.doing, Doing::Saying(_)) || width(text) <= columns || columns == 0 {
+        return fit(text, columns);
+    }
+    let mut tail: Vec<char> = Vec::new();
+    let mut used = 1;
+    for c in text.chars().rev() {
+        used += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        tail.push(c);
+    }
+    tail.push('…');
+    tail.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::id::{Attempt, Seq};
+    use longhaul::snapshot::{Event, Happening};
+
+    fn board(children: usize) -> Board {
+        let mut board = Board::default();
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        let root = "t-aaaaa".parse().unwrap();
+        let mut feed = |task, ms, what| board.feed(&Event { task, seq: Seq(1), at: at(ms), what });
+        let submitted = |agent: &str, parent| Happening::Submitted {
+            agent: agent.into(),
+            headline: "Do what has to be done".to_owned(),
+            parent,
+            continues: None,
+        };
+        for index in 0..children {
+            let id = format!("t-bb{index:03}").parse().unwrap();
+            feed(id, 10 + index as i64, submitted("cartographer", Some(root)));
+            feed(id, 1000, Happening::Started { attempt: Attempt(1) });
+            feed(id, 2000, Happening::Text { text: "words and words ".repeat(20) });
+        }
+        feed(root, 0, submitted("lead", None));
+        feed(root, 500, Happening::Started { attempt: Attempt(1) });
+        board
+    }
+
+    fn drawn(children: usize, columns: usize, rows: usize) -> Vec<Line> {
+        let term = Term { color: false, live: true };
+        let now = Timestamp::from_second(66).unwrap();
+        lines(&board(children), &Frame { term, size: (columns, rows), now, beat: 0, footer: "draining" })
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_its_width_is_known() {
+        for columns in [40, 50, 60, 80, 120, 200] {
+            for line in drawn(3, columns, 24) {
+                assert_eq!(width(&line.text), line.width, "{}", line.text);
+                assert!(line.width <= columns, "{columns}: {}", line.text);
+            }
+        }
+    }
+
+    #[test]
+    fn the_block_is_bounded_and_says_what_it_leaves_out() {
+        let lines = drawn(50, 80, 12);
+        assert!(lines.len() <= 11);
+        assert!(lines[0].text.contains("t-aaaaa"), "the root stays");
+        assert!(lines.iter().any(|line| line.text.contains("more tasks; 0 of 51 have ended")));
+    }
+
+    #[test]
+    fn a_tree_looks_like_one() {
+        let text: Vec<String> = drawn(2, 80, 24).into_iter().map(|line| line.text).collect();
+        assert!(text[0].starts_with("⠋ t-aaaaa    lead"), "{}", text[0]);
+        assert!(text[1].starts_with("├─ ⠋ t-bb000 cartographer"), "{}", text[1]);
+        assert!(text[2].starts_with("└─ ⠋ t-bb001 cartographer"), "{}", text[2]);
+    }
+}

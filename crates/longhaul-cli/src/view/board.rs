@@ -1,0 +1,146 @@
+//! Where the tasks of a tree stand: a fold of their events.
+
+use longhaul::snapshot::{Event, Happening};
+use longhaul::{Status, TaskId};
+
+use jiff::Timestamp;
+
+use super::clean::one_line;
+use super::tell::{call, waits_for};
+
+/// The tasks, each in a row.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Board {
+    rows: Vec<Row>,
+}
+
+/// A task.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: TaskId,
+    pub(crate) parent: Option<TaskId>,
+    pub(crate) agent: String,
+    pub(crate) headline: String,
+    pub(crate) status: Status,
+    pub(crate) doing: Doing,
+    pub(crate) created: Timestamp,
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) ended: Option<Timestamp>,
+    pub(crate) tokens: u64,
+}
+
+/// What a task does now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing that can be seen.
+    Nothing,
+    /// It thinks, or says something.
+    Saying(String),
+    /// A tool runs.
+    Calling(String),
+    /// A tool has returned, and what follows from that is not known yet.
+    Called(String),
+    /// It waits.
+    Waiting(String),
+    /// It is about to stop.
+    Stopping,
+    /// It ended without an answer.
+    Failed(String),
+}
+
+/// How much of what a task says is remembered.
+const REMEMBERED: usize = 400;
+
+impl Board {
+    /// Takes an event in.
+    pub(crate) fn feed(&mut self, event: &Event) {
+        if let Happening::Submitted { agent, headline, parent, .. } = &event.what {
+            self.rows.push(Row {
+                id: event.task,
+                parent: *parent,
+                agent: one_line(agent.as_str()),
+                headline: one_line(headline),
+                status: Status::Pending,
+                doing: Doing::Nothing,
+                created: event.at,
+                started: None,
+                ended: None,
+                tokens: 0,
+            });
+            // Events of a tree come task by task; people want to see who came first.
+            self.rows.sort_by_key(|row| row.created);
+            return;
+        }
+        let Some(row) = self.rows.iter_mut().find(|row| row.id == event.task) else { return };
+        row.step(event);
+    }
+
+    /// The rows as a tree, with how deep each is and whether it is the last of its siblings at each level.
+    pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &Row)> {
+        let mut tree = Vec::with_capacity(self.rows.len());
+        let is_top = |row: &&Row| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
+        for top in self.rows.iter().filter(is_top) {
+            self.below(top, &mut Vec::new(), &mut tree);
+        }
+        tree
+    }
+
+    fn below<'a>(&'a self, row: &'a Row, lasts: &mut Vec<bool>, tree: &mut Vec<(Vec<bool>, &'a Row)>) {
+        tree.push((lasts.clone(), row));
+        let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
+        while let Some(child) = children.next() {
+            lasts.push(children.peek().is_none());
+            self.below(child, lasts, tree);
+            lasts.pop();
+        }
+    }
+}
+
+impl Row {
+    fn step(&mut self, event: &Event) {
+        match &event.what {
+            Happening::Started { .. } => {
+                self.status = Status::Running;
+                self.started = self.started.or(Some(event.at));
+                self.doing = Doing::Nothing;
+            }
+            Happening::Text { text } => {
+                if !matches!(self.doing, Doing::Saying(_)) {
+                    self.doing = Doing::Saying(String::new());
+                }
+                if let Doing::Saying(said) = &mut self.doing {
+                    if said.len() > REMEMBERED {
+                        let keep = said.ceil_char_boundary(said.len() - REMEMBERED / 2);
+                        said.drain(..keep);
+                    }
+                    said.push_str(text);
+                }
+            }
+            Happening::Usage { usage, .. } => self.tokens = self.tokens.saturating_add(usage.total()),
+            Happening::Call { tool, arguments, .. } => self.doing = Doing::Calling(call(tool, arguments, 80)),
+            Happening::Result { .. } => {
+                if let Doing::Calling(what) = &self.doing {
+                    self.doing = Doing::Called(what.clone());
+                }
+            }
+            Happening::Progress { text } => self.doing = Doing::Calling(one_line(text)),
+            Happening::Waiting { on, .. } => {
+                self.doing = Doing::Waiting(waits_for(on));
+            }
+            Happening::Stopping { .. } if !self.status.is_final() => self.doing = Doing::Stopping,
+            Happening::Released { .. } => {
+                self.status = Status::Pending;
+                self.doing = Doing::Nothing;
+            }
+            Happening::Finished { status, error, .. } => {
+                self.status = *status;
+                self.ended = Some(event.at);
+                self.doing = match error {
+                    Some(error) => Doing::Failed(one_line(error)),
+                    None => Doing::Nothing,
+                };
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A table that fits its terminal: what matters least goes first, one column gives way.
+
+use super::words::{fit, left, right, width};
+use super::{Ink, Term};
+
+/// A column.
+pub(crate) struct Column {
+    title: &'static str,
+    right: bool,
+    /// The higher, the sooner it goes where there is no room; 0 stays.
+    rank: u8,
+    /// Whether it is cut, down to so many columns, before another goes.
+    least: Option<usize>,
+}
+
+impl Column {
+    /// A column of words.
+    pub(crate) const fn words(title: &'static str, rank: u8) -> Column {
+        Column { title, right: false, rank, least: None }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn numbers(title: &'static str, rank: u8) -> Column {
+        Column { title, right: true, rank, least: None }
+    }
+
+    /// The column that gives way.
+    pub(crate) const fn elastic(title: &'static str, least: usize) -> Column {
+        Column { title, right: false, rank: 0, least: Some(least) }
+    }
+}
+
+/// A cell: its text, its ink, and what comes before it in another.
+pub(crate) struct Cell {
+    branch: String,
+    text: String,
+    ink: Ink,
+}
+
+impl Cell {
+    /// A cell.
+    pub(crate) fn new(ink: Ink, text: impl Into<String>) -> Cell {
+        Cell { branch: String::new(), text: text.into(), ink }
+    }
+
+    /// A cell below others in a tree.
+    pub(crate) fn below(branch: String, ink: Ink, text: impl Into<String>) -> Cell {
+        Cell { branch, text: text.into(), ink }
+    }
+
+    fn width(&self) -> usize {
+        width(&self.branch) + width(&self.text)
+    }
+}
+
+/// The lines of the table.
+pub(crate) fn grid(columns: &[Column], rows: &[Vec<Cell>], term: Term, room: usize) -> Vec<String> {
+    let natural: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| rows.iter().map(|row| row[i].width()).max().unwrap_or(0).max(width(column.title)))
+        .collect();
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let needed = |kept: &[usize]| {
+        let least = |i: &usize| columns[*i].least.map_or(natural[*i], |least| least.min(natural[*i]));
+        kept.iter().map(least).sum::<usize>() + 2 * kept.len().saturating_sub(1)
+    };
+    while needed(&kept) > room {
+        match kept.iter().copied().filter(|i| columns[*i].rank > 0).max_by_key(|i| columns[*i].rank) {
+            Some(least) => kept.retain(|i| *i != least),
+            None => break,
+        }
+    }
+    let mut wide = natural.clone();
+    if let Some(elastic) = kept.iter().copied().find(|i| columns[*i].least.is_some()) {
+        let others: usize = kept.iter().filter(|i| **i != elastic).map(|i| natural[*i]).sum();
+        let left_over = room.saturating_sub(others + 2 * kept.len().saturating_sub(1));
+        wide[elastic] = natural[elastic].min(left_over.max(1));
+    }
+    let last = kept.last().copied();
+    let title = |i: &usize| {
+        let column = &columns[*i];
+        let text = if column.right { right(column.title, wide[*i]) } else { left(column.title, wide[*i]) };
+        term.paint(Ink::Faint, if Some(*i) == last { text.trim_end() } else { &text })
+    };
+    let mut lines = vec![kept.iter().map(title).collect::<Vec<_>>().join("  ")];
+    for row in rows {
+        let cells = kept.iter().map(|i| {
+            let (cell, wide) = (&row[*i], wide[*i]);
+            let room = wide.saturating_sub(width(&cell.branch));
+            let text = fit(&cell.text, room);
+            let gap = " ".repeat(room.saturating_sub(width(&text)));
+            let painted = term.paint(cell.ink, &text);
+            let branch = term.paint(Ink::Faint, &cell.branch);
+            match columns[*i].right {
+                true => format!("{gap}{branch}{painted}"),
+                false if Some(*i) == last => format!("{branch}{painted}"),
+                false => format!("{branch}{painted}{gap}"),
+            }
+        });
+        lines.push(cells.collect::<Vec<_>>().join("  ").trim_end().to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column::words("task", 0),
+        Column::elastic("what", 6),
+        Column::numbers("tokens", 1),
+        Column::words("age", 2),
+    ];
+
+    fn drawn(room: usize) -> Vec<String> {
+        let cell = |text: &str| Cell::new(Ink::Plain, text);
+        let row = vec![cell("t-1"), cell("a long story of many words"), cell("1,234"), cell("3 min ago")];
+        grid(&COLUMNS, &[row], Term { color: false, live: false }, room)
+    }
+
+    #[test]
+    fn a_table_that_fits_shows_all() {
+        assert_eq!(drawn(80)[1], "t-1   a long story of many words   1,234  3 min ago");
+    }
+
+    #[test]
+    fn where_there_is_no_room_the_least_goes_first() {
+        assert_eq!(drawn(40)[1], "t-1   a long story…   1,234  3 min ago");
+        assert_eq!(drawn(25)[1], "t-1   a long st…   1,234");
+        assert_eq!(drawn(15)[1], "t-1   a long s…");
+        for room in 14..90 {
+            assert!(drawn(room).iter().all(|line| width(line) <= room), "{room}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The terminal we write to: how wide it is, and whether it takes colours.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use longhaul::Status;
+use longhaul::task::Head;
+
+use super::words;
+use crate::exit::Trouble;
+
+/// What standard output is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Term {
+    /// Whether colours are wanted.
+    pub(crate) color: bool,
+    /// Whether lines can be drawn over.
+    pub(crate) live: bool,
+}
+
+impl Term {
+    /// Standard output as it is.
+    pub(crate) fn stdout() -> Term {
+        let out = std::io::stdout();
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let color = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
+        Term { color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
+    }
+
+    /// How many columns and rows there are; of what is not a terminal, many.
+    pub(crate) fn size(self) -> (usize, usize) {
+        match terminal_size::terminal_size() {
+            Some((width, height)) if std::io::stdout().is_terminal() => {
+                (usize::from(width.0).max(20), usize::from(height.0).max(4))
+            }
+            _ => (200, 1000),
+        }
+    }
+
+    /// How many columns a text may have; where nobody counts them, no bound.
+    pub(crate) fn wrapped(self, text: &str) -> String {
+        if std::io::stdout().is_terminal() { words::wrap(text, self.size().0) } else { text.to_owned() }
+    }
+
+    /// The text in an ink.
+    pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
+        if !self.color || text.is_empty() {
+            return text.to_owned();
+        }
+        let style = ink.style();
+        format!("{style}{text}{style:#}")
+    }
+
+    /// Writes a line.
+    #[expect(clippy::unused_self, reason = "only who has a terminal writes to it")]
+    pub(crate) fn line(self, text: &str) -> Result<(), Trouble> {
+        writeln!(std::io::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    /// Writes a value as a line of JSON, with the version of the form it is in.
+    pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Trouble> {
+        #[derive(serde::Serialize)]
+        struct Versioned<'a, T> {
+            v: u8,
+            #[serde(flatten)]
+            value: &'a T,
+        }
+        self.line(&serde_json::to_string(&Versioned { v: 1, value })?)
+    }
+}
+
+/// What a colour is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ink {
+    Plain,
+    Strong,
+    Faint,
+    Id,
+    Good,
+    Bad,
+    Busy,
+    Waits,
+}
+
+impl Ink {
+    fn style(self) -> Style {
+        let color = |color: AnsiColor| color.on_default();
+        match self {
+            Ink::Plain => Style::new(),
+            Ink::Strong => Style::new().bold(),
+            Ink::Faint => Style::new().dimmed(),
+            Ink::Id | Ink::Busy => color(AnsiColor::Cyan),
+            Ink::Good => color(AnsiColor::Green),
+            Ink::Bad => color(AnsiColor::Red).bold(),
+            Ink::Waits => color(AnsiColor::Yellow),
+        }
+    }
+
+    /// The ink of a status.
+    pub(crate) fn of(status: Status) -> Ink {
+        match status {
+            Status::Pending => Ink::Faint,
+            Status::Running => Ink::Busy,
+            Status::Completed => Ink::Good,
+            Status::Failed => Ink::Bad,
+            Status::Cancelled => Ink::Waits,
+        }
+    }
+}
+
+/// The sign of a status.
+pub(crate) fn glyph(status: Status) -> &'static str {
+    match status {
+        Status::Pending => "○",
+        Status::Running => "●",
+        Status::Completed => "✓",
+        Status::Failed => "✗",
+        Status::Cancelled => "⊘",
+    }
+}
+
+/// The word for where a task stands, and its ink. A running task that waits says so.
+pub(crate) fn standing(head: &Head) -> (&'static str, &'static str, Ink) {
+    match (head.status, &head.waiting) {
+        (Status::Running, Some(_)) => ("◌", "waiting", Ink::Waits),
+        (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Waits),
+        (status, _) => (glyph(status), status.as_str(), Ink::of(status)),
+    }
+}

@@ -1,0 +1,107 @@
+//! A block of lines that is drawn over, again and again, at the bottom of the terminal; what is written meanwhile
+//! goes above it.
+//!
+//! The cursor stays visible: a process that is killed could not show it again.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Draw all at once, so that nothing flickers; terminals that do not know this ignore it.
+const BEGIN: &str = "\x1b[?2026h";
+const END: &str = "\x1b[?2026l";
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_BELOW: &str = "\x1b[J";
+
+/// The block. Clones are the same block.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Screen(Arc<Mutex<Drawn>>);
+
+/// What is on the terminal: how wide each line of the block is, without its colours.
+#[derive(Debug, Default)]
+struct Drawn {
+    lines: Vec<usize>,
+}
+
+/// A line to be drawn: as it is sent to the terminal, and how many columns it takes there.
+pub(crate) struct Line {
+    pub(crate) text: String,
+    pub(crate) width: usize,
+}
+
+impl Screen {
+    fn drawn(&self) -> std::sync::MutexGuard<'_, Drawn> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws the block where the last one was.
+    pub(crate) fn draw(&self, lines: &[Line], columns: usize) -> std::io::Result<()> {
+        let mut drawn = self.drawn();
+        let mut frame = String::from(BEGIN);
+        frame.push_str(&drawn.back(columns));
+        for line in lines {
+            frame.push_str(&line.text);
+            frame.push_str(CLEAR_LINE);
+            frame.push('\n');
+        }
+        frame.push_str(CLEAR_BELOW);
+        frame.push_str(END);
+        drawn.lines = lines.iter().map(|line| line.width).collect();
+        let mut out = std::io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+
+    /// Takes the block away.
+    pub(crate) fn clear(&self, columns: usize) -> std::io::Result<()> {
+        let mut drawn = self.drawn();
+        if drawn.lines.is_empty() {
+            return Ok(());
+        }
+        let frame = format!("{}{CLEAR_BELOW}", drawn.back(columns));
+        drawn.lines.clear();
+        let mut out = std::io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+}
+
+impl Drawn {
+    /// What brings the cursor to where the block begins. A terminal that became narrower has broken its lines.
+    fn back(&self, columns: usize) -> String {
+        let rows: usize = self.lines.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
+        match rows {
+            0 => String::new(),
+            rows => format!("\r\x1b[{rows}A"),
+        }
+    }
+}
+
+/// Where logs go: to standard error, above the block if there is one.
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let columns = super::Term::stdout().size().0;
+        if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            // The next frame draws it again, below.
+            self.clear(columns)?;
+        }
+        std::io::stderr().lock().write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_counts_the_rows_that_lines_take_now() {
+        let drawn = Drawn { lines: vec![10, 40, 0] };
+        assert_eq!(drawn.back(40), "\r\x1b[3A");
+        assert_eq!(drawn.back(20), "\r\x1b[4A");
+        assert_eq!(Drawn::default().back(80), "");
+    }
+}

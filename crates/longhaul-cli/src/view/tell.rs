@@ -1,0 +1,249 @@
+//! Events, told in words.
+
+use std::collections::HashMap;
+
+use longhaul::entry::{Nudge, Release, Sender, Wait};
+use longhaul::snapshot::{Event, Happening};
+use longhaul::{AgentName, Status, TaskId};
+
+use super::clean::{clean, one_line};
+use super::words::{clock, count, fit, left, many};
+use super::{Ink, Term};
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What is worth a line while a team works; each line says whose it is.
+    Lines,
+    /// Everything that is in the journal of one task.
+    All,
+}
+
+/// Tells events as lines of text.
+pub(crate) struct Teller {
+    term: Term,
+    detail: Detail,
+    agents: HashMap<TaskId, AgentName>,
+    said: HashMap<TaskId, (String, String)>,
+}
+
+impl Teller {
+    /// A teller for a terminal.
+    pub(crate) fn new(term: Term, detail: Detail) -> Self {
+        Teller { term, detail, agents: HashMap::new(), said: HashMap::new() }
+    }
+
+    /// Remembers an event that need not be told.
+    pub(crate) fn skip(&mut self, event: &Event) {
+        if let Happening::Submitted { agent, .. } = &event.what {
+            self.agents.insert(event.task, agent.clone());
+        }
+        if matches!(event.what, Happening::Usage { .. } | Happening::Started { .. }) {
+            self.said.remove(&event.task);
+        }
+    }
+
+    /// The lines that an event is worth.
+    pub(crate) fn tell(&mut self, event: &Event) -> Vec<String> {
+        let words = match &event.what {
+            // Live words come in pieces: they are told when the reply is whole.
+            Happening::Text { text } => {
+                self.said.entry(event.task).or_default().1.push_str(text);
+                Vec::new()
+            }
+            Happening::Reasoning { text } => {
+                self.said.entry(event.task).or_default().0.push_str(text);
+                Vec::new()
+            }
+            Happening::Usage { usage, model, .. } => {
+                let (thought, said) = self.said.remove(&event.task).unwrap_or_default();
+                let mut words = Vec::new();
+                if self.detail == Detail::All && !thought.trim().is_empty() {
+                    words.push((Ink::Faint, format!("thinks  {}", self.body(&thought))));
+                }
+                if !said.trim().is_empty() {
+                    words.push((Ink::Plain, format!("says    {}", self.body(&said))));
+                }
+                if self.detail == Detail::All {
+                    let (read, written) = (count(usage.input), count(usage.output));
+                    let model = one_line(model);
+                    words.push((Ink::Faint, format!("used    {read} tokens in, {written} out ({model})")));
+                }
+                words
+            }
+            what => self.words(what).into_iter().collect(),
+        };
+        self.skip(event);
+        words.into_iter().map(|(ink, text)| self.line(event, ink, &text)).collect()
+    }
+
+    fn line(&self, event: &Event, ink: Ink, text: &str) -> String {
+        let time = self.term.paint(Ink::Faint, &clock(event.at));
+        let text = self.term.paint(ink, text);
+        match self.detail {
+            Detail::All => format!("{time}  {text}"),
+            Detail::Lines => {
+                let agent = self.agents.get(&event.task).map_or("?", AgentName::as_str);
+                let id = self.term.paint(Ink::Id, &event.task.to_string());
+                format!("{time}  {id}  {}  {text}", left(&one_line(agent), 12))
+            }
+        }
+    }
+
+    fn body(&self, text: &str) -> String {
+        match self.detail {
+            Detail::Lines => fit(&one_line(text), 160),
+            Detail::All => clean(text.trim_end()).replace('\n', "\n                  "),
+        }
+    }
+
+    fn words(&self, what: &Happening) -> Option<(Ink, String)> {
+        let all = self.detail == Detail::All;
+        Some(match what {
+            Happening::Submitted { headline, parent, continues, .. } => {
+                let from = match (parent, continues) {
+                    (_, Some(old)) => format!(" (continues {old})"),
+                    (Some(parent), None) => format!(" (for {parent})"),
+                    (None, None) => String::new(),
+                };
+                (Ink::Strong, format!("asked   {}{from}", one_line(headline)))
+            }
+            Happening::Started { attempt } if attempt.0 > 1 => {
+                (Ink::Busy, format!("started again, for the {} time", ordinal(attempt.0)))
+            }
+            Happening::Started { .. } => (Ink::Busy, "started".to_owned()),
+            Happening::Call { tool, arguments, .. } => {
+                (Ink::Plain, format!("calls   {}", call(tool, arguments, if all { 2000 } else { 120 })))
+            }
+            Happening::Result { tool, output, is_error: true, .. } => {
+                (Ink::Waits, format!("error   {}: {}", one_line(tool), self.body(output)))
+            }
+            Happening::Result { tool, output, .. } if all => {
+                (Ink::Faint, format!("got     {}: {}", one_line(tool), self.body(output)))
+            }
+            Happening::Result { tool, output, .. } => {
+                let lines = many(output.lines().count(), "line");
+                (Ink::Faint, format!("got     {lines} from {}", one_line(tool)))
+            }
+            Happening::Progress { text } if all => (Ink::Faint, format!("…       {}", one_line(text))),
+            Happening::Progress { .. } | Happening::Compacted if !all => return None,
+            Happening::Waiting { on, .. } => (Ink::Waits, format!("waits   for {}", waits_for(on))),
+            Happening::Letter { from, text, .. } => {
+                let from = match from {
+                    Sender::Person => "a person".to_owned(),
+                    Sender::Task(id) => id.to_string(),
+                    Sender::System => "longhaul".to_owned(),
+                };
+                match ending(text).filter(|_| !all) {
+                    Some(Status::Cancelled) => (Ink::Plain, format!("letter  from {from}: it was cancelled")),
+                    Some(status) => (Ink::Plain, format!("letter  from {from}: it {status}")),
+                    None => (Ink::Plain, format!("letter  from {from}: {}", self.body(text))),
+                }
+            }
+            Happening::Read { letters } if all => (Ink::Faint, format!("read    {}", many(letters.len(), "letter"))),
+            Happening::Read { .. } => return None,
+            Happening::Nudged { why } => {
+                let why = match why {
+                    Nudge::Empty => "it answered nothing".to_owned(),
+                    Nudge::Repeating => "it repeats itself".to_owned(),
+                    Nudge::LastWord(limit) => format!("its last word: {}", one_line(limit)),
+                };
+                (Ink::Waits, format!("told    {why}"))
+            }
+            Happening::Asked { text, .. } => (Ink::Waits, format!("asks    {}", one_line(text))),
+            Happening::Answered { text, .. } => (Ink::Plain, format!("answer  {}", one_line(text))),
+            Happening::Stopping { cause } => (Ink::Waits, format!("to stop {cause}")),
+            Happening::Released { why } => {
+                let why = match why {
+                    Release::Drained => "its process is ending".to_owned(),
+                    Release::Lost => "its process is gone".to_owned(),
+                    Release::GaveUp(why) => one_line(why),
+                };
+                (Ink::Waits, format!("given back: {why}"))
+            }
+            Happening::Finished { status, output, error } => {
+                let mut text = status.to_string();
+                if let Some(error) = error {
+                    text = format!("{text}: {}", one_line(error));
+                }
+                if all && *status != Status::Completed && !output.trim().is_empty() {
+                    text = format!("{text}\n                  {}", self.body(output));
+                }
+                (Ink::of(*status), text)
+            }
+            Happening::Continued { by } => (Ink::Plain, format!("continued by {by}")),
+            Happening::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+fn ordinal(number: u32) -> String {
+    let end = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{end}")
+}
+
+/// How the task ended that a letter tells of.
+fn ending(letter: &str) -> Option<Status> {
+    let tag = letter.strip_prefix("<task_ended ")?.split('>').next()?;
+    Status::ALL.into_iter().find(|status| tag.contains(&format!("status=\"{status}\"")))
+}
+
+/// What is waited for, in words.
+pub(crate) fn waits_for(on: &Wait) -> String {
+    match on {
+        Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
+        Wait::Tasks(ids) if ids.len() <= 2 => {
+            ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+        }
+        Wait::Tasks(ids) => many(ids.len(), "task"),
+        Wait::Letter => "a letter".to_owned(),
+        Wait::Person(what) => format!("a person: {}", one_line(what)),
+        Wait::Provider(why) => format!("its provider: {}", one_line(why)),
+    }
+}
+
+/// A tool call in a line: `search_files_content(TODO)`.
+pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
+    let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(map) => {
+            let value = |value: &serde_json::Value| match value {
+                serde_json::Value::String(text) => one_line(text),
+                other => one_line(&other.to_string()),
+            };
+            match map.iter().collect::<Vec<_>>()[..] {
+                [(_, only)] => value(only),
+                ref several => {
+                    several.iter().map(|(key, v)| format!("{}: {}", one_line(key), value(v))).collect::<Vec<_>>().join(", ")
+                }
+            }
+        }
+        Err(_) => one_line(arguments),
+    };
+    format!("{}({})", one_line(tool), fit(&told, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_in_a_line() {
+        assert_eq!(call("read_file", r#"{"path":"a\nb"}"#, 40), "read_file(a b)");
+        assert_eq!(call("run", r#"{"agent":"x","n":3}"#, 40), "run(agent: x, n: 3)");
+        assert_eq!(call("list", "{}", 40), "list()");
+        assert_eq!(call("odd", "not \x1b[1mjson", 40), "odd(not json)");
+    }
+
+    #[test]
+    fn numbers_have_their_endings() {
+        let told: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 113].map(ordinal).into();
+        assert_eq!(told, ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "113th"]);
+    }
+}

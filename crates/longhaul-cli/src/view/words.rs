@@ -1,0 +1,217 @@
+//! Times, numbers and widths as people like them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A stretch of time: `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`.
+pub(crate) fn elapsed(time: Duration) -> String {
+    match time.as_secs() {
+        ..10 => format!("{:.1}s", (time.as_millis() / 100) as f64 / 10.0),
+        s @ ..60 => format!("{s}s"),
+        s @ ..3600 => format!("{}m{:02}s", s / 60, s % 60),
+        s @ ..86_400 => format!("{}h{:02}m", s / 3600, s % 3600 / 60),
+        s => format!("{}d{:02}h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+/// How long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
+pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
+    match now.duration_since(then).as_secs() {
+        ..5 => "just now".to_owned(),
+        s @ ..60 => format!("{s} s ago"),
+        s @ ..3600 => format!("{} min ago", s / 60),
+        s @ ..86_400 => format!("{} h ago", s / 3600),
+        s @ ..172_800 => format!("{} day ago", s / 86_400),
+        s => format!("{} days ago", s / 86_400),
+    }
+}
+
+/// The time on the clock on the wall.
+pub(crate) fn clock(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
+/// The day and the time.
+pub(crate) fn moment(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A number to the last digit: `12,345`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number at a glance: `950`, `12.3k`, `1.2M`.
+pub(crate) fn short(number: u64) -> String {
+    let scaled = |unit: u64| (number / (unit / 10)) as f64 / 10.0;
+    match number {
+        ..1_000 => number.to_string(),
+        ..100_000 => format!("{:.1}k", scaled(1_000)),
+        ..1_000_000 => format!("{}k", number / 1_000),
+        ..1_000_000_000 => format!("{:.1}M", scaled(1_000_000)),
+        _ => format!("{:.1}G", scaled(1_000_000_000)),
+    }
+}
+
+/// So many of something: `1 task`, `3 tasks`.
+pub(crate) fn many(number: usize, what: &str) -> String {
+    format!("{} {what}{}", count(number as u64), if number == 1 { "" } else { "s" })
+}
+
+/// A stretch of time as it is typed: `30s`, `500ms`, `1h30m`, or just seconds.
+pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
+    let wrong = || "a time looks like 30s, 5m, 1h30m or 500ms".to_owned();
+    if let Ok(seconds) = typed.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
+    }
+    let span: jiff::SignedDuration = typed.parse().map_err(|_| wrong())?;
+    Duration::try_from(span).map_err(|_| wrong())
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text, or as much of it as fits into so many columns, with a sign that it goes on.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    if columns == 0 {
+        return String::new();
+    }
+    let mut fits = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns - 1 {
+            break;
+        }
+        fits.push(c);
+    }
+    let kept = fits.trim_end().len();
+    fits.truncate(kept);
+    fits.push('…');
+    fits
+}
+
+/// The text in exactly so many columns, at their left.
+pub(crate) fn left(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    let gap = columns.saturating_sub(text.width());
+    text + &" ".repeat(gap)
+}
+
+/// The text in exactly so many columns, at their right.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    let text = fit(text, columns);
+    " ".repeat(columns.saturating_sub(text.width())) + &text
+}
+
+/// The text in lines of at most so many columns; a line that goes on keeps its indent.
+pub(crate) fn wrap(text: &str, columns: usize) -> String {
+    let wrapped = text.lines().map(|line| wrap_line(line, columns.max(10)));
+    wrapped.collect::<Vec<_>>().join("\n")
+}
+
+fn wrap_line(line: &str, columns: usize) -> String {
+    if line.width() <= columns {
+        return line.to_owned();
+    }
+    let indent = line.len() - line.trim_start().len();
+    // What follows a label ("  Map    12 entries") goes on below what it labels.
+    let label = line[indent..].find("  ").map_or(0, |at| {
+        let gap = &line[indent + at..];
+        at + gap.len() - gap.trim_start().len()
+    });
+    let hang = if indent + label <= columns / 3 { indent + label } else { indent.min(columns / 3) };
+    let mut wrapped = String::new();
+    let mut used = 0;
+    for (index, word) in line[indent + label..].split_whitespace().enumerate() {
+        if index == 0 {
+            wrapped.push_str(&line[..indent + label]);
+            used = line[..indent + label].width();
+        } else if used + 1 + word.width() > columns {
+            wrapped.push('\n');
+            wrapped.push_str(&" ".repeat(hang));
+            used = hang;
+        } else {
+            wrapped.push(' ');
+            used += 1;
+        }
+        wrapped.push_str(word);
+        used += word.width();
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        let told = |ms| elapsed(Duration::from_millis(ms));
+        assert_eq!(told(0), "0.0s");
+        assert_eq!(told(9_990), "9.9s");
+        assert_eq!(told(42_000), "42s");
+        assert_eq!(told(65_000), "1m05s");
+        assert_eq!(told(7_380_000), "2h03m");
+        assert_eq!(told(273_600_000), "3d04h");
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(ago(at(100), at(90)), "just now");
+        assert_eq!(ago(at(0), at(200)), "3 min ago");
+        assert_eq!(ago(at(0), at(90_000)), "1 day ago");
+    }
+
+    #[test]
+    fn numbers_are_told_as_people_read_them() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(short(999), "999");
+        assert_eq!(short(12_345), "12.3k");
+        assert_eq!(short(999_999), "999k");
+        assert_eq!(short(1_250_000), "1.2M");
+        assert_eq!(many(1, "task"), "1 task");
+    }
+
+    #[test]
+    fn typed_times_are_understood() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "soon", "-1s", "-3", "inf"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_by_the_column_and_not_by_the_byte() {
+        assert_eq!(fit("short", 5), "short");
+        assert_eq!(fit("too long", 5), "too…");
+        assert_eq!(fit("世界世界", 5), "世界…");
+        assert_eq!(fit("x", 0), "");
+        assert_eq!(left("ab", 4), "ab  ");
+        assert_eq!(right("ab", 4), "  ab");
+    }
+
+    #[test]
+    fn a_long_line_hangs_below_what_it_labels() {
+        assert_eq!(wrap("  Map  one two three four", 16), "  Map  one two\n  three four");
+        assert_eq!(wrap("  M  one two three four", 18), "  M  one two three\n     four");
+        assert_eq!(wrap("fits\n\nhere", 40), "fits\n\nhere");
+    }
+}
