@@ -83,6 +83,7 @@ impl Inner {
                 root: caller.root,
                 depth: caller.depth + 1,
                 continues,
+                letter: None,
             };
             self.append(id, Entry::Submitted(Box::new(submitted)));
         }

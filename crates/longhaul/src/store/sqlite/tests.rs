@@ -41,6 +41,7 @@ fn submission(id: TaskId, text: &str) -> Batch {
         root: id,
         depth: 0,
         continues: None,
+        letter: None,
     }));
     Batch::one(id, Fence::New, vec![entry])
 }
