@@ -5,9 +5,10 @@ mod desk;
 mod follow;
 mod office;
 
+use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use tokio_util::task::TaskTracker;
 pub use build::LonghaulBuilder;
 pub use follow::Events;
 use follow::Until;
-use office::{Office, Plan};
+use office::{Office, Plan, Posted};
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
@@ -37,7 +38,6 @@ struct Inner {
     office: Arc<Office>,
     team: Option<TeamRef>,
     worker: Option<WorkerId>,
-    roots: Arc<Mutex<Option<Vec<TaskId>>>>,
     background: TaskTracker,
     runs: TaskTracker,
     drain: CancellationToken,
@@ -168,16 +168,8 @@ impl Longhaul {
 
     async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         check_text("task", &order.task)?;
-        if let Some(roots) = self.roots().as_mut() {
-            // The worker must know the tree before its first task can be claimed.
-            roots.extend(key.candidates());
-        }
         let plan = Plan { key, order, team, parent: None, continues: None, letter: None };
         Ok(self.0.office.submit(plan).await?.0)
-    }
-
-    fn roots(&self) -> std::sync::MutexGuard<'_, Option<Vec<TaskId>>> {
-        self.0.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the team's root, and follows what happens in its tree until it has ended.
@@ -225,7 +217,7 @@ impl Longhaul {
     /// ```
     pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
-        Ok((root, follow::tree(self.0.office.clone(), root, Seq(0), Until::Silence(None))))
+        Ok((root, follow::tree(self.0.office.clone(), root, HashMap::new(), Until::Silence(None))))
     }
 
     /// The next word in a session, and what happens until it is silent again.
@@ -246,11 +238,15 @@ impl Longhaul {
     /// ```
     pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
-        let id = letter.id.clone();
-        let after = self.0.office.head(session).await?.seq;
-        let sent = self.0.office.send(session, letter).await?;
-        let (after, letter) = if sent.continued { (Seq(0), None) } else { (after, Some(id)) };
-        Ok(follow::tree(self.0.office.clone(), sent.to, after, Until::Silence(letter)))
+        let office = &self.0.office;
+        let letter_id = letter.id.clone();
+        let last = office.last(session).await?;
+        let seen = office.store.list(Filter::tree(last.root)).await?;
+        let sent = office.send(last.id, letter).await?;
+        let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
+        let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
+        let until = Until::Silence((!begins_with_it).then_some(letter_id));
+        Ok(follow::tree(office.clone(), sent.to, seen, until))
     }
 
     /// Closes a session: it ends with its last answer. One that is in the middle of something is cancelled.
@@ -260,7 +256,7 @@ impl Longhaul {
 
     /// What happens in a tree, from its beginning, until its root has ended.
     pub fn follow(&self, root: TaskId) -> Events {
-        follow::tree(self.0.office.clone(), root, Seq(0), Until::End)
+        follow::tree(self.0.office.clone(), root, HashMap::new(), Until::End)
     }
 
     /// What happens to a task, from after an entry on, until it has ended.
@@ -311,12 +307,14 @@ impl Longhaul {
         self.broadcast_to(Filter::default(), text).await
     }
 
-    /// Writes to every task of a filter that has not ended. Which those are.
+    /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
     pub async fn broadcast_to(&self, filter: Filter, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         let mut reached = Vec::new();
         for task in self.0.office.store.list(filter.live()).await? {
-            reached.push(self.0.office.send(task.id, letter.clone()).await?.to);
+            if self.0.office.post(task.id, &letter).await? == Posted::Taken {
+                reached.push(task.id);
+            }
         }
         Ok(reached)
     }
@@ -406,9 +404,7 @@ impl Longhaul {
 
     /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
     pub fn adopt(&self, root: TaskId) {
-        if let Some(roots) = self.roots().as_mut() {
-            roots.push(root);
-        }
+        self.0.office.adopt(root);
     }
 
     /// The bounds on how many tasks there may be.
@@ -437,22 +433,24 @@ impl Longhaul {
             self.0.abort.cancel();
             let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
         }
-        // 4. The lease ends, so that others need not wait for it to run out.
+        // 4. Nothing of ours runs any more.
+        self.0.abort.cancel();
+        self.0.background.close();
+        self.0.background.wait().await;
+        // 5. The lease ends, so that others need not wait for it to run out.
         if let Some(worker) = &self.0.worker
             && let Err(error) = self.0.office.store.retire(worker.clone()).await
         {
             tracing::warn!(%error, "the lease could not be given up");
         }
-        // 5. Toolsets end what they have started.
+        // 6. Toolsets end what they have started.
         for team in self.0.office.teams.all() {
             for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
-                toolset.close().await;
+                if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
+                    tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
+                }
             }
         }
-        // 6. Nothing of ours runs any more.
-        self.0.abort.cancel();
-        self.0.background.close();
-        self.0.background.wait().await;
     }
 }
 

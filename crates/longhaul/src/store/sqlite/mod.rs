@@ -123,7 +123,7 @@ impl Store for Sqlite {
     }
 
     fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.readers.with(move |reader| reader.head(task))
+        self.readers.head(task)
     }
 
     fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
