@@ -15,7 +15,8 @@ use crate::exit::{Code, Trouble};
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
-    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
     let store = place.open()?;
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
@@ -31,9 +32,16 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
             continue;
         }
         if head.team != known {
-            left.push(format!("{} is of {}, which this program does not know", head.id, clean(&head.team.to_string())));
+            left.push(format!(
+                "{} is of {}, which this program does not know",
+                head.id,
+                clean(&head.team.to_string())
+            ));
         } else if owned.contains(&head.id) {
-            left.push(format!("{} is run by another process: `longhaul logs -f {}` follows it", head.id, head.id));
+            left.push(format!(
+                "{} is run by another process: `longhaul logs -f {}` follows it",
+                head.id, head.id
+            ));
         } else {
             open += 1;
             if !roots.contains(&head.root) {
@@ -56,13 +64,9 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         builder = builder.tree(*root);
     }
     let longhaul = builder.start().await?;
-    if !args.json {
-        let term = desk.term;
-        let which: Vec<String> = roots.iter().map(|root| term.paint(Ink::Id, &root.to_string())).collect();
-        term.line(&format!("Carrying on {} of {}", many(open, "task"), which.join(", ")))?;
-        term.line("")?;
-    }
-    Carry { desk, place: &place, longhaul, roots, since, json: args.json }.on().await
+    let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
+    let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
+    Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await
 }
 
 /// The trees that were asked for; all, if `None`.

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn plain_text_stays_as_it_is() {
-        for text in ["", "Grüße, 世界 👩‍👩‍👧", "two\nlines", "[31m is no escape without one"] {
+        for text in ["", "Grüße, 世界 👩‍👩‍👧", "two\nlines", "[31m is no escape without one"]
+        {
             assert_eq!(clean(text), text);
         }
         assert_eq!(clean("a\tb\r\nc"), "a    b\nc");
