@@ -37,6 +37,26 @@ pub struct Agent {
 
 impl Agent {
     /// An agent to be built.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{testing::{FnModel, reply}, model::Model};
+    /// use longhaul::toolset::Files;
+    /// use longhaul::{Agent, Dialect, Habits, Team};
+    ///
+    /// # let model: Arc<dyn Model> = Arc::new(FnModel::new(|_| reply().text("Fine.")));
+    /// let reader = Agent::builder("reader")
+    ///     .description("Reads files and says what is in them.")
+    ///     .instruction("You are exact.")
+    ///     .model(model.clone())
+    ///     .toolset(Files::new())
+    ///     .habits(Habits { max_turns: 20, ..Habits::default() })
+    ///     .build()?;
+    /// let lead = Agent::builder("lead").model(model).sub_agent(reader).dialect(Dialect::Background).build()?;
+    /// let team = Team::new(lead)?;
+    /// assert_eq!(team.agents().count(), 2);
+    /// # Ok::<(), longhaul::agent::TeamError>(())
+    /// ```
     pub fn builder(name: impl Into<AgentName>) -> AgentBuilder {
         AgentBuilder {
             name: name.into(),

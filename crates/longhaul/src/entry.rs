@@ -255,6 +255,18 @@ impl std::fmt::Display for TeamRef {
 /// What is to be done, by whom, and within which bounds.
 ///
 /// What is left out is the agent's own choice, or else the default of the policy.
+///
+/// ```
+/// use std::time::Duration;
+/// use longhaul::{Budget, Order};
+///
+/// let order = Order::new("researcher", "What is new in Rust?\nOnly the last two years.")
+///     .expected_output("Five lines, each with a source.")
+///     .max_turns(8)
+///     .timeout(Duration::from_secs(600))
+///     .budget(Budget { tokens: Some(50_000), ..Budget::default() });
+/// assert_eq!(order.headline(), "What is new in Rust?");
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Order {

@@ -18,6 +18,43 @@ use crate::id::{AgentName, CallId, TaskId};
 use crate::model::ToolSpec;
 
 /// A tool, as its author writes it.
+///
+/// ```
+/// use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+///
+/// struct Sqrt;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct SqrtArgs {
+///     /// The number, not below 0.
+///     of: f64,
+/// }
+///
+/// impl Tool for Sqrt {
+///     type Args = SqrtArgs;
+///
+///     fn name(&self) -> &str {
+///         "sqrt"
+///     }
+///
+///     fn description(&self) -> String {
+///         "The square root of a number.".to_owned()
+///     }
+///
+///     fn manner(&self) -> Manner {
+///         Manner::READ_ONLY
+///     }
+///
+///     async fn call(&self, args: SqrtArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
+///         if args.of < 0.0 {
+///             return Err(ToolError::Retry("`of` must not be below 0".to_owned()));
+///         }
+///         Ok(args.of.sqrt().to_string().into())
+///     }
+/// }
+/// # use longhaul::tool::DynTool;
+/// # assert_eq!(DynTool::spec(&Sqrt).parameters["properties"]["of"]["description"], "The number, not below 0.");
+/// ```
 pub trait Tool: Send + Sync + 'static {
     /// What it is called with. A field's doc comment tells the model what to put there.
     type Args: DeserializeOwned + JsonSchema + Send;

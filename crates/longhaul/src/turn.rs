@@ -112,9 +112,8 @@ impl Turn {
     /// The turn of a task that begins with its order.
     pub fn begin(submitted: &Submitted, root_agent: &AgentName) -> Turn {
         let order = &submitted.order;
-        let text = if submitted.parent.is_some() { order_text(order) } else { order.task.clone() };
         Turn {
-            conversation: Arc::new(vec![Message::User(text)]),
+            conversation: Arc::new(vec![Message::User(order_text(order))]),
             order_at: 0,
             agent: order.agent.clone().unwrap_or_else(|| root_agent.clone()),
             interactive: order.interactive,
@@ -136,24 +135,19 @@ impl Turn {
 
     /// The turn of a task that continues this one: the same conversation, with a new order at its end.
     pub fn continued(mut self, submitted: &Submitted) -> Turn {
-        for open in &mut self.open {
-            open.result.get_or_insert_with(|| ("The task ended before this call did.".into(), true));
-        }
-        self.flush_results();
-        let unread = std::mem::take(&mut self.mailbox);
-        let unread: Vec<_> =
-            unread.into_iter().filter(|l| l.ending.is_none_or(|task| !self.collected.contains(&task))).collect();
-        if !unread.is_empty() {
-            self.hear(letters_text(&unread));
-        }
+        self.close_calls("The task ended before this call did.");
         if !self.live.is_empty() {
             let partial = Reply::text_only(std::mem::take(&mut self.live));
             self.push(Message::Assistant(Arc::new(partial)));
         }
+        let unread = std::mem::take(&mut self.mailbox);
+        let unread: Vec<_> = unread.into_iter().filter(|letter| !self.is_known(letter)).collect();
+        if !unread.is_empty() {
+            self.hear(letters_text(&unread));
+        }
         self.order_at = self.conversation.len();
         self.hear(submitted.order.task.clone());
         Turn {
-            agent: submitted.order.agent.clone().unwrap_or(self.agent),
             interactive: submitted.order.interactive,
             attempt: Attempt(0),
             replies: 0,
@@ -182,9 +176,14 @@ impl Turn {
         self.replies
     }
 
-    /// What has been said so far, for a task that ends without an answer.
+    /// All that has been said since the order, for a task that ends without an answer.
     pub fn partial(&self) -> Arc<str> {
-        if self.live.is_empty() { self.said.clone() } else { self.live.as_str().into() }
+        let replies = self.conversation.iter().skip(self.order_at).filter_map(|message| match message {
+            Message::Assistant(reply) => Some(reply.text()),
+            _ => None,
+        });
+        let said = replies.chain([self.live.clone()]).filter(|text| !text.trim().is_empty());
+        said.collect::<Vec<_>>().join("\n\n").into()
     }
 
     /// Whether the model has said what it had to say.
@@ -199,7 +198,12 @@ impl Turn {
 
     /// Whether nothing but the ends of children lies in the mailbox, so that a moment's patience may bring more.
     pub fn only_endings(&self) -> bool {
-        self.mailbox.iter().any(|l| !self.is_known(l)) && self.mailbox.iter().all(|l| l.ending.is_some())
+        self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
+    }
+
+    /// Whether nobody has written but children, of their ends.
+    pub fn has_only_endings(&self) -> bool {
+        self.mailbox.iter().all(|l| l.ending.is_some())
     }
 
     /// The answer of a task that is at rest.
@@ -396,11 +400,11 @@ impl Turn {
         self.turns += 1;
         self.push(Message::Assistant(reply.clone()));
         let text = reply.text();
-        // Calls made with tools off are not run: the last word is the last word.
-        self.open = match self.last_word {
-            Some(_) => Vec::new(),
-            None => reply.calls().map(|c| OpenCall { call: c.clone(), begun: None, result: None }).collect(),
-        };
+        self.open = reply.calls().map(|c| OpenCall { call: c.clone(), begun: None, result: None }).collect();
+        if self.last_word.is_some() {
+            // The last word is the last word. But no call may stay without a result: providers refuse that.
+            self.close_calls("Tools are off: this call was not made.");
+        }
         if self.open.is_empty() {
             self.ball = Ball::Silent(reply.stop);
             self.said = text.into();
@@ -435,6 +439,14 @@ impl Turn {
             return None;
         }
         self.open.get_mut(id.index as usize)
+    }
+
+    /// Gives this result to the calls that have none, and will have none.
+    fn close_calls(&mut self, why: &str) {
+        for open in &mut self.open {
+            open.result.get_or_insert_with(|| (why.into(), true));
+        }
+        self.flush_results();
     }
 
     /// Puts the results into the conversation, in the order of the calls.

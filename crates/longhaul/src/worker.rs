@@ -12,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Entry, Failure, FailureKind, Kind, Outcome, Release, TeamRef};
+use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, said, settle_halt, settled_by_stop};
+use crate::runner::{
+    Ended, Halt, Run, Seat, Seats, Surroundings, failed, give_back, said, settle_halt,
+};
 use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
@@ -90,6 +92,9 @@ pub(crate) struct Settings {
     pub(crate) unfinished: Unfinished,
 }
 
+/// How often a task is tried to be given back that the store failed.
+const UNSTRAND: Duration = Duration::from_secs(1);
+
 /// One process's claim to run tasks.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
@@ -105,7 +110,19 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Works until the drain fires.
+    /// Keeps the lease, until it is dropped: as long as anything runs here, also while that is being drained.
+    pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
+        let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.settings.lease);
+        async move {
+            let mut round = tokio::time::interval(lease / 3);
+            loop {
+                round.tick().await;
+                renew(&*store, &id, lease).await;
+            }
+        }
+    }
+
+    /// Takes tasks until the drain fires.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
         let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
@@ -125,19 +142,13 @@ impl Worker {
                 () = seats.one_free(), if look => {}
                 _ = round.tick() => {
                     // First the own lease: after a long sleep of the machine our own tasks would look abandoned.
-                    self.renew().await;
+                    renew(&*self.around.store, &self.id, self.settings.lease).await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
                     look = true;
                 }
             }
-        }
-    }
-
-    async fn renew(&self) {
-        if let Err(error) = self.around.store.renew(self.id.clone(), self.settings.lease).await {
-            tracing::warn!(%error, "the lease could not be renewed");
         }
     }
 
@@ -182,10 +193,8 @@ impl Worker {
                     settle_halt(&*around.store, &head, Halt::Fail(failure)).await
                 }
             };
-            match ended {
-                Ended::Stranded(error) => tracing::error!(task = %head.id, %error, "the store failed; the task is left"),
-                ended => tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over"),
-            }
+            let ended = unstrand(&around, &abort, &head, ended).await;
+            tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
     }
 
@@ -217,27 +226,37 @@ impl Worker {
     async fn take_away(&self, head: &Head) -> Result<(), StoreError> {
         let store = &*self.around.store;
         let fence = Fence::Abandoned(head.attempt);
-        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() {
+        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() && self.takes(head) {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
-            return crate::runner::end(store, head, fence, Vec::new(), outcome).await;
+            return failed(store, head, fence, failure).await;
         }
-        let released = Entry::Released { attempt: head.attempt, why: Release::Lost };
-        match &head.stop {
-            Some(stop) => {
-                settled_by_stop(store, head, fence, released, stop).await?;
-                crate::runner::stop_below(store, head, crate::entry::StopCause::ParentStopped).await
-            }
-            None => match crate::runner::give_back(store, head, fence, released).await {
-                // Somebody wrote in this very moment, perhaps that it is to stop: look again.
-                Err(StoreError::Moved { task, .. }) => {
-                    let head = store.head(task).await?.ok_or(StoreError::NoTask(task))?;
-                    Box::pin(self.take_away(&head)).await
-                }
-                done => done,
-            },
-        }
+        give_back(store, head.clone(), fence, Release::Lost).await
     }
+
+    /// Whether it is this worker's to say what becomes of a task.
+    fn takes(&self, head: &Head) -> bool {
+        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
+    }
+}
+
+async fn renew(store: &dyn Store, id: &WorkerId, lease: Duration) {
+    if let Err(error) = store.renew(id.clone(), lease).await {
+        tracing::warn!(%error, "the lease could not be renewed");
+    }
+}
+
+/// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
+async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head, mut ended: Ended) -> Ended {
+    while let Ended::Stranded(error @ StoreError::Database { .. }) = &ended {
+        tracing::error!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        tokio::select! {
+            () = tokio::time::sleep(UNSTRAND) => {}
+            () = abort.cancelled() => break,
+        }
+        ended = settle_halt(&*around.store, head, Halt::Drain).await;
+    }
+    ended
 }
 
 async fn run(around: &Surroundings, teams: &Teams, head: Head, seat: Seat) -> Ended {

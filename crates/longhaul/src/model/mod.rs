@@ -11,6 +11,8 @@ use crate::message::{Message, Reply};
 #[cfg(any(test, feature = "testing"))]
 mod function;
 pub mod scripted;
+pub mod settings;
+pub mod wire;
 
 #[cfg(any(test, feature = "testing"))]
 pub use function::FnModel;

@@ -62,9 +62,6 @@ impl Run {
                             call.cancel();
                         }
                         waiting.insert(call, tasks);
-                        if waiting.len() == running.len() {
-                            self.wait_for(&waiting).await?;
-                        }
                     }
                     Signal::Works { call } => drop(waiting.remove(&call)),
                 },
@@ -85,6 +82,9 @@ impl Run {
                 }
                 // Whoever ignores the stop for too long is dropped, which ends what it has started.
                 () = overdue(until), if until.is_some() => break,
+            }
+            if !running.is_empty() && waiting.len() == running.len() {
+                self.wait_for(&waiting).await?;
             }
         }
         match halt {
@@ -132,7 +132,7 @@ impl Run {
                             effect is unknown. Find out before you make it again.";
                 return (act.id, Some(Err(ToolError::Failed(text.to_owned()))));
             }
-            let call = AssertUnwindSafe(tool.call(&act.call.arguments, &context)).catch_unwind();
+            let call = AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
                 () = give_up.cancelled(), if manner.repeatable => return (act.id, None),
@@ -142,13 +142,17 @@ impl Run {
         }
     }
 
-    /// All calls only wait: others may have the seat.
+    /// All calls that still run only wait: others may have the seat.
     async fn wait_for(&mut self, waiting: &HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
         let mut tasks: Vec<TaskId> = waiting.values().flatten().copied().collect();
         tasks.sort();
         tasks.dedup();
         self.seat.park();
-        self.note(vec![Entry::Waiting { on: Wait::Tasks(tasks), until: None }]).await
+        let on = Wait::Tasks(tasks);
+        match &self.head.waiting {
+            Some(waiting) if waiting.on == on => Ok(()),
+            _ => self.note(vec![Entry::Waiting { on, until: None }]).await,
+        }
     }
 
     /// Writes results down. Answers with a failure if one of them ends the run.

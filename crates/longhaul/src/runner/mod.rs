@@ -12,6 +12,7 @@ mod seat;
 mod settle;
 mod think;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) use gear::Locker;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use act::said;
 pub(crate) use ledger::below;
-pub(crate) use settle::{end, give_back, settle_halt, settled_by_stop, stop_below, stop_one};
+pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 
 use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};
@@ -131,10 +132,12 @@ impl Run {
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self) -> Ended {
         let halt = loop {
-            match self.step().await {
-                Ok(Some(ended)) => return ended,
-                Ok(None) => {}
-                Err(halt) => break halt,
+            // A panic is contained here, where what was said and launched is still known.
+            match AssertUnwindSafe(self.step()).catch_unwind().await {
+                Ok(Ok(Some(ended))) => return ended,
+                Ok(Ok(None)) => {}
+                Ok(Err(halt)) => break halt,
+                Err(panic) => break Halt::Fail(Failure::new(FailureKind::Panic, said(&*panic))),
             }
         };
         self.settle(halt).await

@@ -21,6 +21,7 @@ impl Run {
             }
             if self.habits.on_finish == OnFinish::Stop {
                 stop_below(&*self.around.store, &self.head, StopCause::ParentEnded).await?;
+                return self.end_without_children().await;
             }
         }
         let on = if open.is_empty() { Wait::Letter } else { Wait::Tasks(open.iter().map(|task| task.id).collect()) };
@@ -43,6 +44,20 @@ impl Run {
                 Ok(None)
             }
             other => other.map(Some),
+        }
+    }
+
+    /// Finishes though children still run or have just been stopped: what they have to say is not waited for. But
+    /// what others have written meanwhile is read.
+    async fn end_without_children(&mut self) -> Result<Option<Ended>, Halt> {
+        loop {
+            self.catch_up().await?;
+            if self.head.stop.is_some() || !self.turn.has_only_endings() {
+                return Ok(None);
+            }
+            if let Some(ended) = self.end_with_answer().await? {
+                return Ok(Some(ended));
+            }
         }
     }
 

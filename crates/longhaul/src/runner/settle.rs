@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::{Ended, Halt, Run, append};
 use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
-use crate::id::{LetterId, Seq};
+use crate::id::{Attempt, LetterId, Seq, TaskId};
+use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, Filter, Store, StoreError};
 use crate::task::{Head, Status};
+use crate::turn::Step;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
@@ -18,10 +20,14 @@ impl Run {
         let settled = match halt {
             Halt::Stop => {
                 let stop = self.head.stop.clone().unwrap_or(Stop { cause: StopCause::Person, note: None });
+                let stands = match stop.cause {
+                    StopCause::Closed => self.turn.is_at_rest(),
+                    _ => self.has_answered().await,
+                };
                 self.abandon_children(StopCause::ParentStopped).await;
-                let outcome = match stop.cause {
-                    StopCause::Closed if self.turn.is_at_rest() => self.turn.answer(),
-                    _ => Outcome::Cancelled { stop, partial: self.turn.partial() },
+                let outcome = match stands {
+                    true => self.turn.answer(),
+                    false => Outcome::Cancelled { stop, partial: self.turn.partial() },
                 };
                 self.finish(outcome, None).await
             }
@@ -32,6 +38,12 @@ impl Run {
             Ok(ended) => ended,
             Err(halt) => settle_halt(&*store, &self.head, halt).await,
         }
+    }
+
+    /// Whether the answer was there before the stop was seen: then it stands.
+    async fn has_answered(&self) -> bool {
+        let is_over = !self.head.interactive && matches!(self.turn.next(&self.habits, |_| false), Step::Rest);
+        is_over && self.open_children().await.is_ok_and(|open| open.is_empty())
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
@@ -62,10 +74,7 @@ impl Run {
 pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> Ended {
     let fence = Fence::Attempt(head.attempt);
     let settled = match halt {
-        Halt::Fail(failure) => {
-            let outcome = Outcome::Failed { failure, partial: Arc::from("") };
-            end(store, head, fence, Vec::new(), outcome).await.map(|()| Ended::Finished)
-        }
+        Halt::Fail(failure) => failed(store, head, fence, failure).await.map(|()| Ended::Finished),
         Halt::Drain | Halt::Stop => release(store, head).await.map(|()| Ended::Released),
         Halt::Lost => return Ended::Lost,
         Halt::Store(error) => return Ended::Stranded(error),
@@ -77,39 +86,55 @@ pub(crate) async fn settle_halt(store: &dyn Store, head: &Head, halt: Halt) -> E
     }
 }
 
+/// Ends a task as failed whose run is not at hand.
+pub(crate) async fn failed(store: &dyn Store, head: &Head, fence: Fence, failure: Failure) -> Result<(), StoreError> {
+    let partial = said_so_far(store, head).await;
+    end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
+}
+
 /// Gives a task back. If it is to stop, that is its end.
 async fn release(store: &dyn Store, head: &Head) -> Result<(), StoreError> {
-    let fence = Fence::Attempt(head.attempt);
+    let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+    give_back(store, now, Fence::Attempt(head.attempt), Release::Drained).await
+}
+
+/// Releases a task; one that is to stop is ended instead, and everything below it is told first, so that nothing
+/// is left to do once it has ended.
+pub(crate) async fn give_back(
+    store: &dyn Store,
+    mut head: Head,
+    fence: Fence,
+    why: Release,
+) -> Result<(), StoreError> {
     loop {
-        let released = Entry::Released { attempt: head.attempt, why: Release::Drained };
-        let now = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
-        let done = match &now.stop {
-            Some(stop) => settled_by_stop(store, &now, fence, released, stop).await,
-            None => give_back(store, &now, fence, released).await,
+        let released = Entry::Released { attempt: head.attempt, why: why.clone() };
+        let stop = head.stop.clone();
+        let given = match &stop {
+            Some(stop) => {
+                stop_below(store, &head, StopCause::ParentStopped).await?;
+                settled_by_stop(store, &head, fence, released, stop).await
+            }
+            None => append(store, only_after(&head, fence, vec![released])).await.map(drop),
         };
-        match done {
-            // Somebody wrote in this very moment, perhaps that it is to stop: look again.
-            Err(StoreError::Moved { .. }) => {}
-            done => return done,
+        match given {
+            // What was written may have been a stop, without which this is not the end.
+            Err(StoreError::Moved { .. }) => {
+                head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
+            }
+            other => return other,
         }
     }
 }
 
-/// Gives a task back that is not to stop; refused if anybody has written to it since, because a stop that comes
-/// before the release would end the task without anybody writing that down.
-pub(crate) async fn give_back(
-    store: &dyn Store,
-    head: &Head,
-    fence: Fence,
-    released: Entry,
-) -> Result<(), StoreError> {
-    let mut batch = Batch::one(head.id, fence, vec![released]);
+/// A write to a task that is only right as long as nobody has written to it since.
+fn only_after(head: &Head, fence: Fence, entries: Vec<Entry>) -> Batch {
+    let mut batch = Batch::one(head.id, fence, entries);
     batch.writes[0].after = Some(head.seq);
-    append(store, batch).await.map(drop)
+    batch
 }
 
 /// Ends a task, and tells its parent.
-pub(crate) async fn end(
+async fn end(
     store: &dyn Store,
     head: &Head,
     fence: Fence,
@@ -131,41 +156,74 @@ async fn end_after(
     entries.push(Entry::Finished(Box::new(outcome)));
     let mut batch = Batch::one(head.id, fence, entries);
     batch.writes[0].after = after;
-    let Some(parent) = head.parent else { return append(store, batch).await.map(drop) };
-    let with_letter = batch.clone().and(parent, Fence::Anyone, vec![Entry::Letter(Box::new(letter))]);
-    match append(store, with_letter).await {
-        // The parent is not in the store any more: nobody is left to be told.
-        Err(StoreError::NoTask(gone)) if gone == parent => append(store, batch).await.map(drop),
-        other => other.map(drop),
+    loop {
+        let Some(parent) = reader(store, head.parent).await? else {
+            // A root; or the parent is not in the store any more, and nobody is left to be told.
+            return append(store, batch).await.map(drop);
+        };
+        let entry = Entry::Letter(Box::new(letter.clone()));
+        let mut with_letter = batch.clone().and(parent.id, Fence::Anyone, vec![entry]);
+        // One that has ended may be continued in this very moment: then the letter is for whoever goes on.
+        with_letter.writes[1].after = parent.status.is_final().then_some(parent.seq);
+        match append(store, with_letter).await {
+            Err(StoreError::Moved { task, .. }) if task == parent.id => {}
+            other => return other.map(drop),
+        }
     }
 }
 
+/// Who reads what is written to a parent: itself, or the last task that continues it.
+async fn reader(store: &dyn Store, parent: Option<TaskId>) -> Result<Option<Head>, StoreError> {
+    let Some(parent) = parent else { return Ok(None) };
+    let Some(mut head) = store.head(parent).await? else { return Ok(None) };
+    while let Some(next) = head.continued_by {
+        head = store.head(next).await?.ok_or(StoreError::NoTask(next))?;
+    }
+    Ok(Some(head))
+}
+
 /// Ends a task that its stop, together with this entry, has cancelled.
-pub(crate) async fn settled_by_stop(
+async fn settled_by_stop(
     store: &dyn Store,
     head: &Head,
     fence: Fence,
     entry: Entry,
     stop: &Stop,
 ) -> Result<(), StoreError> {
-    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: Arc::from("") };
+    let outcome = Outcome::Cancelled { stop: stop.clone(), partial: said_so_far(store, head).await };
     end(store, head, fence, vec![entry], outcome).await
 }
 
-/// Asks a task to stop. One that nobody runs is ended here and now. A task that runs passes the stop on to its
-/// children when it settles.
+/// What a task has said, for an end that its own run does not write. Not knowing it must not keep it from ending.
+async fn said_so_far(store: &dyn Store, head: &Head) -> Arc<str> {
+    if head.attempt == Attempt(0) {
+        return Arc::from("");
+    }
+    let journal = super::read_all(store, head.id, Seq(0)).await.unwrap_or_default();
+    let snapshot = Snapshot::of(head.id, &journal).ok().flatten();
+    snapshot.map_or_else(|| Arc::from(""), |snapshot| snapshot.output.into())
+}
+
+/// Asks a task to stop. One that nobody runs is ended here and now, after everything below it. A task that runs
+/// passes the stop on to its children when it settles.
 pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> Result<(), StoreError> {
     loop {
         let request = Entry::StopRequested(stop.clone());
         let result = match head.status {
-            Status::Pending => settled_by_stop(store, &head, Fence::Anyone, request, stop).await,
+            Status::Pending => {
+                if head.attempt > Attempt(0) {
+                    Box::pin(stop_below(store, &head, StopCause::ParentStopped)).await?;
+                }
+                settled_by_stop(store, &head, Fence::Anyone, request, stop).await
+            }
             Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
-            Status::Running => append(store, Batch::one(head.id, Fence::Anyone, vec![request])).await.map(drop),
+            // Not if it was released meanwhile: then this would be its end, and nobody would write that down.
+            Status::Running => append(store, only_after(&head, Fence::Anyone, vec![request])).await.map(drop),
             _ => return Ok(()),
         };
         match result {
-            // It was claimed, or ended, in this very moment: look again.
-            Err(StoreError::Illegal { .. }) => {
+            // It was claimed, or released, or ended, in this very moment: look again.
+            Err(StoreError::Illegal { .. } | StoreError::Moved { .. }) => {
                 head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
             other => return other,
@@ -174,7 +232,7 @@ pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> 
 }
 
 /// Asks everything below a task to stop.
-pub(crate) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
+pub(super) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
     let children = store.list(Filter::children(head.id)).await?;
     for child in children {
         if !child.status.is_final() {

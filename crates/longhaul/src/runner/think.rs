@@ -21,11 +21,12 @@ impl Run {
         let model = self.model()?;
         let mut tries = 1;
         let reply = loop {
-            let error = match self.ask(&*model, tools, tries - 1).await? {
+            let (error, mut words) = match self.ask(&*model, tools, tries - 1).await? {
                 Ok(reply) => break reply,
-                Err(error) => error,
+                Err(failed) => failed,
             };
             if !error.kind.is_passing() || tries >= self.habits.patience.tries {
+                self.leave_behind(&mut words).await?;
                 let kind = match error.kind {
                     ModelErrorKind::Silent(_) => FailureKind::Silent,
                     _ => FailureKind::Model,
@@ -37,16 +38,22 @@ impl Run {
             tries += 1;
         };
         let turn = self.turn.replies() + 1;
-        let mut entries = Vec::with_capacity(2);
+        let mut entries = Vec::with_capacity(3);
+        // Letters about what was collected would fill the mailbox if nobody took them out.
+        let known = self.turn.known_letters();
+        if !known.is_empty() {
+            entries.push(Entry::Read { letters: Vec::new(), known });
+        }
+        let calls = reply.calls().cloned().collect::<Vec<_>>();
+        entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
-            let begun = reply.calls().zip(0..).map(|(call, index)| Entry::Called {
+            let begun = calls.iter().zip(0..).map(|(call, index)| Entry::Called {
                 call: CallId { turn, index },
                 tool: call.tool.as_str().into(),
                 arguments: None,
             });
             entries.extend(begun);
         }
-        entries.insert(0, Entry::Replied(Arc::new(reply)));
         self.note(entries).await
     }
 
@@ -60,7 +67,12 @@ impl Run {
     }
 
     /// One request. The outer error ends the run, the inner one may be worth another try.
-    async fn ask(&mut self, model: &dyn Model, tools: bool, retry: u32) -> Result<Result<Reply, ModelError>, Halt> {
+    async fn ask(
+        &mut self,
+        model: &dyn Model,
+        tools: bool,
+        retry: u32,
+    ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
         let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
         let mut stream = model.stream(Request {
             task: self.head.id,
@@ -83,8 +95,8 @@ impl Run {
                         Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
                         Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, &text),
                         Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, &text),
-                        Some(Err(error)) => return Ok(Err(error)),
-                        None => return Ok(Err(failed(ModelErrorKind::Cut(String::new())))),
+                        Some(Err(error)) => return Ok(Err((error, words))),
+                        None => return Ok(Err((failed(ModelErrorKind::Cut(String::new())), words))),
                     }
                     if words.len() >= Words::ENOUGH {
                         self.note(words.take()).await?;
@@ -92,7 +104,7 @@ impl Run {
                 }
                 () = overdue(words.due) => self.note(words.take()).await?,
                 () = tokio::time::sleep_until(silent_at) => {
-                    return Ok(Err(failed(ModelErrorKind::Silent(self.habits.inactivity))));
+                    return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
                 }
                 _ = self.bell.rung() => {
                     self.catch_up().await?;
@@ -104,11 +116,13 @@ impl Run {
             }
         };
         drop(stream);
-        // What had been said by now is part of what the task leaves behind.
-        if words.len() > 0 {
-            self.note(words.take()).await?;
-        }
+        self.leave_behind(&mut words).await?;
         Err(halt)
+    }
+
+    /// What had been said by now is part of what the task leaves behind.
+    async fn leave_behind(&mut self, words: &mut Words) -> Result<(), Halt> {
+        if words.len() > 0 { self.note(words.take()).await } else { Ok(()) }
     }
 
     /// Waits as long as the provider asked for, or a while that doubles, never the same for two tasks.

@@ -87,7 +87,8 @@ pub trait Store: Send + Sync + 'static {
 pub struct Batch {
     /// The writes.
     pub writes: Vec<Write>,
-    /// Conditions that must hold in the same moment, unless the first write is of a task that is already there.
+    /// Conditions that must hold in the same moment. They are looked at before anything else, but for one thing: if the
+    /// first write is of a new task and there is such a task already, the answer is [`StoreError::Exists`].
     pub only_if: Vec<AtMost>,
 }
 

@@ -113,8 +113,14 @@ impl LonghaulBuilder {
         let reference = self.team.as_ref().map(|team| team.reference().clone());
         let runs_tasks = reference.is_some();
         let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
-        let office = Arc::new(Office { store: store.clone(), bells: bells.clone(), teams: teams.clone(), limits: self.limits });
         let roots = Arc::new(Mutex::new(self.roots));
+        let office = Arc::new(Office {
+            store: store.clone(),
+            bells: bells.clone(),
+            teams: teams.clone(),
+            limits: self.limits,
+            roots: roots.clone(),
+        });
 
         // The ears first, so that nothing that happens from now on goes unheard.
         let hints = store.hints();
@@ -140,20 +146,27 @@ impl LonghaulBuilder {
                 around,
                 teams,
                 settings: Settings { running, lease: self.lease, unfinished: self.unfinished },
-                roots: roots.clone(),
+                roots,
                 runs: runs.clone(),
                 abort: abort.clone(),
             };
             store.renew(id.clone(), self.lease).await?;
             worker.reap().await;
             worker.learn().await;
-            background.spawn(worker.work());
+            let (alive, gone) = (worker.keep_alive(), abort.clone());
+            background.spawn(async move {
+                tokio::select! {
+                    () = alive => {}
+                    () = gone.cancelled() => {}
+                }
+            });
+            // With the runs: when they are waited for, nobody may still be starting new ones.
+            runs.spawn(worker.work());
         }
         Ok(Longhaul(Arc::new(Inner {
             office,
             team: reference,
             worker: runs_tasks.then_some(id),
-            roots,
             background,
             runs,
             drain,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::office::{Office, Plan};
+use super::office::{Office, Plan, Posted};
 use crate::dispatch::{
     Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited, check, find,
 };
@@ -17,9 +17,18 @@ use crate::store::{Filter, StoreError};
 use crate::task::{Head, IllegalMove};
 
 impl Office {
+    /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
     async fn below(&self, caller: &Caller) -> Result<Vec<Head>, StoreError> {
-        let tree = self.store.list(Filter::tree(caller.root)).await?;
-        Ok(below(&tree, caller.task).into_iter().filter(|task| task.id != caller.task).cloned().collect())
+        let mut tasks: Vec<Head> = Vec::new();
+        let (mut top, mut root) = (caller.task, caller.root);
+        loop {
+            let tree = self.store.list(Filter::tree(root)).await?;
+            let found = below(&tree, top).into_iter().filter(|task| task.id != top);
+            tasks.splice(0..0, found.cloned());
+            let continues = tree.iter().find(|task| task.id == top).and_then(|task| task.continues);
+            let Some(old) = continues else { return Ok(tasks) };
+            (top, root) = (old, self.head(old).await?.root);
+        }
     }
 
     async fn find(&self, caller: &Caller, typed: &str) -> Result<TaskId, DeskError> {
@@ -57,19 +66,18 @@ impl Office {
         self.submit(plan).await.map(|(id, _)| id).map_err(desk_error)
     }
 
-    async fn write(&self, caller: &Caller, call: CallId, to: TaskId, note: Note) -> Result<Sent, DeskError> {
+    fn letter(&self, caller: &Caller, call: CallId, note: Note) -> Result<Letter, DeskError> {
         if note.text.trim().is_empty() {
             return Err(DeskError::EmptyMessage);
         }
-        let letter = Letter {
+        Ok(Letter {
             id: LetterId::from(format!("{}:{call}", caller.task)),
             from: Sender::Task(caller.task),
             text: note.text.into(),
             summary: note.summary,
             deliver: Deliver::Asap,
             ending: None,
-        };
-        self.send(to, letter).await.map_err(desk_error)
+        })
     }
 }
 
@@ -126,16 +134,19 @@ impl Desk for Office {
     fn send<'a>(&'a self, caller: &'a Caller, call: CallId, typed: &'a str, note: Note) -> DeskFuture<'a, Sent> {
         Box::pin(async move {
             let to = self.find(caller, typed).await?;
-            self.write(caller, call, to, note).await
+            let letter = self.letter(caller, call, note)?;
+            Office::send(self, to, letter).await.map_err(desk_error)
         })
     }
 
     fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
+            let letter = self.letter(caller, call, note)?;
             let mut reached = Vec::new();
             for task in self.below(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
-                let sent = self.write(caller, call, task.id, note.clone()).await?;
-                reached.push(sent.to);
+                if self.post(task.id, &letter).await? == Posted::Taken {
+                    reached.push(task.id);
+                }
             }
             Ok(reached)
         })

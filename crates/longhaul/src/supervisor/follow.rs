@@ -39,13 +39,14 @@ pub(crate) enum Until {
 /// One task, from after an entry on.
 pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
     let bell = office.bells.for_tasks(&[id], Kinds::ALL);
-    follow(Follower { office, bell, root: id, whole_tree: false, skip: after, until: Until::End, told: HashMap::new() })
+    let seen = HashMap::from([(id, after)]);
+    follow(Follower { office, bell, root: id, whole_tree: false, seen, until: Until::End, told: HashMap::new() })
 }
 
-/// A task and all of its tree, from after an entry of that task on.
-pub(crate) fn tree(office: Arc<Office>, root: TaskId, after: Seq, until: Until) -> Events {
+/// A task and all of its tree, without what was seen of them before.
+pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
     let bell = office.bells.for_tree(root, Kinds::ALL);
-    follow(Follower { office, bell, root, whole_tree: true, skip: after, until, told: HashMap::new() })
+    follow(Follower { office, bell, root, whole_tree: true, seen, until, told: HashMap::new() })
 }
 
 struct Follower {
@@ -53,8 +54,8 @@ struct Follower {
     bell: Bell,
     root: TaskId,
     whole_tree: bool,
-    /// What the one who follows has seen of the root before.
-    skip: Seq,
+    /// How far the one who follows has seen these tasks before.
+    seen: HashMap<TaskId, Seq>,
     until: Until,
     told: HashMap<TaskId, (Narrator, Seq)>,
 }
@@ -104,6 +105,10 @@ impl Follower {
             }
             None => vec![self.root],
         };
+        if self.told.is_empty() {
+            // What is not there would never end.
+            self.office.head(self.root).await?;
+        }
         // The root last: its end is the end, and the ends of the others were before it.
         tasks.sort_by_key(|task| *task == self.root);
         let mut events = Vec::new();
@@ -115,11 +120,10 @@ impl Follower {
                 let told = narrator.tell(&record);
                 if task == self.root {
                     over |= told.iter().any(|event| ends(&mut self.until, &event.what));
-                    if record.seq <= self.skip {
-                        continue;
-                    }
                 }
-                events.extend(told);
+                if self.seen.get(&task).is_none_or(|seen| record.seq > *seen) {
+                    events.extend(told);
+                }
             }
         }
         Ok((events, over))

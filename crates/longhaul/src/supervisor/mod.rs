@@ -5,9 +5,10 @@ mod desk;
 mod follow;
 mod office;
 
+use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use tokio_util::task::TaskTracker;
 pub use build::LonghaulBuilder;
 pub use follow::Events;
 use follow::Until;
-use office::{Office, Plan};
+use office::{Office, Plan, Posted};
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
@@ -37,7 +38,6 @@ struct Inner {
     office: Arc<Office>,
     team: Option<TeamRef>,
     worker: Option<WorkerId>,
-    roots: Arc<Mutex<Option<Vec<TaskId>>>>,
     background: TaskTracker,
     runs: TaskTracker,
     drain: CancellationToken,
@@ -111,11 +111,36 @@ impl Longhaul {
     }
 
     /// Submits an order of the team's. When the id comes back, the task is on disk.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let id = longhaul.submit(Order::new("worker", "Look around.").max_turns(8)).await?;
+    /// assert_eq!(longhaul.wait([id]).await?.tasks[0].head.status, Status::Completed);
+    /// # Ok(()) }
+    /// ```
     pub async fn submit(&self, order: Order) -> Result<TaskId, LonghaulError> {
         self.submit_with(TaskKey::fresh(), order).await
     }
 
     /// The same, once: an order submitted again under the same key is the task that is already there.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let first = longhaul.submit_once("nightly 2026-11-15", Order::new("worker", "Look around.")).await?;
+    /// let again = longhaul.submit_once("nightly 2026-11-15", Order::new("worker", "Look around.")).await?;
+    /// assert_eq!(first, again);
+    /// # Ok(()) }
+    /// ```
     pub async fn submit_once(&self, key: &str, order: Order) -> Result<TaskId, LonghaulError> {
         self.submit_with(TaskKey::chosen(key), order).await
     }
@@ -143,48 +168,95 @@ impl Longhaul {
 
     async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         check_text("task", &order.task)?;
-        if let Some(roots) = self.roots().as_mut() {
-            // The worker must know the tree before its first task can be claimed.
-            roots.extend(key.candidates());
-        }
         let plan = Plan { key, order, team, parent: None, continues: None, letter: None };
         Ok(self.0.office.submit(plan).await?.0)
     }
 
-    fn roots(&self) -> std::sync::MutexGuard<'_, Option<Vec<TaskId>>> {
-        self.0.roots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks the team's root, and follows what happens in its tree until it has ended.
+    ///
+    /// ```
+    /// use futures::StreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let mut events = longhaul.chat("How are you?").await?;
+    /// let mut said = String::new();
+    /// while let Some(event) = events.next().await {
+    ///     if let Happening::Text { text } = event?.what {
+    ///         said.push_str(&text);
+    ///     }
+    /// }
+    /// assert_eq!(said, "Fine.");
+    /// # Ok(()) }
+    /// ```
     pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }).await?;
         Ok(self.follow(root))
     }
 
     /// Opens a session: a root that stays for the next word. Its id, and what happens until it is silent.
+    ///
+    /// ```
+    /// use futures::TryStreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, events) = longhaul.open("How are you?").await?;
+    /// let events: Vec<Event> = events.try_collect().await?;
+    /// let told = longhaul.snapshot(session).await?;
+    /// assert_eq!((told.head.status, told.output.as_str()), (Status::Running, "Fine."));
+    /// longhaul.close(session).await?;
+    /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
+    /// # Ok(()) }
+    /// ```
     pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
-        Ok((root, follow::tree(self.0.office.clone(), root, Seq(0), Until::Silence(None))))
+        Ok((root, follow::tree(self.0.office.clone(), root, HashMap::new(), Until::Silence(None))))
     }
 
     /// The next word in a session, and what happens until it is silent again.
+    ///
+    /// ```
+    /// use futures::TryStreamExt as _;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, events) = longhaul.open("One.").await?;
+    /// events.try_for_each(|_| async { Ok(()) }).await?;
+    /// let events: Vec<Event> = longhaul.say(session, "Two.").await?.try_collect().await?;
+    /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
+    /// # Ok(()) }
+    /// ```
     pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
-        let id = letter.id.clone();
-        let after = self.0.office.head(session).await?.seq;
-        let sent = self.0.office.send(session, letter).await?;
-        let (after, letter) = if sent.continued { (Seq(0), None) } else { (after, Some(id)) };
-        Ok(follow::tree(self.0.office.clone(), sent.to, after, Until::Silence(letter)))
+        let office = &self.0.office;
+        let letter_id = letter.id.clone();
+        let last = office.last(session).await?;
+        let seen = office.store.list(Filter::tree(last.root)).await?;
+        let sent = office.send(last.id, letter).await?;
+        let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
+        let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
+        let until = Until::Silence((!begins_with_it).then_some(letter_id));
+        Ok(follow::tree(office.clone(), sent.to, seen, until))
     }
 
-    /// Closes a session: it ends with its last answer.
+    /// Closes a session: it ends with its last answer. One that is in the middle of something is cancelled.
     pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
         Ok(self.0.office.stop(session, &Stop { cause: StopCause::Closed, note: None }).await?)
     }
 
     /// What happens in a tree, from its beginning, until its root has ended.
     pub fn follow(&self, root: TaskId) -> Events {
-        follow::tree(self.0.office.clone(), root, Seq(0), Until::End)
+        follow::tree(self.0.office.clone(), root, HashMap::new(), Until::End)
     }
 
     /// What happens to a task, from after an entry on, until it has ended.
@@ -193,6 +265,22 @@ impl Longhaul {
     }
 
     /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let id = longhaul.submit(Order::new("worker", "Write about Rust.")).await?;
+    /// longhaul.wait([id]).await?;
+    /// let sent = longhaul.send(id, "Only the last two years.").await?;
+    /// assert!(sent.continued);
+    /// let next = longhaul.wait([sent.to]).await?;
+    /// assert_eq!(next.tasks[0].output, "3 messages"); // the order, the first answer, the letter
+    /// # Ok(()) }
+    /// ```
     pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         Ok(self.0.office.send(id, letter).await?)
@@ -219,12 +307,14 @@ impl Longhaul {
         self.broadcast_to(Filter::default(), text).await
     }
 
-    /// Writes to every task of a filter that has not ended. Which those are.
+    /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
     pub async fn broadcast_to(&self, filter: Filter, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         let mut reached = Vec::new();
         for task in self.0.office.store.list(filter.live()).await? {
-            reached.push(self.0.office.send(task.id, letter.clone()).await?.to);
+            if self.0.office.post(task.id, &letter).await? == Posted::Taken {
+                reached.push(task.id);
+            }
         }
         Ok(reached)
     }
@@ -237,6 +327,23 @@ impl Longhaul {
     }
 
     /// Waits for tasks: for all of them and without end, unless told otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let one = longhaul.submit(Order::new("worker", "One.")).await?;
+    /// let two = longhaul.submit(Order::new("worker", "Two.")).await?;
+    /// let first = longhaul.wait([one, two]).any().timeout(Duration::from_secs(30)).await?;
+    /// assert!(!first.timed_out && first.tasks.iter().any(|task| task.head.status.is_final()));
+    /// let both = longhaul.wait([one, two]).await?;
+    /// assert_eq!(both.tasks[1].head.id, two); // in the order in which they were asked for
+    /// # Ok(()) }
+    /// ```
     pub fn wait(&self, ids: impl IntoIterator<Item = TaskId>) -> Waiter {
         Waiter { office: self.0.office.clone(), ids: ids.into_iter().collect(), join: Join::All, timeout: None }
     }
@@ -267,7 +374,21 @@ impl Longhaul {
         Ok(self.snapshots(filter).await?.len())
     }
 
-    /// Stops a task and everything below it.
+    /// Stops a task and everything below it. When this returns the wish is on disk; a running task settles it soon.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, _) = longhaul.open("Stay.").await?;
+    /// longhaul.stop(session).await?;
+    /// let stopped = longhaul.wait([session]).await?;
+    /// assert_eq!(stopped.tasks[0].head.status, Status::Cancelled);
+    /// # Ok(()) }
+    /// ```
     pub async fn stop(&self, id: TaskId) -> Result<(), LonghaulError> {
         Ok(self.0.office.stop(id, &Stop { cause: StopCause::Person, note: None }).await?)
     }
@@ -283,9 +404,7 @@ impl Longhaul {
 
     /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
     pub fn adopt(&self, root: TaskId) {
-        if let Some(roots) = self.roots().as_mut() {
-            roots.push(root);
-        }
+        self.0.office.adopt(root);
     }
 
     /// The bounds on how many tasks there may be.
@@ -314,22 +433,24 @@ impl Longhaul {
             self.0.abort.cancel();
             let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
         }
-        // 4. The lease ends, so that others need not wait for it to run out.
+        // 4. Nothing of ours runs any more.
+        self.0.abort.cancel();
+        self.0.background.close();
+        self.0.background.wait().await;
+        // 5. The lease ends, so that others need not wait for it to run out.
         if let Some(worker) = &self.0.worker
             && let Err(error) = self.0.office.store.retire(worker.clone()).await
         {
             tracing::warn!(%error, "the lease could not be given up");
         }
-        // 5. Toolsets end what they have started.
+        // 6. Toolsets end what they have started.
         for team in self.0.office.teams.all() {
             for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
-                toolset.close().await;
+                if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
+                    tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
+                }
             }
         }
-        // 6. Nothing of ours runs any more.
-        self.0.abort.cancel();
-        self.0.background.close();
-        self.0.background.wait().await;
     }
 }
 

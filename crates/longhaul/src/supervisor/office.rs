@@ -1,7 +1,7 @@
 //! The verbs on tasks, for whoever may use them: the desk uses them for agents, the handle for people.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::Team;
@@ -20,6 +20,19 @@ pub(crate) struct Office {
     pub(crate) bells: Bells,
     pub(crate) teams: Arc<Teams>,
     pub(crate) limits: Limits,
+    /// The only trees whose tasks are run here; any, if `None`.
+    pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
+}
+
+/// What became of a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// The task has it.
+    Taken,
+    /// The task has ended, and takes no letters any more.
+    Ended,
+    /// The task has too many already.
+    Full,
 }
 
 /// A task that is to be.
@@ -48,6 +61,10 @@ impl Office {
                 letter: plan.letter.clone(),
             };
             let root = submitted.root;
+            if root == id {
+                // The worker must know the tree before its first task can be claimed.
+                self.adopt(root);
+            }
             let mut batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
             batch.only_if = self.bounds(root, plan.parent.is_some());
             if let Some(old) = plan.continues {
@@ -95,25 +112,53 @@ impl Office {
     pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<Sent, StoreError> {
         let mut at = to;
         loop {
-            let head = self.head(at).await?;
-            if let Some(next) = head.continued_by {
-                at = next;
-                continue;
-            }
-            if !head.status.is_final() {
-                let entries = vec![Entry::Letter(Box::new(letter.clone()))];
-                match append(&*self.store, Batch::one(at, Fence::Anyone, entries)).await {
-                    // It ended in this very moment: look again.
-                    Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => continue,
-                    sent => return sent.map(|_| Sent { to: at, continued: at != to }),
+            match self.post(at, &letter).await? {
+                Posted::Taken => return Ok(Sent { to: at, continued: at != to }),
+                Posted::Full => {
+                    return Err(StoreError::Illegal { task: at, why: IllegalMove::MailboxFull });
                 }
+                Posted::Ended => {}
             }
-            let (next, is_new) = self.submit(self.continuation(&head, &letter).await?).await?;
-            if is_new || self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
+            let head = self.head(at).await?;
+            let next = match head.continued_by {
+                Some(next) => next,
+                None => self.submit(self.continuation(&head, &letter).await?).await?.0,
+            };
+            if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
                 return Ok(Sent { to: next, continued: true });
             }
-            // Somebody else has just continued it: the letter goes there.
+            // Somebody else has continued it: the letter goes there.
             at = next;
+        }
+    }
+
+    /// Writes to a task, and to no other in its place. A task that has the letter already takes it, though it has
+    /// ended: that is how a letter written again is written once.
+    pub(crate) async fn post(&self, to: TaskId, letter: &Letter) -> Result<Posted, StoreError> {
+        let entries = vec![Entry::Letter(Box::new(letter.clone()))];
+        match append(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
+            Ok(_) => Ok(Posted::Taken),
+            Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => Ok(Posted::Ended),
+            Err(StoreError::Illegal { why: IllegalMove::MailboxFull, .. }) => Ok(Posted::Full),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The task that has the conversation of this one now: itself, or the last that continues it.
+    pub(crate) async fn last(&self, id: TaskId) -> Result<Head, StoreError> {
+        let mut head = self.head(id).await?;
+        while let Some(next) = head.continued_by {
+            head = self.head(next).await?;
+        }
+        Ok(head)
+    }
+
+    /// From now on tasks of this tree are run here, if not all are.
+    pub(crate) fn adopt(&self, root: TaskId) {
+        if let Some(roots) = self.roots.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+            && !roots.contains(&root)
+        {
+            roots.push(root);
         }
     }
 
@@ -121,7 +166,8 @@ impl Office {
         let submitted = self.submission(old.id).await?;
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
-            Some(parent) => self.store.head(parent).await?,
+            // Whoever goes on in its parent's place hears of its end.
+            Some(parent) => Some(self.last(parent).await?),
             None => None,
         };
         Ok(Plan {

@@ -2,9 +2,17 @@
 //!
 //! A store sits it in its tests, where each question is a test of its own:
 //!
-//! ```ignore
-//! longhaul::store_exam!(|clock| Arc::new(MyStore::with_clock(clock)));
 //! ```
+//! # use std::sync::Arc;
+//! # use longhaul::store::Memory;
+//! mod exam {
+//!     # use super::*;
+//!     longhaul::store_exam!(|clock| Arc::new(Memory::with_clock(clock)));
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! Outside of a test harness [`sit`] asks all of them, and panics at the first wrong answer.
 //!
 //! Each question makes a store of its own with a clock that only the question moves; stores must be empty and must
 //! not share anything.
@@ -30,6 +38,14 @@ use crate::store::{Clock, Store};
 pub type Make<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
 
 /// Asks every question, one after another. [`store_exam!`](crate::store_exam) makes a test of each.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use longhaul::{store::Memory, testing::store_exam};
+/// # #[tokio::main] async fn main() {
+/// store_exam::sit(&|clock| Arc::new(Memory::with_clock(clock))).await;
+/// # }
+/// ```
 pub async fn sit(make: Make<'_>) {
     crate::store_exam!(@questions @sit [make]);
 }

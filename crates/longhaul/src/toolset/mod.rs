@@ -39,6 +39,41 @@ pub use subagents::SubAgentTools;
 pub use wrap::{narrowed, prefixed};
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
+///
+/// New behaviour is a toolset around another. This one adds a hint to what the agent is told:
+///
+/// ```
+/// # use std::sync::Arc;
+/// use futures::future::BoxFuture;
+/// use longhaul::tool::DynTool;
+/// use longhaul::toolset::{Files, Patron, Toolset, ToolsetError};
+///
+/// struct Hinted<T>(T, &'static str);
+///
+/// impl<T: Toolset> Toolset for Hinted<T> {
+///     fn name(&self) -> &str {
+///         self.0.name()
+///     }
+///
+///     fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+///         self.0.open(patron)
+///     }
+///
+///     fn instruction(&self, _: &Patron) -> Option<String> {
+///         Some(self.1.to_owned())
+///     }
+///
+///     fn close(&self) -> BoxFuture<'_, ()> {
+///         self.0.close()
+///     }
+/// }
+///
+/// let files = Hinted(Files::new(), "Read a file before you speak of it.");
+/// # let patron = Patron { agent: "reader".into(), sub_agents: vec![], handoffs: vec![] };
+/// # let tools = futures::executor::block_on(files.open(&patron))?;
+/// # assert_eq!(tools.len(), 4);
+/// # Ok::<(), ToolsetError>(())
+/// ```
 pub trait Toolset: Send + Sync + 'static {
     /// What people call it.
     fn name(&self) -> &str;

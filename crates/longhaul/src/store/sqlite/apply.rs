@@ -5,45 +5,48 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter};
 
+use super::SqliteOptions;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
+use super::saved::Saved;
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
-use crate::entry::{Entry, FORMAT, Kind, Record};
+use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::judge::{Archive, Draft, judge};
-use crate::store::{AtMost, Claim, Clock, Fence, Hint, Kinds, StoreError, lease_end};
+use crate::store::{AtMost, Clock, Fence, Hint, StoreError, lease_end};
 use crate::task::Head;
 
 /// The writer's connection, and what it knows.
 pub(super) struct Desk {
     pub(super) connection: Connection,
     pub(super) place: Place,
-    clock: Clock,
-    roll: Roll,
+    pub(super) clock: Clock,
+    patience: Duration,
+    pub(super) roll: Roll,
     bell: Arc<Bell>,
     /// The lock files of the workers of this process.
-    held: HashMap<WorkerId, File>,
-    heads: Heads,
+    pub(super) held: HashMap<WorkerId, File>,
+    pub(super) heads: Heads,
     /// What `PRAGMA data_version` said when the heads were known to be right.
     version: Option<i64>,
     last_row: i64,
     last_task: i64,
-    transaction: Transaction,
+    pub(super) transaction: Transaction,
     buffer: Vec<u8>,
 }
 
 /// What is to happen when the transaction is committed.
 #[derive(Default)]
-struct Transaction {
+pub(super) struct Transaction {
     first_row: i64,
-    hints: Vec<Hint>,
+    pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
 }
 
@@ -51,14 +54,16 @@ impl Desk {
     pub(super) fn new(
         connection: Connection,
         place: Place,
-        clock: Clock,
+        options: SqliteOptions,
         roll: Roll,
         bell: Arc<Bell>,
-    ) -> Desk {
-        Desk {
+    ) -> Result<Desk, StoreError> {
+        connection.busy_timeout(Duration::ZERO).or_trouble(&place)?;
+        Ok(Desk {
             connection,
             place,
-            clock,
+            clock: options.clock,
+            patience: options.patience,
             roll,
             bell,
             held: HashMap::new(),
@@ -68,11 +73,11 @@ impl Desk {
             last_task: 0,
             transaction: Transaction::default(),
             buffer: Vec::new(),
-        }
+        })
     }
 
     pub(super) fn begin(&mut self) -> Result<(), StoreError> {
-        self.execute("BEGIN IMMEDIATE", [])?;
+        self.begin_immediate().or_trouble(&self.place)?;
         // It changes when another connection has written: then nothing that is remembered is sure.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {
@@ -83,6 +88,23 @@ impl Desk {
         }
         self.transaction = Transaction { first_row: self.last_row + 1, ..Transaction::default() };
         Ok(())
+    }
+
+    /// Waits for its turn to write. SQLite's own way of waiting sleeps for longer and longer, and never gets its turn
+    /// beside a process that writes all the time.
+    fn begin_immediate(&self) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            match self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                begun => return begun.map(drop),
+            }
+        }
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
@@ -170,67 +192,6 @@ impl Desk {
         Ok(verdict.ends)
     }
 
-    fn claim(&mut self, claim: &Claim) -> Result<Vec<Head>, StoreError> {
-        self.save_heads()?;
-        let at = self.clock.now();
-        let mut waiting = self.pending(claim)?;
-        waiting.sort_unstable();
-        waiting.dedup();
-        waiting.truncate(claim.max);
-        let mut claimed = Vec::with_capacity(waiting.len());
-        for (_, id) in waiting {
-            let Some(mut head) = self.head(id)? else { continue };
-            let entry = Entry::Claimed { attempt: head.attempt.next(), worker: claim.worker.clone() };
-            let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
-            head.step(&record).map_err(|why| StoreError::Illegal { task: id, why })?;
-            let seq = record.seq;
-            let bytes = record.entry.encode().map_err(|why| StoreError::Entry { task: id, seq, why })?;
-            let Some(n) = self.heads.get(id).map(|known| known.n) else { continue };
-            self.write(n, &record, &bytes)?;
-            self.place(head.clone())?;
-            let kinds = Kinds::of([Kind::Claimed]);
-            self.transaction.hints.push(Hint::Task { task: id, root: head.root, kinds });
-            claimed.push(head);
-        }
-        Ok(claimed)
-    }
-
-    /// The oldest pending tasks that a claim may take, of each team and tree.
-    fn pending(&self, claim: &Claim) -> Result<Vec<(i64, TaskId)>, StoreError> {
-        let fresh = if claim.fresh { "AND attempt = 0" } else { "" };
-        let max = i64::try_from(claim.max).unwrap_or(i64::MAX);
-        let mut found = Vec::new();
-        let mut search = |sql: String, values: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<()> {
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let mut rows = statement.query(values)?;
-            while let Some(row) = rows.next()? {
-                if let Ok(id) = row.get_ref(1)?.as_str()?.parse() {
-                    found.push((row.get(0)?, id));
-                }
-            }
-            Ok(())
-        };
-        for team in &claim.teams {
-            let team = rows::team(team);
-            let Some(roots) = &claim.roots else {
-                let sql = format!(
-                    "SELECT n, id FROM tasks INDEXED BY tasks_by_status \
-                     WHERE status = 0 AND team = ?1 {fresh} ORDER BY n LIMIT ?2"
-                );
-                search(sql, params![team, max]).or_trouble(&self.place)?;
-                continue;
-            };
-            for root in roots {
-                let sql = format!(
-                    "SELECT n, id FROM tasks INDEXED BY tasks_by_root \
-                     WHERE root = ?1 AND status = 0 AND team = ?2 {fresh} ORDER BY n LIMIT ?3"
-                );
-                search(sql, params![root.to_string(), team, max]).or_trouble(&self.place)?;
-            }
-        }
-        Ok(found)
-    }
-
     fn allow(&mut self, limit: &AtMost) -> Result<(), StoreError> {
         self.save_heads()?;
         let (condition, mut values) = rows::condition(&limit.filter);
@@ -246,41 +207,8 @@ impl Desk {
         Err(StoreError::Limit { limit: limit.limit, what: limit.what })
     }
 
-    fn renew(&mut self, worker: &WorkerId, until: Timestamp) -> Result<(), StoreError> {
-        if !self.held.contains_key(worker) {
-            // Locked before the row can be seen, so that nobody takes the worker for dead.
-            if let Some(file) = self.roll.sign(worker) {
-                self.held.insert(worker.clone(), file);
-            }
-            self.sweep(self.clock.now())?;
-        }
-        let sql = "INSERT INTO workers (id, lease_until) VALUES (?1, ?2) \
-                   ON CONFLICT DO UPDATE SET lease_until = excluded.lease_until";
-        self.execute(sql, params![worker.as_str(), until.as_millisecond()])
-    }
-
-    /// Forgets workers that are gone and have nothing left.
-    fn sweep(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        self.save_heads()?;
-        let sql = "SELECT id, lease_until FROM workers \
-                   WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.worker = workers.id)";
-        let idle: Vec<(String, i64)> = self
-            .connection
-            .prepare_cached(sql)
-            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
-            .or_trouble(&self.place)?;
-        for (name, lease) in idle {
-            let worker = WorkerId::from(name);
-            let is_gone = lease <= now.as_millisecond() || self.roll.is_dead(&worker);
-            if is_gone && !self.held.contains_key(&worker) && self.roll.clear(&worker) {
-                self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
-            }
-        }
-        Ok(())
-    }
-
     /// Puts a head in its place, in memory; a new task also into the database, for what follows it there.
-    fn place(&mut self, head: Head) -> Result<(), StoreError> {
+    pub(super) fn place(&mut self, head: Head) -> Result<(), StoreError> {
         if self.heads.get(head.id).is_some() {
             self.heads.change(head);
             return Ok(());
@@ -309,7 +237,7 @@ impl Desk {
         Ok(())
     }
 
-    fn write(&mut self, task: i64, record: &Record, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn write(&mut self, task: i64, record: &Record, bytes: &[u8]) -> Result<(), StoreError> {
         self.last_row += 1;
         let letter = match &record.entry {
             Entry::Letter(letter) => Some(letter.id.as_str()),
@@ -325,7 +253,7 @@ impl Desk {
 
     /// Brings the heads in the database up to date: once a transaction, however often they changed in it, and
     /// before their columns are asked.
-    fn save_heads(&mut self) -> Result<(), StoreError> {
+    pub(super) fn save_heads(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
         let saved = self.heads.save(|known| -> rusqlite::Result<()> {
             buffer.clear();
@@ -344,7 +272,7 @@ impl Desk {
         saved.or_trouble(&self.place)
     }
 
-    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         statement.execute(params).map(drop).or_trouble(&self.place)
     }
@@ -357,7 +285,7 @@ impl Desk {
 
 /// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
 fn write_head(buffer: &mut Vec<u8>, head: &Head) {
-    if serde_json::to_writer(&mut *buffer, head).is_err() {
+    if serde_json::to_writer(&mut *buffer, &Saved::from(head.clone())).is_err() {
         buffer.clear();
     }
 }

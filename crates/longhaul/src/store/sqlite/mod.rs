@@ -6,10 +6,12 @@
 //! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
 
 mod apply;
+mod claims;
 mod errors;
 mod heads;
 mod reader;
 mod rows;
+mod saved;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -122,7 +124,7 @@ impl Store for Sqlite {
     }
 
     fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.readers.with(move |reader| reader.head(task))
+        self.readers.head(task)
     }
 
     fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {

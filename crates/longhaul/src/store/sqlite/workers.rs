@@ -38,7 +38,7 @@ impl Roll {
         let path = self.file(worker);
         std::fs::create_dir_all(&self.0).ok()?;
         let file = File::options().create(true).append(true).open(&path).ok()?;
-        for _ in 0..50 {
+        for _ in 0..5 {
             match file.try_lock() {
                 Ok(()) => return Some(file),
                 // Somebody just looks whether an earlier worker of this name is dead.

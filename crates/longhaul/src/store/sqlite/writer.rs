@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -21,6 +21,12 @@ use crate::task::Head;
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
+/// From how many on it is worth while to wait for more.
+const CROWD: usize = 16;
+/// How long to wait for more, at most: less than a commit takes.
+const WAIT: Duration = Duration::from_micros(100);
+/// How long to wait for more as long as there are only live words.
+const WAIT_WHEN_LIVE: Duration = Duration::from_millis(2);
 
 /// What the writer is asked to do. It may have to try twice, so it only borrows this.
 pub(super) enum Ask {
@@ -43,9 +49,12 @@ pub(super) enum Ask {
     #[cfg(test)]
     Test {
         durable: bool,
-        act: Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>,
+        act: Act,
     },
 }
+
+#[cfg(test)]
+pub(super) type Act = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
 impl Ask {
     /// Whether it must be on disk before it is answered.
@@ -92,7 +101,7 @@ impl Writer {
     ) -> Result<Writer, StoreError> {
         let (queue, errands) = channel();
         let durability = options.durability;
-        let desk = Desk::new(connection, place.clone(), options.clock, roll, bell);
+        let desk = Desk::new(connection, place.clone(), options, roll, bell)?;
         let mut scribe = Scribe { desk, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
@@ -120,6 +129,36 @@ impl Drop for Writer {
     }
 }
 
+/// Takes what waits in the queue, and a little more.
+///
+/// Those who were answered a moment ago are about to ask again. Without a short wait for them a crowd splits into two
+/// halves that take turns, and pays for twice as many commits. Live words are in no hurry at all, until something
+/// comes that is.
+fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand> {
+    let mut together = vec![first];
+    together.extend(errands.try_iter().take(TOGETHER - 1));
+    let begun = Instant::now();
+    let crowd = (last + together.len()).min(TOGETHER);
+    let mut seen = 0;
+    let mut hurry = false;
+    while together.len() < TOGETHER {
+        hurry |= together.iter().skip(seen).any(|errand| errand.ask.is_durable());
+        seen = together.len();
+        let (wait, nap) = match hurry {
+            false => (WAIT_WHEN_LIVE, WAIT_WHEN_LIVE / 8),
+            true if crowd >= CROWD && seen < crowd / 4 * 3 => (WAIT, WAIT / 2),
+            true => break,
+        };
+        if begun.elapsed() >= wait {
+            break;
+        }
+        // Not a wait for the next one: to be woken up for each would cost more than it saves.
+        std::thread::sleep(nap);
+        together.extend(errands.try_iter().take(TOGETHER - seen));
+    }
+    together
+}
+
 /// The one who writes.
 struct Scribe {
     desk: Desk,
@@ -130,9 +169,10 @@ struct Scribe {
 
 impl Scribe {
     fn work(&mut self, errands: &Receiver<Errand>) {
+        let mut last = 0;
         while let Ok(first) = errands.recv() {
-            let mut together = vec![first];
-            together.extend(errands.try_iter().take(TOGETHER - 1));
+            let together = gather(first, errands, last);
+            last = together.len();
             self.run(together);
         }
     }

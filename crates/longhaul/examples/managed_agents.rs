@@ -1,0 +1,108 @@
+//! The dialect `agents`: spawn, write to all with `to: "*"`, wait, look at the end of an output.
+//!
+//! The two scouts walk on until somebody tells them what to look for. The lead tells both with one message.
+//!
+//!     cargo run -p longhaul --example managed_agents
+
+use std::error::Error;
+use std::sync::Arc;
+
+use longhaul::model::scripted::{Script, Scripted};
+use longhaul::store::Filter;
+use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+use longhaul::{Agent, Dialect, Happening, Longhaul, Order, Status, Team};
+
+const SCRIPT: &str = r#"
+agents:
+  lead:
+    turns:
+      - calls:
+          - tool: spawn_agent
+            arguments: { subagent_type: scout, description: "the north", task: "Walk north.", context: "It is cold.",
+                         tools: [walk], working_dir: north }
+          - tool: spawn_agent
+            arguments: { subagent_type: scout, description: "the south", task: "Walk south." }
+      - delay: 80ms
+        calls: [{ tool: send_message, arguments: { to: "*", message: "Look for WATER.", summary: "water" } }]
+      - calls:
+          - { tool: wait_agent, arguments: { agent_id: "{{ (results[0] | from_json).agent_id }}", wait_seconds: 10 } }
+          - { tool: wait_agent, arguments: { agent_id: "{{ (results[1] | from_json).agent_id }}" } }
+      - calls:
+          - { tool: list_agents }
+          - { tool: task_output, arguments: { task_id: "{{ (results[0] | from_json).agent_id }}", tail_lines: 1 } }
+      - text: "{{ results_of('task_output') | last }}"
+  scout:
+    turns:
+      - until: find_all('Look for (\w+)')
+        delay: 20ms
+        calls: [{ tool: walk, arguments: { step: "{{ turn }}" } }]
+      - text: |-
+          I walked {{ results | length }} steps.
+          In {{ task | find_all('north|south') | first }} there is {{ find_all('Look for (\w+)') | first | lower }}.
+"#;
+
+/// A tool is a name, a description, typed arguments and an `async fn`.
+struct Walk;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct WalkArgs {
+    /// Which step it is.
+    step: u32,
+}
+
+impl Tool for Walk {
+    type Args = WalkArgs;
+
+    fn name(&self) -> &str {
+        "walk"
+    }
+
+    fn description(&self) -> String {
+        "Walks one step.".to_owned()
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::READ_ONLY
+    }
+
+    async fn call(&self, args: WalkArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        context.progress(format!("step {}", args.step));
+        Ok(format!("step {} in {:?}", args.step, context.working_dir.as_deref().unwrap_or("here".as_ref()))
+            .into())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let model = Arc::new(Scripted::new(Arc::new(Script::parse("example", SCRIPT)?)));
+    let scout =
+        Agent::builder("scout").description("Walks and looks.").model(model.clone()).tool(Walk).build()?;
+    let lead = Agent::builder("lead").model(model).sub_agent(scout).dialect(Dialect::Managed).build()?;
+    let longhaul = Longhaul::builder(Team::new(lead)?).start().await?;
+
+    let root = longhaul.submit(Order::new("lead", "Find water.").working_dir("/land")).await?;
+    let root = longhaul.wait([root]).await?.tasks.remove(0);
+    for event in &root.events {
+        if let Happening::Result { tool, output, .. } = &event.what {
+            println!("{tool} → {output}\n");
+        }
+    }
+    assert_eq!(root.head.status, Status::Completed, "{:?}", root.head.error);
+    assert!(root.output.contains("In north there is water."), "{}", root.output);
+    assert!(!root.output.contains("I walked"), "only the last line was asked for");
+
+    // One message reached both, in the middle of their work.
+    let scouts = longhaul.snapshots(Filter::children(root.head.id)).await?;
+    assert_eq!(
+        scouts.iter().map(|scout| scout.headline.as_str()).collect::<Vec<_>>(),
+        ["the north", "the south"]
+    );
+    for scout in scouts {
+        let scout = longhaul.snapshot(scout.id).await?;
+        let read = scout.events.iter().filter(|event| matches!(event.what, Happening::Read { .. })).count();
+        assert_eq!((scout.head.status, read), (Status::Completed, 1));
+        assert!(scout.output.ends_with("there is water."), "{}", scout.output);
+    }
+    longhaul.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The wire: what providers are sent and what they stream back, as pure code. One file a family.
+//!
+//! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
+//! they come, however they are cut.
+
+use std::any::Any;
+use std::sync::{Mutex, PoisonError};
+
+use super::settings::ModelSettings;
+use super::{Chunk, ModelErrorKind, Request};
+use crate::message::Reply;
+
+/// A family of providers that speak the same protocol.
+pub trait Wire: Send + Sync + 'static {
+    /// Whether it can do what the settings ask for; if not, why not, naming the key.
+    fn check(&self, settings: &ModelSettings) -> Result<(), String>;
+
+    /// The path of the request below the provider's base URL.
+    fn path(&self, settings: &ModelSettings) -> String;
+
+    /// The body of the request. `memo` keeps what of the conversation is already in the form of this wire, so
+    /// that a turn costs what is new in it.
+    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String>;
+
+    /// A parser for one answer.
+    fn parser(&self) -> Box<dyn Parser>;
+
+    /// What an answer with an error status says. The text has no secrets in it and is bounded.
+    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind;
+}
+
+/// Takes the bytes of a streamed answer as they come.
+pub trait Parser: Send {
+    /// More bytes: what they say is added to `chunks`. An error ends the answer.
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind>;
+
+    /// No more bytes: the whole reply, or why it is none. A stream that ended without saying why it stopped was
+    /// cut.
+    fn end(&mut self) -> Result<Reply, ModelErrorKind>;
+}
+
+/// What a task remembers of its conversation in the form of a wire. Empty until somebody remembers something.
+#[derive(Default)]
+pub struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl Memo {
+    /// Works on what is remembered, or on a fresh `T` if nothing, or something else, is.
+    pub fn with<T: Default + Send + 'static, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered: Box<T> = slot.take().and_then(|any| any.downcast().ok()).unwrap_or_default();
+        let result = work(&mut remembered);
+        *slot = Some(remembered);
+        result
+    }
+
+    /// Forgets everything: the conversation was made anew.
+    pub fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl std::fmt::Debug for Memo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memo")
+    }
+}

@@ -1,0 +1,218 @@
+//! Several handles on one file, as several processes have them.
+
+use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::entry::{Kind, Release};
+use crate::id::Attempt;
+use crate::store::{Hint, Kinds};
+use crate::task::Status;
+
+/// Waits for a hint about a task. Five seconds are far more than any hint takes.
+async fn hint_of(hints: &mut Hints, wanted: TaskId, of: Kind) {
+    let search = async {
+        loop {
+            match hints.next().await {
+                Some(Hint::Task { task, kinds, .. }) if task == wanted && kinds.has(Kinds::of([of])) => {
+                    return;
+                }
+                Some(_) => {}
+                None => panic!("the store is gone"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), search).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_handles_on_one_file_see_and_hear_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (Sqlite::open(file(&directory)).unwrap(), Sqlite::open(file(&directory)).unwrap());
+    let (mut of_a, mut of_b) = (a.hints(), b.hints());
+    for n in 0..3 {
+        let (one, other) = if n % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        one.append(submission(id(n), "")).await.unwrap();
+        assert_eq!(other.read(id(n), Seq(0), 9).await.unwrap().len(), 1);
+        hint_of(&mut of_a, id(n), Kind::Submitted).await;
+        hint_of(&mut of_b, id(n), Kind::Submitted).await;
+        // The other's remembered heads are out of date now.
+        let exists = other.append(submission(id(n), "")).await;
+        assert!(matches!(exists, Err(StoreError::Exists(_))), "{exists:?}");
+    }
+    a.claim(claim("a", 3)).await.unwrap();
+    let reply =
+        |n| Batch::one(id(n), Fence::Attempt(Attempt(1)), vec![Entry::Replied(Arc::new(Reply::default()))]);
+    for n in 0..20 {
+        let store = if n % 2 == 0 { &a } else { &b };
+        assert_eq!(store.append(reply(0)).await.unwrap(), [Seq(n + 3)]);
+    }
+    // What one writes in between, the other's own hints do not hide.
+    a.append(reply(1)).await.unwrap();
+    b.append(reply(2)).await.unwrap();
+    hint_of(&mut of_b, id(1), Kind::Replied).await;
+    hint_of(&mut of_a, id(2), Kind::Replied).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = [0, 1].map(|_| Arc::new(Sqlite::open(file(&directory)).unwrap()));
+    let submitted = (0..1000).map(|n| stores[0].append(submission(id(n), "")));
+    futures::future::try_join_all(submitted).await.unwrap();
+    let claimers: Vec<_> = (0..8)
+        .map(|n| {
+            let store = stores[n % 2].clone();
+            tokio::spawn(async move {
+                let mut mine = Vec::new();
+                loop {
+                    let heads = store.claim(claim(&format!("w{n}"), 7)).await.unwrap();
+                    if heads.is_empty() {
+                        return mine;
+                    }
+                    mine.extend(heads.into_iter().map(|h| h.id));
+                }
+            })
+        })
+        .collect();
+    let mut claimed = Vec::new();
+    for claimer in claimers {
+        claimed.extend(claimer.await.unwrap());
+    }
+    assert_eq!(claimed.len(), 1000);
+    assert_eq!(claimed.iter().collect::<HashSet<_>>().len(), 1000);
+    let running = Filter { status: vec![Status::Running], ..Filter::default() };
+    assert_eq!(stores[1].list(running).await.unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn a_worker_whose_process_ends_is_known_to_be_dead_before_its_lease_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3600);
+    let (w, v) = (WorkerId::from("w"), WorkerId::from("v"));
+    let lock = beside(&file(&directory), "-workers").join("w.lock");
+    let released = || Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    let release = || Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released()]);
+
+    let mine = Sqlite::open(file(&directory)).unwrap();
+    let other = Sqlite::open(file(&directory)).unwrap();
+    other.append(submission(id(0), "")).await.unwrap();
+    mine.renew(w.clone(), hour).await.unwrap();
+    other.renew(v, hour).await.unwrap();
+    mine.claim(claim("w", 1)).await.unwrap();
+    assert!(lock.exists());
+    for store in [&mine, &other] {
+        assert!(store.abandoned().await.unwrap().is_empty());
+        let refused = store.append(release()).await;
+        assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
+    }
+    // What the kernel does for a process that is killed: its files are closed.
+    drop(mine);
+    assert_eq!(other.abandoned().await.unwrap().len(), 1);
+    other.append(release()).await.unwrap();
+    assert!(!lock.exists(), "nothing is left of it");
+    let workers = Connection::open(file(&directory)).unwrap();
+    let left: String =
+        workers.query_row("SELECT group_concat(id) FROM workers", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, "v");
+    other.renew(w.clone(), hour).await.unwrap();
+    assert!(lock.exists());
+    other.retire(w).await.unwrap();
+    assert!(!lock.exists());
+}
+
+#[tokio::test]
+async fn without_a_lock_file_only_the_lease_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(file(&directory)).unwrap();
+    store.append(submission(id(0), "")).await.unwrap();
+    store.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    store.claim(claim("w", 1)).await.unwrap();
+    drop(store);
+    std::fs::remove_dir_all(beside(&file(&directory), "-workers")).unwrap();
+    let store = Sqlite::open(file(&directory)).unwrap();
+    assert!(store.abandoned().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_writes_all_the_time_lets_others_have_their_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let busy = Arc::new(Sqlite::open(file(&directory)).unwrap());
+    let other = Sqlite::open(file(&directory)).unwrap();
+    let enough = tokio_util::sync::CancellationToken::new();
+    let hammers: Vec<_> = (0..16)
+        .map(|hammer| {
+            let (busy, enough) = (busy.clone(), enough.clone());
+            tokio::spawn(async move {
+                let mut n = hammer;
+                while !enough.is_cancelled() {
+                    busy.append(submission(id(n), "")).await.unwrap();
+                    n += 16;
+                }
+            })
+        })
+        .collect();
+    for n in 0..10 {
+        other.append(submission(id(1_000_000 + n), "")).await.unwrap();
+    }
+    enough.cancel();
+    for hammer in hammers {
+        hammer.await.unwrap();
+    }
+}
+
+const FILE_OF_THE_KILLED: &str = "LONGHAUL_TEST_FILE_OF_THE_KILLED";
+
+/// Not a test: what the process does that the next test kills. It says which of its appends were acknowledged.
+#[tokio::test]
+#[ignore = "run by the test below, as a process of its own"]
+async fn a_process_that_is_killed() {
+    let Ok(path) = std::env::var(FILE_OF_THE_KILLED) else { return };
+    let store = Sqlite::open(path).unwrap();
+    store.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    store.append(submission(id(0), "")).await.unwrap();
+    store.claim(claim("w", 1)).await.unwrap();
+    for n in 1.. {
+        store.append(submission(id(n), "")).await.unwrap();
+        println!("\nstored {n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be_dead() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(file(&directory)).unwrap();
+    let mut hints = store.hints();
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "store::sqlite::tests::sharing::a_process_that_is_killed",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(FILE_OF_THE_KILLED, file(&directory))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut stored = lines.by_ref().filter_map(|line| line.strip_prefix("stored ")?.parse::<usize>().ok());
+    assert_eq!(stored.nth(29), Some(30));
+    hint_of(&mut hints, id(30), Kind::Submitted).await;
+    assert!(store.abandoned().await.unwrap().is_empty(), "it lives");
+    process.kill().unwrap();
+    let last = stored.last().unwrap_or(30);
+    assert!(!process.wait().unwrap().success(), "it was killed");
+
+    let abandoned = store.abandoned().await.unwrap();
+    assert_eq!(
+        abandoned.iter().map(|h| h.id).collect::<Vec<_>>(),
+        [id(0)],
+        "though its lease has an hour left"
+    );
+    for n in 0..=last {
+        assert!(store.head(id(n)).await.unwrap().is_some(), "task {n} of {last} was acknowledged");
+    }
+    let released = Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    store.append(Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released])).await.unwrap();
+}

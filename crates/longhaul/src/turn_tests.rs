@@ -1,0 +1,337 @@
+//! The turn machine, move by move. Random journals are in `random`.
+
+#[path = "turn_tests/bench.rs"]
+mod bench;
+#[path = "turn_tests/random.rs"]
+mod random;
+
+use bench::*;
+
+use super::*;
+use crate::entry::Outcome;
+use crate::testing::reply;
+
+#[test]
+fn an_order_is_told_with_all_its_parts_also_to_a_root() {
+    let mut order = Order::new("lead", "Compare.").expected_output("A table.");
+    order.context = Some("For a blog.".into());
+    let bench = Bench::with(order);
+    let said = bench.said();
+    for part in ["Compare.", "A table.", "For a blog."] {
+        assert!(said[0].contains(part), "{said:?}");
+    }
+    assert_eq!(Bench::new().said(), ["u:go"], "an order without parts is just its text");
+}
+
+#[test]
+fn letters_are_read_before_the_next_call_or_when_idle_as_they_say() {
+    let mut bench = Bench::new();
+    bench.replies(reply().call("t", 1.into()));
+    bench.letter("soon", Deliver::Asap, None);
+    bench.letter("later", Deliver::WhenIdle, None);
+    bench.returns(0, "r");
+    assert_eq!(bench.next(), read(&["soon"]), "results first, then what is due");
+    bench.does();
+    assert_eq!(bench.next(), Step::Think { tools: true });
+    bench.replies(reply().text("hm"));
+    assert_eq!(bench.next(), read(&["later"]));
+    bench.does();
+    bench.replies(reply().text("done"));
+    assert_eq!(bench.next(), Step::Rest);
+    assert_eq!(bench.said(), ["u:go", "a:", "t:r", "u:soon", "a:hm", "u:later", "a:done"]);
+}
+
+#[test]
+fn an_agent_may_read_all_letters_only_when_idle() {
+    let mut bench = Bench::new();
+    bench.habits.letters = Deliver::WhenIdle;
+    bench.letter("a", Deliver::Asap, None);
+    assert_eq!(bench.next(), Step::Think { tools: true });
+    bench.replies(reply().text("x"));
+    assert_eq!(bench.next(), read(&["a"]));
+}
+
+#[test]
+fn results_stand_in_the_order_of_the_calls_whatever_the_order_of_returning() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let mut bench = Bench::new();
+        bench.replies(reply().call("a", 0.into()).call("b", 1.into()).call("c", 2.into()));
+        for index in order {
+            assert!(matches!(bench.next(), Step::Act(_)));
+            bench.returns(index, &format!("r{index}"));
+        }
+        assert_eq!(bench.said(), ["u:go", "a:", "t:r0", "t:r1", "t:r2"]);
+        assert_eq!(bench.next(), Step::Think { tools: true });
+    }
+}
+
+#[test]
+fn what_was_collected_is_not_told_again_by_letter() {
+    let (child, other) = (task("child"), task("other"));
+    let mut bench = Bench::new();
+    bench.replies(reply().call("wait", 0.into()));
+    bench.letter("end", Deliver::Asap, Some(child));
+    bench.letter("end2", Deliver::Asap, Some(other));
+    bench.note(Entry::Returned(Box::new(Returned { collected: vec![child], ..returned(1, 0, "all of it") })));
+    let step = Step::Read { letters: vec!["end2".into()], known: vec!["end".into()] };
+    assert_eq!(bench.next(), step);
+    bench.does();
+    assert_eq!(bench.turn.known_letters(), [], "what is known is done with");
+    bench.replies(reply().text("ok"));
+    assert_eq!(bench.next(), Step::Rest);
+}
+
+#[test]
+fn a_letter_that_tells_only_what_is_known_wakes_nobody() {
+    let child = task("child");
+    let mut bench = Bench::new();
+    bench.replies(reply().call("wait", 0.into()));
+    bench.note(Entry::Returned(Box::new(Returned { collected: vec![child], ..returned(1, 0, "x") })));
+    bench.replies(reply().text("ok"));
+    bench.letter("end", Deliver::Asap, Some(child));
+    assert_eq!(bench.next(), Step::Rest);
+    assert!(!bench.turn.only_endings());
+}
+
+#[test]
+fn an_empty_answer_is_reminded_once_and_then_a_failure_that_keeps_what_was_said() {
+    let mut bench = Bench::new();
+    bench.replies(reply().text("first find").call("t", 0.into()));
+    bench.returns(0, "r");
+    bench.replies(reply().text("  "));
+    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Empty, .. }));
+    bench.does();
+    bench.replies(reply());
+    assert_eq!(bench.failure(), Some(FailureKind::NoAnswer));
+    assert_eq!(&*bench.turn.partial(), "first find");
+}
+
+#[test]
+fn a_reminder_may_help_and_a_new_word_earns_a_new_one() {
+    let mut bench = Bench::interactive();
+    bench.replies(reply());
+    bench.does();
+    bench.replies(reply().text("here"));
+    assert_eq!(bench.next(), Step::Rest);
+    bench.letter("more", Deliver::Asap, None);
+    bench.does();
+    bench.replies(reply());
+    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Empty, .. }));
+}
+
+#[test]
+fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
+    let mut bench = Bench::new();
+    bench.habits.max_turns = 1;
+    bench.replies(reply().text("so far").call("t", 0.into()));
+    bench.returns(0, "r");
+    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::LastWord(_), .. }));
+    bench.does();
+    assert_eq!(bench.next(), Step::Think { tools: false });
+    bench.replies(reply().text("what I have").call("t", 1.into()));
+    assert_eq!(bench.next(), Step::Rest, "calls made with tools off are not run");
+    let Outcome::Completed { output, cut_short } = bench.turn.answer() else { panic!() };
+    assert_eq!((&*output, cut_short.as_deref()), ("what I have", Some("the limit of 1 turns")));
+    bench.assert_no_call_is_left_without_result();
+}
+
+#[test]
+fn an_empty_last_word_is_a_failure_without_another_reminder() {
+    let mut bench = Bench::new();
+    bench.habits.max_turns = 1;
+    bench.replies(reply().call("t", 0.into()));
+    bench.returns(0, "r");
+    bench.does();
+    bench.replies(reply().call("t", 0.into()));
+    assert_eq!(bench.failure(), Some(FailureKind::NoAnswer));
+}
+
+#[test]
+fn the_turn_limit_can_be_a_failure_and_zero_is_none() {
+    let mut bench = Bench::new();
+    bench.habits.at_turn_limit = AtTurnLimit::Fail;
+    bench.habits.max_turns = 2;
+    for turn in 0..2 {
+        assert_eq!(bench.next(), Step::Think { tools: true });
+        bench.replies(reply().call("t", turn.into()));
+        bench.returns(0, "r");
+    }
+    assert_eq!(bench.failure(), Some(FailureKind::TurnLimit));
+    bench.habits.max_turns = 0;
+    assert_eq!(bench.next(), Step::Think { tools: true });
+}
+
+#[test]
+fn a_persons_new_word_gives_a_session_its_turns_back() {
+    let mut bench = Bench::interactive();
+    bench.habits.max_turns = 1;
+    bench.replies(reply().call("t", 0.into()));
+    bench.returns(0, "r");
+    bench.does();
+    bench.replies(reply().text("cut"));
+    bench.letter("go on", Deliver::Asap, None);
+    bench.does();
+    assert_eq!(bench.next(), Step::Think { tools: true });
+    bench.replies(reply().text("whole"));
+    assert!(matches!(bench.turn.answer(), Outcome::Completed { cut_short: None, .. }));
+}
+
+#[test]
+fn the_same_call_is_told_at_five_and_fails_at_eight_and_looking_does_not_count() {
+    for (tool, counts) in [("t", true), ("look", false)] {
+        let mut bench = Bench::new();
+        for times in 1..=8 {
+            assert_eq!(bench.next(), Step::Think { tools: true }, "{tool} {times}");
+            bench.replies(reply().call(tool, 1.into()));
+            bench.returns(0, "same");
+            match (counts, times) {
+                (true, 5) => {
+                    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Repeating, .. }));
+                    bench.does();
+                }
+                (true, 8) => assert_eq!(bench.failure(), Some(FailureKind::Repeating)),
+                _ => assert_eq!(bench.next(), Step::Think { tools: true }),
+            }
+        }
+    }
+}
+
+#[test]
+fn other_arguments_are_another_call() {
+    let mut bench = Bench::new();
+    for turn in 0..20 {
+        bench.replies(reply().call("t", (turn % 4 / 2).into()));
+        bench.returns(0, "r");
+        assert_eq!(bench.next(), Step::Think { tools: true });
+    }
+}
+
+#[test]
+fn wakes_are_bounded() {
+    let mut bench = Bench::new();
+    bench.habits.max_wakes = 3;
+    bench.replies(reply().text("x"));
+    for wake in 0..4 {
+        bench.letter(&format!("e{wake}"), Deliver::Asap, Some(task(&wake.to_string())));
+        assert!(matches!(bench.next(), Step::Read { .. }));
+        bench.does();
+        if wake < 3 {
+            assert_eq!(bench.next(), Step::Think { tools: true });
+            bench.replies(reply().text("x"));
+        }
+    }
+    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::LastWord(_), .. }));
+}
+
+#[test]
+fn a_tired_session_reads_endings_with_the_next_word_of_a_person() {
+    let mut bench = Bench::interactive();
+    bench.habits.max_wakes = 1;
+    bench.replies(reply().text("x"));
+    bench.letter("e0", Deliver::Asap, Some(task("0")));
+    bench.does();
+    bench.replies(reply().text("y"));
+    bench.letter("e1", Deliver::Asap, Some(task("1")));
+    assert_eq!(bench.next(), Step::Rest);
+    bench.letter("hi", Deliver::Asap, None);
+    assert_eq!(bench.next(), read(&["e1", "hi"]));
+    bench.does();
+    bench.replies(reply().text("z"));
+    bench.letter("e2", Deliver::Asap, Some(task("2")));
+    assert_eq!(bench.next(), read(&["e2"]), "a person's word wakes it up again");
+}
+
+#[test]
+fn quiet_notices_wait_for_something_else_to_read() {
+    let mut bench = Bench::interactive();
+    bench.habits.notices = Notices::Quiet;
+    bench.replies(reply().text("x"));
+    bench.letter("e", Deliver::Asap, Some(task("0")));
+    assert_eq!(bench.next(), Step::Rest);
+    bench.letter("hi", Deliver::Asap, None);
+    assert_eq!(bench.next(), read(&["e", "hi"]));
+}
+
+#[test]
+fn a_refusal_is_a_failure_and_a_full_output_is_cut_short() {
+    let mut bench = Bench::new();
+    bench.replies(reply().text("I cannot.").stop(StopReason::Refused));
+    assert_eq!(bench.failure(), Some(FailureKind::Refused));
+    let mut bench = Bench::new();
+    bench.replies(reply().text("once upon").stop(StopReason::Length));
+    assert_eq!(bench.next(), Step::Rest);
+    assert!(matches!(bench.turn.answer(), Outcome::Completed { cut_short: Some(_), .. }));
+}
+
+#[test]
+fn a_continuation_has_the_whole_conversation_results_for_every_call_and_unread_letters() {
+    let mut bench = Bench::new();
+    bench.replies(reply().call("a", 0.into()).call("b", 1.into()));
+    bench.returns(0, "r0");
+    bench.letter("unread", Deliver::WhenIdle, None);
+    let turn = bench.continued("go on");
+    bench.turn = turn;
+    bench.assert_no_call_is_left_without_result();
+    let said = bench.said();
+    assert_eq!(said[..3], ["u:go", "a:", "t:r0"]);
+    assert!(said[3].starts_with("t:The task ended"), "{said:?}");
+    assert_eq!(said[4..], ["u:unread", "u:go on"]);
+    assert_eq!(bench.next(), Step::Think { tools: true });
+}
+
+#[test]
+fn a_continuation_shows_half_a_reply_where_it_was_said() {
+    let mut bench = Bench::new();
+    bench.note(Entry::Said { voice: Voice::Text, text: "half a".into() });
+    bench.letter("unread", Deliver::Asap, None);
+    bench.turn = bench.continued("go on");
+    assert_eq!(bench.said(), ["u:go", "a:half a", "u:unread", "u:go on"]);
+    assert_eq!(&*bench.turn.partial(), "", "what the old task said is not what the new one says");
+}
+
+#[test]
+fn a_continuation_goes_on_with_the_agent_that_had_the_conversation() {
+    let mut bench = Bench::new();
+    bench.replies(reply().call("handoff", 0.into()));
+    bench.note(Entry::Returned(Box::new(Returned { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
+    assert_eq!(bench.turn.agent(), &AgentName::from("expert"));
+    assert_eq!(bench.continued("more").agent(), &AgentName::from("expert"));
+}
+
+#[test]
+fn compaction_keeps_the_order_and_what_came_after() {
+    let mut bench = Bench::new();
+    for text in ["one", "two", "three"] {
+        bench.replies(reply().text(text));
+        bench.letter(&format!("after {text}"), Deliver::Asap, None);
+        bench.does();
+    }
+    bench.note(Entry::Compacted { summary: "in short".into(), replaces: 4 });
+    assert_eq!(bench.said(), ["u:go", "u:in short", "a:three", "u:after three"]);
+    bench.note(Entry::Compacted { summary: "shorter".into(), replaces: 99 });
+    assert_eq!(bench.said(), ["u:go", "u:shorter"]);
+}
+
+#[test]
+fn a_call_that_an_earlier_attempt_began_is_interrupted() {
+    let mut bench = Bench::new();
+    bench.replies(reply().call("a", 0.into()).call("b", 1.into()).call("c", 2.into()));
+    bench.note(Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "a".into(), arguments: None });
+    bench.note(Entry::Called { call: CallId { turn: 1, index: 1 }, tool: "b".into(), arguments: None });
+    bench.returns(0, "r0");
+    bench.claim();
+    let Step::Act(acts) = bench.next() else { panic!() };
+    let flags: Vec<_> = acts.iter().map(|act| (act.id.index, act.begun, act.interrupted)).collect();
+    assert_eq!(flags, [(1, false, true), (2, false, false)], "what returned is not run again");
+}
+
+#[test]
+fn partial_is_all_that_was_said() {
+    let mut bench = Bench::new();
+    bench.replies(reply().text("one").call("t", 0.into()));
+    bench.returns(0, "r");
+    bench.note(Entry::Said { voice: Voice::Text, text: "tw".into() });
+    assert_eq!(&*bench.turn.partial(), "one\n\ntw");
+    bench.note(Entry::Waiting { on: Wait::Provider("429".into()), until: None });
+    assert_eq!(&*bench.turn.partial(), "one", "what a provider said before it failed is void");
+}

@@ -1,0 +1,155 @@
+//! A turn on the bench: entries in, steps out, without a runner.
+
+use super::*;
+pub(super) use crate::entry::Returned;
+use crate::entry::TeamRef;
+use crate::id::{Seq, TaskKey, WorkerId};
+use crate::testing::ReplyBuilder;
+
+pub(super) struct Bench {
+    pub(super) turn: Turn,
+    pub(super) habits: Habits,
+    pub(super) journal: Vec<Record>,
+    pub(super) submitted: Submitted,
+    attempt: Attempt,
+}
+
+pub(super) fn task(words: &str) -> TaskId {
+    TaskKey::chosen(words).candidates().next().unwrap()
+}
+
+pub(super) fn returned(turn: u32, index: u32, output: &str) -> Returned {
+    Returned {
+        call: CallId { turn, index },
+        output: output.into(),
+        is_error: false,
+        whole: None,
+        collected: Vec::new(),
+        handoff: None,
+    }
+}
+
+pub(super) fn read(letters: &[&str]) -> Step {
+    Step::Read { letters: letters.iter().map(|id| LetterId::from(*id)).collect(), known: Vec::new() }
+}
+
+pub(super) fn looks(tool: &str) -> bool {
+    tool == "look"
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        Bench::with(Order::new("lead", "go"))
+    }
+
+    pub(super) fn interactive() -> Bench {
+        Bench::with(Order::new("lead", "go").interactive())
+    }
+
+    pub(super) fn with(order: Order) -> Bench {
+        let submitted = Submitted {
+            key: TaskKey::chosen("bench"),
+            order,
+            team: TeamRef::Named("team".into()),
+            parent: None,
+            root: task("bench"),
+            depth: 0,
+            continues: None,
+            letter: None,
+        };
+        let turn = Turn::begin(&submitted, &"lead".into());
+        let mut bench =
+            Bench { turn, habits: Habits::default(), journal: Vec::new(), submitted, attempt: Attempt(0) };
+        bench.note(Entry::Submitted(Box::new(bench.submitted.clone())));
+        bench.claim();
+        bench
+    }
+
+    /// The same journal, folded anew.
+    pub(super) fn refolded(&self, journal: &[Record]) -> Turn {
+        let mut turn = Turn::begin(&self.submitted, &"lead".into());
+        journal.iter().for_each(|record| turn.apply(record));
+        turn
+    }
+
+    pub(super) fn continued(&self, text: &str) -> Turn {
+        let mut submitted = self.submitted.clone();
+        submitted.order.task = text.into();
+        self.turn.clone().continued(&submitted)
+    }
+
+    pub(super) fn note(&mut self, entry: Entry) {
+        let seq = Seq(self.journal.len() as u64 + 1);
+        let record = Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry };
+        self.turn.apply(&record);
+        self.journal.push(record);
+    }
+
+    pub(super) fn claim(&mut self) {
+        self.attempt = self.attempt.next();
+        self.note(Entry::Claimed { attempt: self.attempt, worker: WorkerId::from("w") });
+    }
+
+    pub(super) fn letter(&mut self, text: &str, deliver: Deliver, ending: Option<TaskId>) {
+        let from = ending.map_or(Sender::Person, Sender::Task);
+        let letter = Letter { id: text.into(), from, text: text.into(), summary: None, deliver, ending };
+        self.note(Entry::Letter(Box::new(letter)));
+    }
+
+    pub(super) fn replies(&mut self, reply: ReplyBuilder) {
+        self.note(Entry::Replied(Arc::new(reply.build())));
+    }
+
+    pub(super) fn returns(&mut self, index: u32, output: &str) {
+        let turn = self.turn.replies();
+        self.note(Entry::Returned(Box::new(returned(turn, index, output))));
+    }
+
+    pub(super) fn next(&self) -> Step {
+        self.turn.next(&self.habits, looks)
+    }
+
+    pub(super) fn failure(&self) -> Option<FailureKind> {
+        match self.next() {
+            Step::Fail(failure) => Some(failure.kind),
+            _ => None,
+        }
+    }
+
+    /// Does what is next, where that is only to write it down.
+    pub(super) fn does(&mut self) {
+        match self.next() {
+            Step::Read { letters, known } => self.note(Entry::Read { letters, known }),
+            Step::Nudge { why, text } => self.note(Entry::Nudged { why, text }),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The conversation, in one short text a message.
+    pub(super) fn said(&self) -> Vec<String> {
+        let short = |message: &Message| match message {
+            Message::User(text) => format!("u:{text}"),
+            Message::Assistant(reply) => format!("a:{}", reply.text()),
+            Message::Tool(result) => format!("t:{}", result.output),
+        };
+        self.turn.conversation().iter().map(short).collect()
+    }
+
+    /// Every call is followed by its result before anything else is said: what providers insist on.
+    pub(super) fn assert_no_call_is_left_without_result(&self) {
+        let conversation = self.turn.conversation();
+        let mut due: Vec<String> = Vec::new();
+        for message in conversation.iter() {
+            match message {
+                Message::Tool(result) => {
+                    assert_eq!(due.first().map(String::as_str), Some(&*result.call), "{:?}", self.said());
+                    due.remove(0);
+                }
+                _ if !due.is_empty() => panic!("{due:?} have no result: {:?}", self.said()),
+                Message::Assistant(reply) => due = reply.calls().map(|call| call.id.clone()).collect(),
+                Message::User(_) => {}
+            }
+        }
+        assert!(due.is_empty() || matches!(self.next(), Step::Act(_)), "{due:?}: {:?}", self.said());
+    }
+}

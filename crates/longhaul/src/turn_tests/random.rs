@@ -1,0 +1,187 @@
+//! Journals as chance writes them: whatever happens, a new owner goes on where the old one was.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What the world does next, where the turn leaves it a choice.
+#[derive(Debug, Clone)]
+enum Chance {
+    Replies { text: bool, calls: Vec<(u8, u8)>, stop: u8 },
+    Returns { which: usize, collects: Option<u8>, hands_off: bool },
+    Letter { idle: bool },
+    Ending(u8),
+    Said,
+    ProviderFails,
+    Crash,
+    Compact(u8),
+}
+
+fn chance() -> impl Strategy<Value = Chance> {
+    prop_oneof![
+        4 => (any::<bool>(), proptest::collection::vec((0..3u8, 0..2u8), 0..4), 0..8u8)
+            .prop_map(|(text, calls, stop)| Chance::Replies { text, calls, stop }),
+        4 => (0..4usize, proptest::option::of(0..6u8), proptest::bool::weighted(0.1))
+            .prop_map(|(which, collects, hands_off)| Chance::Returns { which, collects, hands_off }),
+        2 => any::<bool>().prop_map(|idle| Chance::Letter { idle }),
+        2 => (0..6u8).prop_map(Chance::Ending),
+        1 => Just(Chance::Said),
+        1 => Just(Chance::ProviderFails),
+        1 => Just(Chance::Crash),
+        1 => (0..3u8).prop_map(Chance::Compact),
+    ]
+}
+
+/// Plays a life: does what the turn says, with the world's choices. Stops where the task would end.
+fn play(bench: &mut Bench, chances: &[Chance]) {
+    let mut letters = 0;
+    for chance in chances {
+        let mut patience = 20;
+        while matches!(bench.next(), Step::Read { .. } | Step::Nudge { .. }) {
+            bench.does();
+            patience -= 1;
+            assert!(patience > 0, "the turn talks to itself without end");
+        }
+        match (bench.next(), chance) {
+            (_, Chance::Letter { idle }) => {
+                letters += 1;
+                let deliver = if *idle { Deliver::WhenIdle } else { Deliver::Asap };
+                bench.letter(&format!("l{letters}"), deliver, None);
+            }
+            (_, Chance::Ending(child)) => {
+                let id = format!("e{child}");
+                if !bench.journal.iter().any(|r| matches!(&r.entry, Entry::Letter(l) if l.id.as_str() == id))
+                {
+                    bench.letter(&id, Deliver::Asap, Some(task(&child.to_string())));
+                }
+            }
+            (_, Chance::Crash) => bench.claim(),
+            (Step::Fail(_), _) => return,
+            (Step::Think { tools }, Chance::Replies { text, calls, stop }) => {
+                let stop = match stop {
+                    0 => Some(StopReason::Length),
+                    1 => Some(StopReason::Refused),
+                    _ => None,
+                };
+                let mut answer = if *text { reply().text("words") } else { reply() };
+                for (tool, argument) in calls {
+                    answer = answer.call(["a", "b", "look"][usize::from(*tool)], (*argument).into());
+                }
+                let began = calls.len() as u32;
+                bench.replies(match stop {
+                    Some(stop) => answer.stop(stop),
+                    None => answer,
+                });
+                for index in (0..began).filter(|_| tools) {
+                    let call = CallId { turn: bench.turn.replies(), index };
+                    bench.note(Entry::Called { call, tool: "t".into(), arguments: None });
+                }
+            }
+            (Step::Think { .. }, Chance::Said) => {
+                bench.note(Entry::Said { voice: Voice::Text, text: "live ".into() });
+            }
+            (Step::Think { .. }, Chance::ProviderFails) => {
+                bench.note(Entry::Waiting { on: Wait::Provider("429".into()), until: None });
+            }
+            (Step::Think { .. }, Chance::Compact(replaces)) => {
+                // Only whole exchanges are compacted: here, all or none.
+                let replaces = if *replaces == 0 { 1000 } else { 0 };
+                if replaces > 0 {
+                    bench.note(Entry::Compacted { summary: "short".into(), replaces });
+                }
+            }
+            (Step::Act(acts), Chance::Returns { which, collects, hands_off }) => {
+                let act = &acts[which % acts.len()];
+                let mut back = returned(act.id.turn, act.id.index, "result");
+                back.collected = collects.iter().map(|child| task(&child.to_string())).collect();
+                back.handoff = hands_off.then(|| "other".into());
+                bench.note(Entry::Returned(Box::new(back)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A step without what a new attempt changes about it: whether a call was begun, and by whom.
+fn plain(step: Step) -> Step {
+    match step {
+        Step::Act(mut acts) => {
+            for act in &mut acts {
+                act.begun = false;
+                act.interrupted = false;
+            }
+            Step::Act(acts)
+        }
+        other => other,
+    }
+}
+
+fn as_json(turn: &Turn) -> serde_json::Value {
+    let mut json = serde_json::to_value(turn).unwrap();
+    // A set has no order.
+    if let Some(set) = json["collected"].as_array_mut() {
+        set.sort_by_key(ToString::to_string);
+    }
+    json
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_new_owner_goes_on_where_any_cut_leaves_the_journal(
+        chances in proptest::collection::vec(chance(), 1..60),
+        interactive in any::<bool>(),
+        max_turns in 0..12u32,
+        max_wakes in 0..5u32,
+    ) {
+        let mut bench = if interactive { Bench::interactive() } else { Bench::new() };
+        bench.habits = Habits { max_turns, max_wakes, ..Habits::default() };
+        play(&mut bench, &chances);
+        for cut in 2..=bench.journal.len() {
+            let mut before = bench.refolded(&bench.journal[..cut]);
+            let next = before.next(&bench.habits, looks);
+            let seq = crate::id::Seq(cut as u64 + 1);
+            let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
+            before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
+            let after = before.next(&bench.habits, looks);
+            if let Step::Act(acts) = &after {
+                prop_assert!(acts.iter().all(|act| !act.begun), "nothing was begun by the new owner");
+            }
+            prop_assert_eq!(plain(next), plain(after));
+        }
+    }
+
+    #[test]
+    fn a_turn_is_kept_whole_by_serde(chances in proptest::collection::vec(chance(), 1..40)) {
+        let mut bench = Bench::new();
+        play(&mut bench, &chances);
+        let text = serde_json::to_string(&bench.turn).unwrap();
+        let back: Turn = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(as_json(&back), as_json(&bench.turn));
+        prop_assert_eq!(back.next(&bench.habits, looks), bench.next());
+    }
+
+    #[test]
+    fn no_call_is_ever_left_without_a_result_and_no_letter_is_read_twice(
+        chances in proptest::collection::vec(chance(), 1..60),
+        max_turns in 0..6u32,
+        interactive in any::<bool>(),
+    ) {
+        let mut bench = if interactive { Bench::interactive() } else { Bench::new() };
+        bench.habits.max_turns = max_turns;
+        play(&mut bench, &chances);
+        bench.assert_no_call_is_left_without_result();
+        let mut read = std::collections::HashSet::new();
+        for record in &bench.journal {
+            if let Entry::Read { letters, known } = &record.entry {
+                for id in letters.iter().chain(known) {
+                    prop_assert!(read.insert(id.clone()), "{id} was read twice");
+                }
+            }
+        }
+        bench.turn = bench.continued("more");
+        bench.assert_no_call_is_left_without_result();
+        prop_assert!(matches!(bench.next(), Step::Think { .. } | Step::Nudge { .. }), "{:?}", bench.next());
+    }
+}

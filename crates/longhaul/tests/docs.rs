@@ -1,0 +1,289 @@
+//! What the documents say about the code is true: the tables of `docs/` are read and tried.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use longhaul::Status;
+use longhaul::entry::{
+    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Release, Returned, Sender,
+    Stop, StopCause, Submitted, TeamRef, Voice, Wait,
+};
+use longhaul::id::{Attempt, CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use longhaul::message::Reply;
+use longhaul::task::Head;
+
+fn crate_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The table whose header begins with these words: its header and its rows, cell by cell.
+fn table(document: &str, header: &str) -> Vec<Vec<String>> {
+    let text = read(crate_dir().join("../../docs").join(document));
+    let cells =
+        |line: &str| line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    let lines =
+        text.lines().skip_while(|line| !line.starts_with(header)).take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<String>> = lines.filter(|line| !line.starts_with("|--")).map(cells).collect();
+    assert!(rows.len() > 1, "{document} has a table that begins with {header}");
+    rows
+}
+
+fn id() -> TaskId {
+    TaskKey::chosen("a task").candidates().next().unwrap()
+}
+
+fn call() -> CallId {
+    CallId { turn: 1, index: 0 }
+}
+
+fn finished(outcome: Outcome) -> Entry {
+    Entry::Finished(Box::new(outcome))
+}
+
+/// An entry of each kind, by the words that the documents have for it.
+fn entry(words: &str, attempt: Attempt) -> Entry {
+    let stop = Stop { cause: StopCause::Person, note: None };
+    let partial: Arc<str> = "".into();
+    let letter = |ending: Option<TaskId>| {
+        let (id, from) = (LetterId::fresh(), Sender::Person);
+        Letter { id, from, text: "hello".into(), summary: None, deliver: Deliver::Asap, ending }
+    };
+    match words {
+        "Submitted" => Entry::Submitted(Box::new(Submitted {
+            key: TaskKey::chosen("a task"),
+            order: Order::new("worker", "do it"),
+            team: TeamRef::Named("team".into()),
+            parent: None,
+            root: id(),
+            depth: 0,
+            continues: None,
+            letter: None,
+        })),
+        "Claimed" => Entry::Claimed { attempt: attempt.next(), worker: WorkerId::from("w") },
+        "Letter" => Entry::Letter(Box::new(letter(None))),
+        "Letter: a child ended" => Entry::Letter(Box::new(letter(Some(id())))),
+        "StopRequested" => Entry::StopRequested(stop),
+        "Read" => Entry::Read { letters: Vec::new(), known: Vec::new() },
+        "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
+        "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
+        "Returned" => {
+            let (collected, handoff, whole) = (Vec::new(), None, None);
+            let returned =
+                Returned { call: call(), output: "".into(), is_error: false, whole, collected, handoff };
+            Entry::Returned(Box::new(returned))
+        }
+        "Said" => Entry::Said { voice: Voice::Text, text: "hel".to_owned() },
+        "Waiting" => Entry::Waiting { on: Wait::Letter, until: None },
+        "Nudged" => Entry::Nudged { why: Nudge::Empty, text: "well?".into() },
+        "Asked" => Entry::Asked { question: call(), text: "may I?".to_owned() },
+        "Answered" => Entry::Answered { question: call(), text: "yes".to_owned() },
+        "Compacted" => Entry::Compacted { summary: "all of it".into(), replaces: 1 },
+        "Released" => Entry::Released { attempt, why: Release::Drained },
+        "Finished" | "Finished: completed" => {
+            finished(Outcome::Completed { output: "42".into(), cut_short: None })
+        }
+        "Finished: failed" => {
+            finished(Outcome::Failed { failure: Failure::new(FailureKind::Model, "no"), partial })
+        }
+        "Finished: cancelled" => finished(Outcome::Cancelled { stop, partial }),
+        "Continued" => Entry::Continued { by: id() },
+        other => panic!("the documents name an entry '{other}'"),
+    }
+}
+
+const WORK: [&str; 9] =
+    ["Read", "Replied", "Called", "Returned", "Said", "Waiting", "Nudged", "Asked", "Compacted"];
+
+fn take(head: &mut Head, words: &str) -> bool {
+    let (seq, attempt) = (Seq(head.seq.0 + 1), head.attempt);
+    head.step(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
+}
+
+/// A task in a state that the documents name.
+fn in_state(state: &str) -> Head {
+    let path: &[&str] = match state {
+        "pending" => &[],
+        "running" => &["Claimed"],
+        "running, stopping" => &["Claimed", "StopRequested"],
+        "cancelled, unsettled" => &["StopRequested"],
+        "completed" => &["Claimed", "Finished: completed"],
+        "failed" => &["Claimed", "Finished: failed"],
+        "cancelled" => &["Claimed", "Finished: cancelled"],
+        other => panic!("the documents name a state '{other}'"),
+    };
+    let first = Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry: entry("Submitted", Attempt(0)) };
+    let mut head = Head::begin(id(), &first).unwrap();
+    for words in path {
+        assert!(take(&mut head, words), "{state}: {words}");
+    }
+    assert_eq!(state_of(&head), state);
+    head
+}
+
+fn state_of(head: &Head) -> String {
+    match head.status {
+        Status::Running if head.stop.is_some() => "running, stopping".to_owned(),
+        Status::Cancelled if !head.settled => "cancelled, unsettled".to_owned(),
+        status => status.to_string(),
+    }
+}
+
+const STATES: usize = 7;
+
+#[test]
+fn the_moves_in_the_document_are_those_of_the_code() {
+    let rows = table("lifecycle.md", "| state | Claimed |");
+    assert_eq!(rows.len(), 1 + STATES, "every state has a row");
+    for row in &rows[1..] {
+        for (words, expected) in rows[0].iter().zip(row).skip(1) {
+            let mut head = in_state(&row[0]);
+            let before = head.clone();
+            if take(&mut head, words) {
+                assert_eq!(state_of(&head), *expected, "{} + {words}", row[0]);
+            } else {
+                assert_eq!(expected, "–", "{} + {words} is refused", row[0]);
+                assert_eq!(head, before, "a refused move changes nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_else_is_taken_or_refused_is_as_the_document_says() {
+    let rows = table("lifecycle.md", "| state | Letter |");
+    assert_eq!(rows.len(), 1 + STATES, "every state has a row");
+    for row in &rows[1..] {
+        for (words, expected) in rows[0].iter().zip(row).skip(1) {
+            let kinds: &[&str] = if words == "the owner's work" { &WORK } else { &[words.as_str()] };
+            for words in kinds {
+                let mut head = in_state(&row[0]);
+                let taken = take(&mut head, words);
+                assert_eq!(if taken { "yes" } else { "–" }, expected, "{} + {words}", row[0]);
+                assert_eq!(state_of(&head), row[0], "{words} does not move a task");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_state_of_the_table_is_drawn_and_every_move_too() {
+    let text = read(crate_dir().join("../../docs/lifecycle.md"));
+    let drawn: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.trim().split_once(" --> "))
+        .map(|(from, to)| (from, to.split(':').next().unwrap_or(to)))
+        .collect();
+    let name = |state: &str| state.split(", ").last().unwrap().to_owned();
+    let rows = table("lifecycle.md", "| state | Claimed |");
+    let mut moves = 0;
+    for row in &rows[1..] {
+        for to in row[1..].iter().filter(|to| *to != "–" && **to != row[0]) {
+            moves += 1;
+            assert!(drawn.contains(&(&name(&row[0]), &name(to))), "{} to {to} is drawn", row[0]);
+        }
+    }
+    // The others are the beginning and the three ends.
+    assert_eq!(drawn.len(), moves + 4, "nothing is drawn that is not in the table");
+}
+
+#[test]
+fn every_entry_is_in_the_table_with_its_durability() {
+    let rows = table("architecture.md", "| entry |");
+    let mut kinds = Vec::new();
+    for row in &rows[1..] {
+        let entry = entry(row[0].trim_matches('`'), Attempt(1));
+        assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
+        kinds.push(entry.kind() as u8);
+    }
+    assert_eq!(kinds, (1..=17).collect::<Vec<u8>>(), "each kind once, in order");
+}
+
+/// The rooms, in the order of lib.rs.
+fn rooms() -> Vec<String> {
+    let lib = read(crate_dir().join("src/lib.rs"));
+    let names = lib
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    names.filter(|name| *name != "testing").map(str::to_owned).collect()
+}
+
+fn room_file(room: &str) -> PathBuf {
+    let src = crate_dir().join("src");
+    let file = src.join(format!("{room}.rs"));
+    if file.exists() { file } else { src.join(room).join("mod.rs") }
+}
+
+#[test]
+fn the_rooms_in_the_document_are_those_of_the_library() {
+    let rows = table("architecture.md", "| room |");
+    let told: Vec<&str> = rows[1..].iter().map(|row| row[0].trim_matches('`')).collect();
+    assert_eq!(told, rooms());
+    for row in &rows[1..] {
+        let source = read(room_file(row[0].trim_matches('`')));
+        let first = source.lines().next().and_then(|line| line.strip_prefix("//! ")).unwrap_or_default();
+        assert_eq!(row[1], first.replace(['[', ']'], ""), "the sentence is the first line of the room");
+    }
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for item in std::fs::read_dir(dir).unwrap() {
+        let path = item.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_room_uses_only_rooms_above_it() {
+    let rooms = rooms();
+    let src = crate_dir().join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    let mut uses = 0;
+    for file in files {
+        let inside = file.strip_prefix(&src).unwrap();
+        let room = inside.iter().next().unwrap().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        // Tests may use everything; so may the room that is made for them.
+        let for_tests =
+            inside.to_string_lossy().contains("tests") || ["fake_desk", "no_desk"].contains(&&*name);
+        let Some(place) = rooms.iter().position(|r| *r == room).filter(|_| !for_tests) else { continue };
+        let text = read(&file);
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for used in line.split("crate::").skip(1) {
+                let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                let Some(other) = rooms.iter().position(|r| r == used) else {
+                    assert_ne!(used, "testing", "{}: {line}", inside.display());
+                    continue;
+                };
+                assert!(other <= place, "{} ({room}) uses {used}, a room below it: {line}", inside.display());
+                uses += 1;
+            }
+        }
+    }
+    assert!(uses > 100, "the sources were really read");
+}
+
+#[test]
+fn the_crates_depend_in_one_direction() {
+    let manifest = |name: &str| read(crate_dir().join("..").join(name).join("Cargo.toml"));
+    let depends = |name: &str, other: &str| {
+        manifest(name).lines().any(|line| line.split(['.', ' ', '=']).next() == Some(other))
+    };
+    assert!(depends("longhaul-server", "longhaul"));
+    for (name, other) in
+        [("longhaul", "longhaul-server"), ("longhaul", "longhaul-cli"), ("longhaul-server", "longhaul-cli")]
+    {
+        assert!(!depends(name, other), "{name} does not use {other}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What fails is shown as failed, in its own word, and takes nothing else with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::entry::{FailureKind, Outcome, Wait};
+use longhaul::message::StopReason;
+use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
+use longhaul::testing::{FnModel, reply};
+use longhaul::{Happening, Order, Snapshot, Status};
+use serde_json::json;
+
+use crate::stage::*;
+
+fn kind(snapshot: &Snapshot) -> FailureKind {
+    match &snapshot.outcome {
+        Some(Outcome::Failed { failure, .. }) => failure.kind,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn trouble(kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
+    ModelError { model: "m".to_owned(), kind, retry_after }
+}
+
+/// Demand 3.
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_is_never_a_success() {
+    let longhaul = start(agent("solo", &model(|_| reply()))).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), done.head.turns), (FailureKind::NoAnswer, 2));
+}
+
+/// Demand 3, and "a failure looks like no output yet, so the model starts the task again".
+#[tokio::test(start_paused = true)]
+async fn a_childs_failure_is_told_to_its_parent_as_a_failure() {
+    let model = failing(|asked| async move {
+        match (asked.agent.as_str(), asked.turn) {
+            ("lead", 0) => Ok(launch(reply(), "x")),
+            ("lead", _) => Ok(reply().text(asked.last())),
+            _ => Err(trouble(ModelErrorKind::Rejected("bad key".into()), None)),
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert!(done.output.contains("status=\"failed\""), "{}", done.output);
+    assert!(done.output.contains("bad key") && done.output.contains("It left no output"), "{}", done.output);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_has_its_own_word() {
+    let longhaul = start(agent("solo", &model(|_| reply().text("no").stop(StopReason::Refused)))).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Refused, "no"));
+}
+
+/// "A panic in one worker ends the process." What was said is kept, what was launched is not left behind.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_model_is_contained_and_leaves_nothing_running() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = slow(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => launch(reply().text("so far"), "x"),
+                ("lead", _) => {
+                    gate.came(1).await;
+                    panic!("the model is broken")
+                }
+                _ => {
+                    gate.pass().await;
+                    reply().text("x")
+                }
+            }
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Panic, "so far"));
+    assert!(done.head.error.unwrap().contains("the model is broken"));
+    let child = children(&longhaul, done.head.id).await[0].id;
+    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled);
+    assert_eq!(longhaul.running().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_tool_is_an_error_that_the_model_sees() {
+    let early = tool("early", |_, _| -> std::future::Ready<_> { panic!("before it began") });
+    let late = tool("late", |_, _| async { panic!("in the middle") });
+    let model = model(|asked| match asked.turn {
+        0 => reply().call("early", json!({})).call("late", json!({})),
+        _ => reply().text(asked.said[2..].join("|")),
+    });
+    let longhaul = start(agent("solo", &model).toolset(early).toolset(late)).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!(done.output, "t:the tool failed: before it began|t:the tool failed: in the middle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fatal_tool_ends_the_run_with_its_word() {
+    let fatal = tool("fatal", |_, _| async { Err(longhaul::tool::ToolError::Fatal("no disk".into())) });
+    let model = model(|_| reply().text("trying").call("fatal", json!({})));
+    let longhaul = start(agent("solo", &model).toolset(fatal)).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Tool, "trying"));
+}
+
+/// Demand 4: the watchdog knows a silent model from a busy tool.
+#[tokio::test(start_paused = true)]
+async fn a_silent_model_is_given_up_and_a_busy_tool_is_not() {
+    let long = tool("long", |_, _| async {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        Ok("done after an hour".into())
+    });
+    let model = slow(|asked| async move {
+        match (asked.order.as_str(), asked.turn) {
+            ("busy", 0) => reply().call("long", json!({})),
+            ("busy", _) => reply().text(asked.last()),
+            _ => std::future::pending().await,
+        }
+    });
+    let watchful = habits(|h| {
+        h.inactivity = Duration::from_secs(10);
+        h.patience.tries = 2;
+    });
+    let longhaul = start(agent("solo", &model).toolset(long).habits(watchful)).await;
+    let id = longhaul.submit(Order::new("solo", "busy")).await.unwrap();
+    let silent = ask(&longhaul, Order::new("solo", "silent")).await;
+    assert_eq!(kind(&silent), FailureKind::Silent);
+    let done = tokio::time::timeout(Duration::from_secs(7200), longhaul.wait([id])).await.unwrap().unwrap();
+    assert_eq!(done.tasks[0].output, "t:done after an hour");
+}
+
+/// Demand 9, one provider's part of it: a task survives 429, waits as told and shows that it waits.
+#[tokio::test(start_paused = true)]
+async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
+    let model = failing(|asked| async move {
+        match asked.retry {
+            0 => Err(trouble(ModelErrorKind::RateLimited("slow down".into()), Some(Duration::from_secs(40)))),
+            _ => Ok(reply().text("there")),
+        }
+    });
+    let longhaul = start(agent("solo", &model)).await;
+    let began = tokio::time::Instant::now();
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    until(&longhaul, id, |head| {
+        head.waiting.as_ref().is_some_and(|w| matches!(w.on, Wait::Provider(_)) && w.until.is_some())
+    })
+    .await;
+    assert_done(&end(&longhaul, id).await);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(42), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_too_often_is_a_failure_that_keeps_the_last_words() {
+    let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|_| vec![Ok(Chunk::Text("half a sen".into()))]));
+    let longhaul = start(agent("solo", &model).habits(habits(|h| h.patience.tries = 3))).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Model, "half a sen"));
+    assert!(done.head.error.unwrap().contains("3 times"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_stream_is_asked_again_and_its_text_is_not_told_twice() {
+    let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|request| match request.retry {
+        0 => vec![Ok(Chunk::Text("The answer".into()))],
+        _ => {
+            let done = Chunk::Done(Box::new(reply().text("The answer is 42.").build()));
+            vec![Ok(Chunk::Text("The answer".into())), Ok(Chunk::Text(" is 42.".into())), Ok(done)]
+        }
+    }));
+    let longhaul = start(agent("solo", &model)).await;
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    let events = all(longhaul.follow(id)).await;
+    assert_eq!(text(&events, id), "The answer is 42.");
+    assert!(events.iter().any(|e| matches!(&e.what, Happening::Waiting { on: Wait::Provider(_), .. })));
+    assert_eq!(longhaul.output(id).await.unwrap(), "The answer is 42.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_parent_leaves_no_children_running() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = failing(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => Ok(launch(reply(), "x")),
+                ("lead", _) => {
+                    gate.came(1).await;
+                    Err(trouble(ModelErrorKind::Rejected(String::new()), None))
+                }
+                _ => {
+                    gate.pass().await;
+                    Ok(reply().text("x"))
+                }
+            }
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_eq!(kind(&done), FailureKind::Model);
+    let child = children(&longhaul, done.head.id).await[0].id;
+    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_again_and_again_is_a_failure_with_its_own_word() {
+    let stuck = tool("stuck", |_, _| async { Ok("no".into()) });
+    let log = Log::default();
+    let notes = log.clone();
+    let model = model(move |asked| {
+        notes.note(&asked);
+        reply().call("stuck", json!({"door": 1}))
+    });
+    let longhaul = start(agent("solo", &model).toolset(stuck)).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), done.head.turns), (FailureKind::Repeating, 8));
+    assert!(log.all()[5].last().contains("5 times in a row"), "it was told before");
+}

@@ -1,0 +1,330 @@
+//! Going on after an end: of a process, of a lease, of a store that fails. Real kills are in the crash harness.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::entry::{Entry, FailureKind, Outcome, Record};
+use longhaul::id::{Digest, Seq, TaskId, WorkerId};
+use longhaul::store::{
+    Batch, Claim, Clock, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture,
+};
+use longhaul::task::Head;
+use longhaul::testing::reply;
+use longhaul::worker::Unfinished;
+use longhaul::{Longhaul, Order, Status};
+use serde_json::json;
+
+use crate::stage::*;
+
+/// A clock that goes with tokio's, so that leases end when a test says so.
+fn clock() -> Clock {
+    let (began, zero) = (tokio::time::Instant::now(), Timestamp::now());
+    Clock::of(move || zero + began.elapsed())
+}
+
+/// Demand 1 and 24: what is done is not done again.
+#[tokio::test]
+async fn dropped_without_a_shutdown_and_opened_again_all_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("longhaul.db");
+    let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let build = || {
+        let (at, count) = (gate.clone(), ran.clone());
+        let once = tool("once", move |_, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { Ok("written".into()) }
+        });
+        let model = slow(move |asked| {
+            let gate = at.clone();
+            async move {
+                match (asked.agent.as_str(), asked.turn) {
+                    ("lead", 0) => launch(reply().call("once", json!({})), "x"),
+                    ("lead", _) => reply().text(asked.said[2..].join("|")),
+                    _ => {
+                        gate.pass().await;
+                        reply().text("child's result")
+                    }
+                }
+            }
+        });
+        team(pair(&model).toolset(once))
+    };
+    let first = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    let id = first.submit(Order::new("lead", "go")).await.unwrap();
+    gate.came(1).await;
+    until(&first, id, |head| head.waiting.is_some()).await;
+    drop(first);
+    let second = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    gate.came(1).await;
+    gate.open(2);
+    let done = end(&second, id).await;
+    assert_done(&done);
+    assert!(done.output.contains("child's result"), "{}", done.output);
+    assert_eq!(ran.load(Ordering::SeqCst), 1, "a finished step is not run again");
+    assert!(done.head.attempt.0 >= 2, "it was taken up again");
+    assert_eq!(letters(&second, id).await.len(), 1);
+    second.shutdown().await;
+}
+
+/// Promise 3: a call that was begun is not made again, unless the tool says that it may be.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_call_is_told_as_interrupted() {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let build = || {
+        let (at, count) = (gate.clone(), ran.clone());
+        let risky = tool("risky", move |_, _| {
+            let gate = at.clone();
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                gate.pass().await;
+                Ok("done".into())
+            }
+        });
+        let model = model(|asked| match asked.turn {
+            0 => reply().call("risky", json!({})),
+            _ => reply().text(asked.last()),
+        });
+        team(agent("solo", &model).toolset(risky))
+    };
+    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let id = first.submit(Order::new("solo", "go")).await.unwrap();
+    gate.came(1).await;
+    drop(first);
+    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    let done = end(&second, id).await;
+    assert!(done.output.contains("interrupted") && done.output.contains("unknown"), "{}", done.output);
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_the_step_end_and_a_wait_is_waited_again() {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let gate = Gate::new();
+    let build = || {
+        let at = gate.clone();
+        let model = slow(move |asked| {
+            let gate = at.clone();
+            async move {
+                match (asked.agent.as_str(), asked.turn) {
+                    ("lead", 0) => reply().call("transfer_task", json!({"agent": "worker", "task": "x"})),
+                    ("lead", _) => reply().text(asked.last()),
+                    _ => {
+                        gate.pass().await;
+                        reply().text("from below")
+                    }
+                }
+            }
+        });
+        team(pair(&model))
+    };
+    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let id = first.submit(Order::new("lead", "go")).await.unwrap();
+    gate.came(1).await;
+    until(&first, id, |head| head.waiting.is_some()).await;
+    within(first.shutdown()).await;
+    assert_eq!(first.running().await.unwrap(), 0);
+    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    gate.came(1).await;
+    gate.open(2);
+    assert_eq!(end(&second, id).await.output, "t:from below");
+    assert_eq!(children(&second, id).await.len(), 1, "the same child");
+}
+
+/// A process is gone for good: nobody gave anything back.
+async fn abandoned(policy: Unfinished) -> (Longhaul, TaskId) {
+    let store = Arc::new(Memory::with_clock(clock()));
+    let model = model(|asked| reply().text(format!("after {}", asked.said.len())));
+    let home = team(agent("solo", &model));
+    let client = Longhaul::client(store.clone()).await.unwrap();
+    let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
+    let dead = WorkerId::fresh();
+    store.renew(dead.clone(), Duration::from_secs(15)).await.unwrap();
+    let claim =
+        Claim { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh: false, max: 1 };
+    let head = store.claim(claim).await.unwrap().remove(0);
+    let said = Entry::Said { voice: longhaul::entry::Voice::Text, text: "half".into() };
+    store.append(Batch::one(id, longhaul::store::Fence::Attempt(head.attempt), vec![said])).await.unwrap();
+    let longhaul = Longhaul::builder(home).store_arc(store).unfinished(policy).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running, "its owner may be alive");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    (longhaul, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_unfinished_is_resumed_or_left_or_failed() {
+    let (longhaul, id) = abandoned(Unfinished::Resume).await;
+    assert_eq!(end(&longhaul, id).await.output, "after 1");
+    let (longhaul, id) = abandoned(Unfinished::Ask).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending);
+    let (longhaul, id) = abandoned(Unfinished::Fail).await;
+    let failed = end(&longhaul, id).await;
+    let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.head) };
+    assert_eq!((failure.kind, &*partial), (FailureKind::LostWorker, "half"), "partial output is kept");
+}
+
+/// The machine slept: our own lease is over, but we are not gone.
+#[tokio::test(start_paused = true)]
+async fn after_a_sleep_of_the_machine_a_worker_does_not_take_its_own_tasks_away() {
+    for _ in 0..20 {
+        let gate = Gate::new();
+        let at = gate.clone();
+        let model = slow(move |_| {
+            let gate = at.clone();
+            async move {
+                gate.pass().await;
+                reply().text("x")
+            }
+        });
+        let store = Memory::with_clock(clock());
+        let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
+        let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+        gate.came(1).await;
+        tokio::time::advance(Duration::from_secs(100)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        gate.open(9);
+        let done = end(&longhaul, id).await;
+        assert_eq!(done.head.attempt.0, 1, "nobody took it away");
+        within(longhaul.shutdown()).await;
+    }
+}
+
+/// Draining may take as long as a tool does; as long as it does, the tasks are not abandoned.
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_kept_while_draining() {
+    let store: Arc<dyn Store> = Arc::new(Memory::with_clock(clock()));
+    let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let build = || {
+        let (at, count) = (gate.clone(), ran.clone());
+        let long = tool("long", move |_, _| {
+            let gate = at.clone();
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                gate.pass().await;
+                Ok("done".into())
+            }
+        });
+        let model = model(|asked| match asked.turn {
+            0 => reply().call("long", json!({})),
+            _ => reply().text(asked.last()),
+        });
+        team(agent("solo", &model).toolset(long))
+    };
+    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let id = first.submit(Order::new("solo", "go")).await.unwrap();
+    gate.came(1).await;
+    first.drain();
+    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(first.snapshot(id).await.unwrap().head.attempt.0, 1, "its owner is alive");
+    gate.open(1);
+    assert_eq!(end(&second, id).await.output, "t:done", "the other goes on with the result");
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    within(first.shutdown()).await;
+}
+
+/// A store that fails for a while.
+struct Moody {
+    inner: Memory,
+    fails: Arc<AtomicBool>,
+}
+
+impl Store for Moody {
+    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
+        if self.fails.load(Ordering::SeqCst) {
+            let error = StoreError::Database { what: "the disk is full".to_owned(), passing: false };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.inner.append(batch)
+    }
+    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        self.inner.read(task, after, limit)
+    }
+    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+        self.inner.head(task)
+    }
+    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+        self.inner.list(filter)
+    }
+    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
+        self.inner.find(typed)
+    }
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+        self.inner.claim(claim)
+    }
+    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        self.inner.renew(worker, lease)
+    }
+    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.inner.retire(worker)
+    }
+    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
+        self.inner.abandoned()
+    }
+    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        self.inner.keep(bytes)
+    }
+    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.inner.kept(digest)
+    }
+    fn hints(&self) -> Hints {
+        self.inner.hints()
+    }
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+}
+
+/// Promise 7: our own lease covers a task that the store did not let us end; it must not lie there for ever.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_works_again() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = slow(move |_| {
+        let gate = at.clone();
+        async move {
+            gate.pass().await;
+            reply().text("in the end")
+        }
+    });
+    let store = Moody { inner: Memory::with_clock(clock()), fails: fails.clone() };
+    let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    gate.came(1).await;
+    fails.store(true, Ordering::SeqCst);
+    gate.open(1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running);
+    fails.store(false, Ordering::SeqCst);
+    gate.open(1);
+    assert_eq!(end(&longhaul, id).await.output, "in the end");
+}
+
+/// Demand 18: a run that is over holds nothing of its conversation.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_over_frees_what_it_held() {
+    let held = Arc::new(());
+    let keep = held.clone();
+    let heavy = tool("heavy", move |_, _| {
+        let mine = keep.clone();
+        async move {
+            tokio::task::yield_now().await;
+            drop(mine);
+            Ok("x".repeat(40_000).into())
+        }
+    });
+    let model = model(|asked| match asked.turn {
+        0..5 => reply().call("heavy", json!({"n": asked.turn})),
+        _ => reply().text("x"),
+    });
+    let longhaul = start(agent("solo", &model).toolset(heavy)).await;
+    for _ in 0..20 {
+        assert_done(&ask(&longhaul, Order::new("solo", "go")).await);
+    }
+    within(longhaul.shutdown()).await;
+    assert_eq!(Arc::strong_count(&held), 2, "the test's and the tool's own: no call is left");
+}
