@@ -11,7 +11,7 @@ use super::Desk;
 use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
 use crate::view::{
-    Detail, Ink, Teller, Term, ago, clean, count, elapsed, moment, one_line, standing, waits_for,
+    Detail, Ink, Teller, Term, ago, clean, count, elapsed, many, moment, one_line, standing, waits_for,
 };
 
 /// How many of the last events are shown.
@@ -81,6 +81,9 @@ impl Page {
         if let Some(error) = &head.error {
             self.field("why", &one_line(error));
         }
+        if let (None, Some(stop), true) = (&head.error, &head.stop, head.status.is_final()) {
+            self.field("why", &stop.cause.to_string());
+        }
         if let Some(limit) = &head.cut_short {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
@@ -101,7 +104,7 @@ impl Page {
             self.field("progress", &one_line(progress));
         }
         if head.unread > 0 {
-            self.field("unread", &format!("{} letters", head.unread));
+            self.field("unread", &many(head.unread as usize, "letter"));
         }
         self.field(
             "agent",
@@ -114,9 +117,9 @@ impl Page {
             self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(now))));
         }
         let usage = format!(
-            "{} turns, {} tool calls, {} tokens ({} in, {} out){}",
-            count(head.turns.into()),
-            count(head.calls.into()),
+            "{}, {}, {} tokens ({} in, {} out){}",
+            many(head.turns as usize, "turn"),
+            many(head.calls as usize, "tool call"),
             count(head.usage.total()),
             count(head.usage.input),
             count(head.usage.output),
@@ -165,12 +168,14 @@ impl Page {
     }
 
     fn events(&mut self, task: &Snapshot) {
-        let mut teller = Teller::new(self.term, Detail::Lines);
+        let mut teller = Teller::new(self.term, Detail::Own);
         let told: Vec<String> = task.events.iter().flat_map(|event| teller.tell(event)).collect();
         let all = task.dropped + told.len() as u64;
         let last = &told[told.len().saturating_sub(LAST)..];
-        let more = if all > last.len() as u64 { " (all of them: longhaul logs)" } else { "" };
-        self.title(&format!("Last events{more}"));
+        match all > last.len() as u64 {
+            true => self.title(&format!("Last events (all: longhaul logs {})", task.head.id)),
+            false => self.title("Events"),
+        }
         self.lines.extend_from_slice(last);
     }
 

@@ -65,10 +65,11 @@ impl Default for SqliteOptions {
 
 /// A store in an SQLite file.
 pub struct Sqlite {
-    writer: Writer,
-    readers: Readers,
+    // Closed in this order: only a connection that may write, and that is the last, takes the log into the database.
     watch: Mutex<Option<Watch>>,
+    readers: Readers,
     bell: Arc<Bell>,
+    writer: Writer,
     roll: Roll,
     clock: Clock,
     place: Place,
