@@ -99,7 +99,8 @@ impl Audit {
         for head in self.heads() {
             let id = head.id;
             assert!(head.status.is_final(), "{id} has not ended: {head:#?}");
-            assert_eq!(self.count(id, |entry| matches!(entry, Entry::Finished(_))), 1, "ends of {id}");
+            let ends = self.count(id, |entry| matches!(entry, Entry::Finished(_)));
+            assert_eq!(ends, 1, "ends of {id}: {:#?}", self.tasks[&id].1);
             let mut letters: Vec<LetterId> = Vec::new();
             for record in &self.tasks[&id].1 {
                 if let Entry::Letter(letter) = &record.entry

@@ -14,8 +14,9 @@ use crate::team::{ANSWER, TASKS, ledger};
 
 /// After so many kills a run is left to end in peace.
 const KILLS: u32 = 12;
-/// How far into a generation its death can be.
+/// How far into a generation its death can be: of a process that works alone, and of one of two.
 const FAR: u64 = 40;
+const NEAR: u64 = 10;
 
 /// Runs a test for each seed, two at a time. Answers how many kills there were in all.
 fn for_seeds(options: &Options, seeds: u64, test: fn(u64, &Path) -> u32) -> u64 {
@@ -61,7 +62,7 @@ pub(crate) fn one_process(options: &Options) {
         let mut watch = Watch::default();
         let mut kills = 0;
         loop {
-            let death = if kills < KILLS { death(&mut seeded) } else { "-".to_owned() };
+            let death = if kills < KILLS { death(&mut seeded, FAR) } else { "-".to_owned() };
             let before = lines(&generations(dir)).len();
             let mut player = Player::start("crash", dir, &["p", &death, "0ms", "5"]);
             let status = player.end();
@@ -87,9 +88,9 @@ pub(crate) fn two_processes(options: &Options) {
         let mut seeded = Seeded::new(seed ^ 0xABCD);
         let mut watch = Watch::default();
         let mut kills = 0;
-        let mut steady = Player::start("crash", dir, &["steady", "-", "30ms", "1.5"]);
+        let mut steady = Player::start("crash", dir, &["steady", "-", "100ms", "1.5"]);
         while steady.ended().is_none() {
-            let mut mortal = Player::start("crash", dir, &["mortal", &death(&mut seeded), "30ms", "1.5"]);
+            let mut mortal = Player::start("crash", dir, &["mortal", &death(&mut seeded, NEAR), "100ms", "1.5"]);
             let status = mortal.end();
             if status.success() {
                 break;
@@ -106,9 +107,9 @@ pub(crate) fn two_processes(options: &Options) {
     assert!(options.only.is_some() || kills >= seeds, "only {kills} kills");
 }
 
-fn death(seeded: &mut Seeded) -> String {
+fn death(seeded: &mut Seeded, far: u64) -> String {
     let when = if seeded.coin() { "b" } else { "a" };
-    format!("{when}{}", seeded.up_to(FAR))
+    format!("{when}{}", seeded.up_to(far))
 }
 
 /// What was written down at the kills, so that nothing of it happens again.

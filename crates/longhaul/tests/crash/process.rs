@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// How long anything may take before the test calls it hung.
-pub(crate) const HUNG: Duration = Duration::from_secs(60);
+pub(crate) const HUNG: Duration = Duration::from_secs(25);
 
 /// Waits until something holds; what, is said if it never does.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {

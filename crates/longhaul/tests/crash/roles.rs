@@ -91,8 +91,8 @@ async fn count(dir: &Path, args: &[&str]) {
     longhaul.shutdown().await;
 }
 
-/// `LEASE`: runs the chain team by the script in `script.yaml`, and its root, until it is told `drain` or its
-/// input ends.
+/// `LEASE [stay]`: runs the chain team by the script in `script.yaml`, and its root, until that has ended (unless it
+/// is to stay), it is told `drain` or its input ends.
 async fn chain(dir: &Path, args: &[&str]) {
     let script = std::fs::read_to_string(dir.join("script.yaml")).unwrap();
     let builder = Longhaul::builder(team::chain(dir, &script)).store_arc(KillAt::open(dir, "chain", None));
@@ -102,7 +102,7 @@ async fn chain(dir: &Path, args: &[&str]) {
     println!("started");
     tokio::select! {
         line = heard() => assert!(matches!(line.as_deref(), Some("drain") | None)),
-        done = longhaul.wait([root]) => drop(done.unwrap()),
+        done = longhaul.wait([root]), if !args.contains(&"stay") => drop(done.unwrap()),
     }
     longhaul.shutdown().await;
 }
