@@ -81,7 +81,10 @@ impl Teller {
 
     fn line(&self, event: &Event, ink: Ink, text: &str) -> String {
         let time = self.term.paint(Ink::Faint, &clock(event.at));
-        let text = self.term.paint(ink, text);
+        let text = match self.detail {
+            Detail::Own => self.term.paint(ink, &fit(text, self.term.size().0.saturating_sub(10))),
+            Detail::Lines | Detail::All => self.term.paint(ink, text),
+        };
         match self.detail {
             Detail::All | Detail::Own => format!("{time}  {text}"),
             Detail::Lines => {
