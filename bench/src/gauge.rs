@@ -36,7 +36,8 @@ pub fn cpu_us() -> Result<f64, Box<dyn Error>> {
 /// A value in KiB from /proc/self/status.
 pub fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with(key)).ok_or("no such line in /proc/self/status")?;
+    let line =
+        status.lines().find(|line| line.starts_with(key)).ok_or("no such line in /proc/self/status")?;
     Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse()?)
 }
 
@@ -48,9 +49,10 @@ pub fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn 
     let store: Arc<dyn Store> = match name {
         "memory" => Arc::new(Memory::new()),
         "sqlite" => Arc::new(Sqlite::open(path)?),
-        "sqlite-normal" => {
-            Arc::new(Sqlite::open_with(path, SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() })?)
-        }
+        "sqlite-normal" => Arc::new(Sqlite::open_with(
+            path,
+            SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() },
+        )?),
         _ => return Err(format!("no store '{name}'").into()),
     };
     Ok((store, dir))

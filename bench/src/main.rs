@@ -57,8 +57,13 @@ fn table(tasks: usize) -> Result<(), Box<dyn Error>> {
     for store in stores {
         rows.push((store, measured(&format!("throughput/{store}"), tasks)?));
     }
-    println!("\n{tasks} tasks of 3 tool turns, one tool call a turn, scripted model without delay, 256 seats\n");
-    println!("{:<15}{:>10}{:>10}{:>13}{:>12}{:>14}", "store", "tasks/s", "turns/s", "CPU µs/turn", "peak MiB", "disk B/task");
+    println!(
+        "\n{tasks} tasks of 3 tool turns, one tool call a turn, scripted model without delay, 256 seats\n"
+    );
+    println!(
+        "{:<15}{:>10}{:>10}{:>13}{:>12}{:>14}",
+        "store", "tasks/s", "turns/s", "CPU µs/turn", "peak MiB", "disk B/task"
+    );
     for (store, r) in &rows {
         println!(
             "{store:<15}{:>10.0}{:>10.0}{:>13.1}{:>12.1}{:>14}",

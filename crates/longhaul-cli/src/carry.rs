@@ -25,6 +25,8 @@ pub(crate) struct Carry<'a> {
     /// What was before this is known, and not told again.
     pub(crate) since: Timestamp,
     pub(crate) json: bool,
+    /// What is said first.
+    pub(crate) intro: Vec<String>,
 }
 
 /// Why watching was over.
@@ -61,6 +63,9 @@ impl Carry<'_> {
     async fn watch(&self, board: &mut Board, signals: &mut Signals) -> Result<Over, Trouble> {
         let term = self.desk.term;
         let live = term.live && !self.json;
+        if !self.json {
+            self.intro.iter().try_for_each(|line| term.line(line))?;
+        }
         let mut teller = Teller::new(term, Detail::Lines);
         let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
             self.roots.iter().map(|root| self.longhaul.follow(*root).boxed()).collect();
@@ -114,7 +119,8 @@ impl Carry<'_> {
 
     /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
     async fn leave(&self, board: &Board, signals: &mut Signals) -> Result<Code, Trouble> {
-        const DRAINING: &str = "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
+        const DRAINING: &str =
+            "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
         let term = self.desk.term;
         if term.live && !self.json {
             self.draw(board, 0, DRAINING)?;
@@ -138,7 +144,8 @@ impl Carry<'_> {
                 return self.sum_up().await;
             }
             for root in open {
-                self.desk.note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
+                self.desk
+                    .note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
             }
             return Ok(Code::Interrupted);
         }

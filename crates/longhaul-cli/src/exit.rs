@@ -123,10 +123,11 @@ impl From<StoreError> for Trouble {
                 let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
                 Trouble::new(Code::NotFound, what).hint("type more of the id")
             }
-            StoreError::Illegal { task, why: IllegalMove::MailboxFull } => {
-                Trouble::new(Code::Failed, format!("task {task} has not read its letters: its mailbox is full"))
-                    .hint("write again when it has read some; `longhaul show` tells how many are unread")
-            }
+            StoreError::Illegal { task, why: IllegalMove::MailboxFull } => Trouble::new(
+                Code::Failed,
+                format!("task {task} has not read its letters: its mailbox is full"),
+            )
+            .hint("write again when it has read some; `longhaul show` tells how many are unread"),
             StoreError::Database { what, passing } => Trouble::new(Code::Store, what).hint(match passing {
                 true => "nothing that was acknowledged is lost; try again when that has passed",
                 false => "`--data DIR` keeps tasks in another place",
@@ -146,8 +147,11 @@ impl From<LonghaulError> for Trouble {
                 .hint("say something, or `-` to read it from standard input"),
             LonghaulError::TooLong { what, size, most } => {
                 let (size, most) = (crate::view::count(size as u64), crate::view::count(most as u64));
-                Trouble::new(Code::Usage, format!("the {what} is {size} bytes long; at most {most} are taken"))
-                    .hint("put it in a file, and write the name of the file instead")
+                Trouble::new(
+                    Code::Usage,
+                    format!("the {what} is {size} bytes long; at most {most} are taken"),
+                )
+                .hint("put it in a file, and write the name of the file instead")
             }
             other => Trouble::new(Code::Failed, other.to_string()),
         }

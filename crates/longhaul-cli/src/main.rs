@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| exit::Trouble::new(exit::Code::Failed, format!("no threads could be started: {error}")))
+        .map_err(|error| {
+            exit::Trouble::new(exit::Code::Failed, format!("no threads could be started: {error}"))
+        })
         .and_then(|runtime| runtime.block_on(cmd::run(&desk, cli.command)));
     match ended {
         Ok(code) => code.into(),
@@ -41,5 +43,9 @@ fn log(screen: &view::Screen) {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into()).from_env_lossy();
     let color = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let screen = screen.clone();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(color).with_writer(move || screen.clone()).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(color)
+        .with_writer(move || screen.clone())
+        .init();
 }

@@ -15,7 +15,7 @@ use crate::agent::{Team, TeamError};
 use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, failed, give_back, said, settle_halt};
-use crate::store::{Claim, Fence, Filter, Kinds, Store, StoreError};
+use crate::store::{Claim, Claimed, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
 /// The teams whose tasks a process can run.
@@ -169,8 +169,8 @@ impl Worker {
         match self.around.store.claim(claim).await {
             Ok(claimed) => {
                 let more = claimed.len() == max;
-                for (head, seat) in claimed.into_iter().zip(free) {
-                    self.start(head, seat);
+                for (task, seat) in claimed.into_iter().zip(free) {
+                    self.start(task, seat);
                 }
                 more
             }
@@ -181,10 +181,11 @@ impl Worker {
         }
     }
 
-    fn start(&self, head: Head, seat: Seat) {
+    fn start(&self, task: Claimed, seat: Seat) {
+        let head = task.head.clone();
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
         self.runs.spawn(async move {
-            let run = AssertUnwindSafe(run(&around, &teams, head.clone(), seat)).catch_unwind();
+            let run = AssertUnwindSafe(run(&around, &teams, task, seat)).catch_unwind();
             let ended = tokio::select! {
                 ended = run => ended,
                 () = abort.cancelled() => Ok(settle_halt(&*around.store, &head, Halt::Drain).await),
@@ -264,11 +265,12 @@ async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head,
     ended
 }
 
-async fn run(around: &Surroundings, teams: &Teams, head: Head, seat: Seat) -> Ended {
+async fn run(around: &Surroundings, teams: &Teams, task: Claimed, seat: Seat) -> Ended {
+    let head = task.head.clone();
     let Some(team) = teams.get(&head.team) else {
         return settle_halt(&*around.store, &head, Halt::Drain).await;
     };
-    match Run::begin(around.clone(), team, head.clone(), seat).await {
+    match Run::begin(around.clone(), team, task, seat).await {
         Ok(run) => Box::pin(run.drive()).await,
         Err(halt) => settle_halt(&*around.store, &head, halt).await,
     }

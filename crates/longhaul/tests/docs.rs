@@ -1,5 +1,7 @@
 //! What the documents say about the code is true: the tables of `docs/` are read and tried.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

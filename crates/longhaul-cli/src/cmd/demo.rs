@@ -15,22 +15,25 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         Trouble::new(Code::Failed, format!("the current directory cannot be used: {error}"))
             .hint("change to a directory that exists")
     })?;
-    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
     let team = demo::team(args.pace).map_err(broken)?;
     let longhaul = Longhaul::builder(team).store_arc(place.open()?).own_trees_only().start().await?;
     let root = longhaul.submit(Order::new("lead", demo::TASK).working_dir(&here)).await?;
-    if !args.json {
-        let term = desk.term;
-        let here = clean(&here.display().to_string());
-        term.line(&term.wrapped(&format!("A scripted lead and four agents with real tools take stock of {here}")))?;
-        let resume = clean(&place.resume(root));
-        term.line(&format!("task    {}", term.paint(Ink::Id, &root.to_string())))?;
-        term.line(&format!("resume  {}", term.paint(Ink::Strong, &resume)))?;
-        term.line(&term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")))?;
-        term.line("")?;
-    }
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json }.on().await
+    let term = desk.term;
+    let what = format!(
+        "A scripted lead and four agents with real tools take stock of {}",
+        clean(&here.display().to_string())
+    );
+    let intro = vec![
+        term.wrapped(&what),
+        format!("task    {}", term.paint(Ink::Id, &root.to_string())),
+        format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
+        term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")),
+        String::new(),
+    ];
+    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
 }
 
 /// The demo's own script is wrong: ours to mend, not the user's.

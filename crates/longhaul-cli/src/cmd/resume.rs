@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use longhaul::store::{Filter, Store};
 use longhaul::task::Head;
@@ -15,7 +16,8 @@ use crate::exit::{Code, Trouble};
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
-    let since = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
     let store = place.open()?;
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
@@ -25,23 +27,28 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let owned = owned(&*store).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
-    let mut left = Vec::new();
-    for head in store.list(Filter::default().live()).await? {
-        if asked.as_ref().is_some_and(|asked| !asked.contains(&head.root)) {
+    let mut left: IndexMap<TaskId, String> = IndexMap::new();
+    for Head { id, root, team, .. } in store.list(Filter::default().live()).await? {
+        if asked.as_ref().is_some_and(|asked| !asked.contains(&root)) {
             continue;
         }
-        if head.team != known {
-            left.push(format!("{} is of {}, which this program does not know", head.id, clean(&head.team.to_string())));
-        } else if owned.contains(&head.id) {
-            left.push(format!("{} is run by another process: `longhaul logs -f {}` follows it", head.id, head.id));
+        if owned.contains(&root) {
+            // Whoever runs some of a tree sees to all of it.
+            left.insert(
+                root,
+                format!("{root} is run by another process: `longhaul logs -f {root}` follows it"),
+            );
+        } else if team != known {
+            let team = clean(&team.to_string());
+            left.insert(root, format!("{id} is of {team}, which this program does not know"));
         } else {
             open += 1;
-            if !roots.contains(&head.root) {
-                roots.push(head.root);
+            if !roots.contains(&root) {
+                roots.push(root);
             }
         }
     }
-    for line in &left {
+    for line in left.values() {
         desk.note(line);
     }
     if roots.is_empty() {
@@ -56,13 +63,9 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         builder = builder.tree(*root);
     }
     let longhaul = builder.start().await?;
-    if !args.json {
-        let term = desk.term;
-        let which: Vec<String> = roots.iter().map(|root| term.paint(Ink::Id, &root.to_string())).collect();
-        term.line(&format!("Carrying on {} of {}", many(open, "task"), which.join(", ")))?;
-        term.line("")?;
-    }
-    Carry { desk, place: &place, longhaul, roots, since, json: args.json }.on().await
+    let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
+    let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
+    Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await
 }
 
 /// The trees that were asked for; all, if `None`.
@@ -78,14 +81,12 @@ async fn asked(store: &dyn Store, ids: &[String]) -> Result<Option<HashSet<TaskI
     Ok(Some(roots))
 }
 
-/// Tasks that a process which is alive runs.
+/// The trees of which a process that is alive runs tasks.
 async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
     let running = Filter { status: vec![Status::Running], ..Filter::default() };
-    let mut owned: HashSet<TaskId> = store.list(running).await?.into_iter().map(|head| head.id).collect();
-    for abandoned in store.abandoned().await? {
-        owned.remove(&abandoned.id);
-    }
-    Ok(owned)
+    let running = store.list(running).await?;
+    let abandoned: HashSet<TaskId> = store.abandoned().await?.into_iter().map(|head| head.id).collect();
+    Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).map(|head| head.root).collect())
 }
 
 /// Why there is nothing to do.

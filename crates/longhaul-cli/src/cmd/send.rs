@@ -30,7 +30,8 @@ pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
 
 /// All of standard input, or enough of it to see that it is too much.
 fn from_stdin() -> Result<String, Trouble> {
-    let unread = |error| Trouble::new(Code::Usage, format!("the message on standard input cannot be read: {error}"));
+    let unread =
+        |error| Trouble::new(Code::Usage, format!("the message on standard input cannot be read: {error}"));
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
     input.by_ref().take(LONGEST_TEXT as u64 + 1).read_to_end(&mut text).map_err(unread)?;

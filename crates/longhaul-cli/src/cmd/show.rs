@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::Desk;
 use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
-use crate::view::{Detail, Ink, Teller, Term, ago, clean, count, elapsed, moment, one_line, standing, waits_for};
+use crate::view::{
+    Detail, Ink, Teller, Term, ago, clean, count, elapsed, many, moment, one_line, standing, waits_for,
+};
 
 /// How many of the last events are shown.
 const LAST: usize = 8;
@@ -74,15 +76,22 @@ impl Page {
         let (sign, word, ink) = standing(head);
         let state = self.term.paint(ink, &format!("{sign} {word}"));
         let id = self.term.paint(Ink::Id, &head.id.to_string());
-        self.lines.push(format!("{id}  {state}  {}", self.term.paint(Ink::Strong, &one_line(&head.headline))));
+        self.lines
+            .push(format!("{id}  {state}  {}", self.term.paint(Ink::Strong, &one_line(&head.headline))));
         if let Some(error) = &head.error {
             self.field("why", &one_line(error));
+        }
+        if let (None, Some(stop), true) = (&head.error, &head.stop, head.status.is_final()) {
+            self.field("why", &stop.cause.to_string());
         }
         if let Some(limit) = &head.cut_short {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         if let Some(waiting) = &head.waiting {
-            self.field("waits for", &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")));
+            self.field(
+                "waits for",
+                &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")),
+            );
         }
         if let Some(stop) = head.stop.as_ref().filter(|_| !head.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
@@ -95,18 +104,22 @@ impl Page {
             self.field("progress", &one_line(progress));
         }
         if head.unread > 0 {
-            self.field("unread", &format!("{} letters", head.unread));
+            self.field("unread", &many(head.unread as usize, "letter"));
         }
-        self.field("agent", &format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string())));
+        self.field(
+            "agent",
+            &format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string())),
+        );
         self.field("created", &format!("{} ({})", moment(head.created), ago(head.created, now)));
         if head.started.is_some() {
-            let again = if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
+            let again =
+                if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
             self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(now))));
         }
         let usage = format!(
-            "{} turns, {} tool calls, {} tokens ({} in, {} out){}",
-            count(head.turns.into()),
-            count(head.calls.into()),
+            "{}, {}, {} tokens ({} in, {} out){}",
+            many(head.turns as usize, "turn"),
+            many(head.calls as usize, "tool call"),
             count(head.usage.total()),
             count(head.usage.input),
             count(head.usage.output),
@@ -155,12 +168,14 @@ impl Page {
     }
 
     fn events(&mut self, task: &Snapshot) {
-        let mut teller = Teller::new(self.term, Detail::Lines);
+        let mut teller = Teller::new(self.term, Detail::Own);
         let told: Vec<String> = task.events.iter().flat_map(|event| teller.tell(event)).collect();
         let all = task.dropped + told.len() as u64;
         let last = &told[told.len().saturating_sub(LAST)..];
-        let more = if all > last.len() as u64 { " (all of them: longhaul logs)" } else { "" };
-        self.title(&format!("Last events{more}"));
+        match all > last.len() as u64 {
+            true => self.title(&format!("Last events (all: longhaul logs {})", task.head.id)),
+            false => self.title("Events"),
+        }
         self.lines.extend_from_slice(last);
     }
 

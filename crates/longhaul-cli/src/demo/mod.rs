@@ -15,7 +15,8 @@ use longhaul::{Agent, Dialect, Team};
 pub(crate) use pace::Pace;
 
 /// What the lead is asked. Its first words are what the script knows it by.
-pub(crate) const TASK: &str = "Take stock of this directory\nSend out your agents, and tell me what they found.";
+pub(crate) const TASK: &str =
+    "Take stock of this directory\nSend out your agents, and tell me what they found.";
 
 const SCRIPT: &str = include_str!("script.yaml");
 

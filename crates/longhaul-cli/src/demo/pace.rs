@@ -25,7 +25,11 @@ impl FromStr for Pace {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let pace: f64 = text.parse().map_err(|_| "a pace is a number: 0, 0.5, 1, 3 …".to_owned())?;
-        if (0.0..=1000.0).contains(&pace) { Ok(Pace(pace)) } else { Err("a pace is from 0 to 1000".to_owned()) }
+        if (0.0..=1000.0).contains(&pace) {
+            Ok(Pace(pace))
+        } else {
+            Err("a pace is from 0 to 1000".to_owned())
+        }
     }
 }
 

@@ -51,7 +51,10 @@ pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
     let mut lines: Vec<Line> = shown.into_iter().map(|(path, row)| shape.line(path, row, frame)).collect();
     if hidden > 0 {
         let ended = tree.iter().filter(|(_, row)| row.status.is_final()).count();
-        let text = fit(&format!("  … and {}; {ended} of {} have ended", many(hidden, "more task"), tree.len()), columns);
+        let text = fit(
+            &format!("  … and {}; {ended} of {} have ended", many(hidden, "more task"), tree.len()),
+            columns,
+        );
         lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Faint, &text) });
     }
     if !frame.footer.is_empty() {
@@ -74,7 +77,8 @@ struct Shape {
 
 impl Shape {
     fn of(tree: &[(Vec<bool>, &Row)], columns: usize) -> Shape {
-        let stem = tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
+        let stem =
+            tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
         let agents = tree.iter().map(|(_, row)| width(&row.agent)).max().unwrap_or(0);
         let headlines = tree.iter().map(|(_, row)| width(&row.headline)).max().unwrap_or(0);
         let agent = agents.min(if columns < 60 { 8 } else { 16 });
@@ -99,7 +103,7 @@ impl Shape {
             });
         }
         let (sign, ink) = match (row.status, &row.doing) {
-            (Status::Running, Doing::Waiting(_)) => ("◌", Ink::Waits),
+            (Status::Running, Doing::Waiting(_) | Doing::Awaiting(_)) => ("◌", Ink::Waits),
             (Status::Running, _) => (SPINNER[frame.beat % SPINNER.len()], Ink::Busy),
             (status, _) => (glyph(status), Ink::of(status)),
         };
@@ -141,13 +145,16 @@ fn doing(row: &Row, alone: bool) -> (String, Ink) {
     match (&row.doing, row.status) {
         (Doing::Failed(why), status) => (why.clone(), Ink::of(status)),
         (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
+        (Doing::Awaiting(ids), _) => (format!("waiting for {}", many(ids.len(), "task")), Ink::Waits),
         (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
         (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
         (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
         (Doing::Saying(said), _) => (one_line(said), Ink::Faint),
         (Doing::Nothing, _) if alone => (row.headline.clone(), Ink::Plain),
         (Doing::Nothing, Status::Running) => ("thinking".to_owned(), Ink::Faint),
-        (Doing::Nothing, status) => (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint),
+        (Doing::Nothing, status) => {
+            (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint)
+        }
     }
 }
 

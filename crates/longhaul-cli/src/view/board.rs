@@ -1,5 +1,6 @@
 //! Where the tasks of a tree stand: a fold of their events.
 
+use longhaul::entry::Wait;
 use longhaul::snapshot::{Event, Happening};
 use longhaul::{Status, TaskId};
 
@@ -40,7 +41,9 @@ pub(crate) enum Doing {
     Calling(String),
     /// A tool has returned, and what follows from that is not known yet.
     Called(String),
-    /// It waits.
+    /// It waits for these tasks, as far as they have not ended.
+    Awaiting(Vec<TaskId>),
+    /// It waits for something else.
     Waiting(String),
     /// It is about to stop.
     Stopping,
@@ -71,6 +74,11 @@ impl Board {
             self.rows.sort_by_key(|row| row.created);
             return;
         }
+        if matches!(event.what, Happening::Finished { .. }) {
+            for row in &mut self.rows {
+                row.no_longer_awaits(event.task);
+            }
+        }
         let Some(row) = self.rows.iter_mut().find(|row| row.id == event.task) else { return };
         row.step(event);
     }
@@ -97,6 +105,16 @@ impl Board {
 }
 
 impl Row {
+    /// A task that waits notices the end of another only when it wakes; who watches sees it at once.
+    fn no_longer_awaits(&mut self, ended: TaskId) {
+        if let Doing::Awaiting(ids) = &mut self.doing {
+            ids.retain(|id| *id != ended);
+            if ids.is_empty() {
+                self.doing = Doing::Nothing;
+            }
+        }
+    }
+
     fn step(&mut self, event: &Event) {
         match &event.what {
             Happening::Started { .. } => {
@@ -125,7 +143,10 @@ impl Row {
             }
             Happening::Progress { text } => self.doing = Doing::Calling(one_line(text)),
             Happening::Waiting { on, .. } => {
-                self.doing = Doing::Waiting(waits_for(on));
+                self.doing = match on {
+                    Wait::Tasks(ids) => Doing::Awaiting(ids.clone()),
+                    other => Doing::Waiting(waits_for(other)),
+                };
             }
             Happening::Stopping { .. } if !self.status.is_final() => self.doing = Doing::Stopping,
             Happening::Released { .. } => {

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn plain_text_stays_as_it_is() {
-        for text in ["", "Grüße, 世界 👩‍👩‍👧", "two\nlines", "[31m is no escape without one"] {
+        for text in ["", "Grüße, 世界 👩‍👩‍👧", "two\nlines", "[31m is no escape without one"]
+        {
             assert_eq!(clean(text), text);
         }
         assert_eq!(clean("a\tb\r\nc"), "a    b\nc");
@@ -117,7 +118,7 @@ mod tests {
                 .map(|_| {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let pick = (seed >> 33) as u32;
-                    if pick % 3 == 0 { '\x1b' } else { char::from_u32(pick % 0xff).unwrap_or('x') }
+                    if pick.is_multiple_of(3) { '\x1b' } else { char::from_u32(pick % 0xff).unwrap_or('x') }
                 })
                 .collect();
             assert!(clean(&text).chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");

@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn where_there_is_no_room_the_least_goes_first() {
-        assert_eq!(drawn(40)[1], "t-1   a long story…   1,234  3 min ago");
-        assert_eq!(drawn(25)[1], "t-1   a long st…   1,234");
+        assert_eq!(drawn(40)[1], "t-1   a long story o…   1,234  3 min ago");
+        assert_eq!(drawn(25)[1], "t-1   a long sto…   1,234");
         assert_eq!(drawn(15)[1], "t-1   a long s…");
         for room in 14..90 {
             assert!(drawn(room).iter().all(|line| width(line) <= room), "{room}");

@@ -63,7 +63,9 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
         .map(|(branch, head)| {
             let (sign, word, ink) = standing(head);
             let what = match (&head.waiting, &head.error) {
-                (Some(waiting), _) => format!("for {} · {}", waits_for(&waiting.on), one_line(&head.headline)),
+                (Some(waiting), _) => {
+                    format!("for {} · {}", waits_for(&waiting.on), one_line(&head.headline))
+                }
                 (None, Some(error)) => format!("{} · {}", one_line(error), one_line(&head.headline)),
                 (None, None) => one_line(&head.headline),
             };
@@ -113,7 +115,8 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
         let sum = |of: fn(&Head) -> u64| count(heads.iter().map(of).sum());
         let first = heads.iter().filter_map(|head| head.started).min();
         let last = heads.iter().map(|head| head.ended.unwrap_or(now)).max();
-        let whole = first.zip(last).map(|(first, last)| std::time::Duration::try_from(last.duration_since(first)));
+        let whole =
+            first.zip(last).map(|(first, last)| std::time::Duration::try_from(last.duration_since(first)));
         rows.push(vec![
             Cell::new(Ink::Strong, format!("{} tasks", heads.len())),
             Cell::new(Ink::Plain, ""),

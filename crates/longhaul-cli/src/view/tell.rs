@@ -15,6 +15,8 @@ use super::{Ink, Term};
 pub(crate) enum Detail {
     /// What is worth a line while a team works; each line says whose it is.
     Lines,
+    /// The same of one task, which need not be named.
+    Own,
     /// Everything that is in the journal of one task.
     All,
 }
@@ -81,7 +83,7 @@ impl Teller {
         let time = self.term.paint(Ink::Faint, &clock(event.at));
         let text = self.term.paint(ink, text);
         match self.detail {
-            Detail::All => format!("{time}  {text}"),
+            Detail::All | Detail::Own => format!("{time}  {text}"),
             Detail::Lines => {
                 let agent = self.agents.get(&event.task).map_or("?", AgentName::as_str);
                 let id = self.term.paint(Ink::Id, &event.task.to_string());
@@ -92,7 +94,7 @@ impl Teller {
 
     fn body(&self, text: &str) -> String {
         match self.detail {
-            Detail::Lines => fit(&one_line(text), 160),
+            Detail::Lines | Detail::Own => fit(&one_line(text), 160),
             Detail::All => clean(text.trim_end()).replace('\n', "\n                  "),
         }
     }
@@ -140,7 +142,9 @@ impl Teller {
                     None => (Ink::Plain, format!("letter  from {from}: {}", self.body(text))),
                 }
             }
-            Happening::Read { letters } if all => (Ink::Faint, format!("read    {}", many(letters.len(), "letter"))),
+            Happening::Read { letters } if all => {
+                (Ink::Faint, format!("read    {}", many(letters.len(), "letter")))
+            }
             Happening::Read { .. } => return None,
             Happening::Nudged { why } => {
                 let why = match why {
@@ -219,9 +223,11 @@ pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
             };
             match map.iter().collect::<Vec<_>>()[..] {
                 [(_, only)] => value(only),
-                ref several => {
-                    several.iter().map(|(key, v)| format!("{}: {}", one_line(key), value(v))).collect::<Vec<_>>().join(", ")
-                }
+                ref several => several
+                    .iter()
+                    .map(|(key, v)| format!("{}: {}", one_line(key), value(v)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             }
         }
         Err(_) => one_line(arguments),

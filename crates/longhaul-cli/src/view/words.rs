@@ -55,10 +55,10 @@ pub(crate) fn count(number: u64) -> String {
 pub(crate) fn short(number: u64) -> String {
     let scaled = |unit: u64| (number / (unit / 10)) as f64 / 10.0;
     match number {
-        ..1_000 => number.to_string(),
-        ..100_000 => format!("{:.1}k", scaled(1_000)),
-        ..1_000_000 => format!("{}k", number / 1_000),
-        ..1_000_000_000 => format!("{:.1}M", scaled(1_000_000)),
+        0..1_000 => number.to_string(),
+        1_000..100_000 => format!("{:.1}k", scaled(1_000)),
+        100_000..1_000_000 => format!("{}k", number / 1_000),
+        1_000_000..1_000_000_000 => format!("{:.1}M", scaled(1_000_000)),
         _ => format!("{:.1}G", scaled(1_000_000_000)),
     }
 }

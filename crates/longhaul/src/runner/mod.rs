@@ -30,7 +30,7 @@ use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Order, Record, Submitted};
 use crate::id::{Seq, TaskId};
-use crate::store::{Batch, Bell, Bells, Fence, Kinds, Store, StoreError};
+use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
 use crate::turn::{Step, Turn};
 use gear::Gear;
@@ -112,12 +112,18 @@ impl Run {
     pub(crate) async fn begin(
         around: Surroundings,
         team: Arc<Team>,
-        claimed: Head,
+        task: Claimed,
         seat: Seat,
     ) -> Result<Run, Halt> {
+        let claimed = &task.head;
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
         let bell = around.bells.for_tasks(&[claimed.id], foreign);
-        let journal = read_all(&*around.store, claimed.id, Seq(0)).await?;
+        // Looked up after the bell is hung, so that nothing falls between the two.
+        let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let journal = match fresh_journal(&task) {
+            Some(journal) if now.seq == claimed.seq => journal,
+            _ => read_all(&*around.store, claimed.id, Seq(0)).await?,
+        };
         let (head, turn, submitted) = recall(&*around.store, &team, claimed.id, &journal).await?;
         if head.attempt != claimed.attempt {
             return Err(Halt::Lost);
@@ -271,6 +277,13 @@ impl Run {
             depth: self.head.depth,
         }
     }
+}
+
+/// The journal of a task that nobody has run before: its submission and its claim are all there is.
+fn fresh_journal(task: &Claimed) -> Option<Vec<Record>> {
+    let Head { attempt, worker, seq, active, .. } = &task.head;
+    let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
+    (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
 }
 
 /// Until somebody may have written: a hint came, or none has for long.

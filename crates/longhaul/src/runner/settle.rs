@@ -222,13 +222,17 @@ pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> 
                 settled_by_stop(store, &head, Fence::Anyone, request, stop).await
             }
             Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
-            // Not if it was released meanwhile: then this would be its end, and nobody would write that down.
-            Status::Running => append(store, only_after(&head, Fence::Anyone, vec![request])).await.map(drop),
+            // Not if it was released meanwhile: then this would be its end, and nobody would write that down. What its
+            // owner writes meanwhile does not matter, so that a busy task is stopped at the first try.
+            Status::Running => {
+                let fence = Fence::Attempt(head.attempt);
+                append(store, Batch::one(head.id, fence, vec![request])).await.map(drop)
+            }
             _ => return Ok(()),
         };
         match result {
-            // It was claimed, or released, or ended, in this very moment: look again.
-            Err(StoreError::Illegal { .. } | StoreError::Moved { .. }) => {
+            // It was claimed, given back, or ended, in this very moment: look again.
+            Err(StoreError::Illegal { .. } | StoreError::Superseded { .. }) => {
                 head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
             other => return other,
@@ -282,5 +286,51 @@ fn ending_letter(head: &Head, outcome: &Outcome) -> Letter {
         summary: Some(format!("{} {status}", head.agent)),
         deliver: Deliver::Asap,
         ending: Some(head.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Order, Submitted, TeamRef};
+    use crate::id::{TaskKey, WorkerId};
+    use crate::store::{Claim, Memory};
+
+    async fn submit(store: &Memory, parent: Option<TaskId>) -> TaskId {
+        let key = TaskKey::fresh();
+        let id = key.candidates().last().unwrap();
+        let submitted = Submitted {
+            key,
+            order: Order::new("worker", "do it"),
+            team: TeamRef::Named("team".into()),
+            parent,
+            root: parent.unwrap_or(id),
+            depth: 0,
+            continues: None,
+            letter: None,
+        };
+        store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
+        id
+    }
+
+    /// The head that a stop was decided on may be old: here the task has been given back meanwhile.
+    #[tokio::test]
+    async fn a_stop_that_crosses_a_release_is_settled_and_told() {
+        let store = Memory::new();
+        let parent = submit(&store, None).await;
+        let child = submit(&store, Some(parent)).await;
+        let teams = vec![TeamRef::Named("team".into())];
+        let claim = Claim { worker: WorkerId::fresh(), teams, roots: None, fresh: false, max: 9 };
+        store.claim(claim).await.unwrap();
+        let seen = store.head(child).await.unwrap().unwrap();
+        assert_eq!(seen.status, Status::Running);
+
+        let released = Entry::Released { attempt: Attempt(1), why: Release::Drained };
+        store.append(Batch::one(child, Fence::Attempt(Attempt(1)), vec![released])).await.unwrap();
+        stop_one(&store, seen, &Stop { cause: StopCause::Person, note: None }).await.unwrap();
+
+        let now = store.head(child).await.unwrap().unwrap();
+        assert_eq!((now.status, now.settled), (Status::Cancelled, true));
+        assert_eq!(store.head(parent).await.unwrap().unwrap().unread, 1, "the parent has its letter");
     }
 }

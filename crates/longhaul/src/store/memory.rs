@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::broadcast;
 
 use super::judge::{Archive, Draft, judge};
-use super::{AtMost, Batch, Claim, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture};
+use super::{AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture};
 use crate::entry::{Entry, Kind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
 use crate::task::{Head, Status};
@@ -96,12 +96,14 @@ impl Store for Memory {
         ready(self.lock().find(typed))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
         let at = self.clock.now();
-        let heads = self.lock().claim(&claim, at);
+        let claimed = self.lock().claim(&claim, at);
         let kinds = Kinds::of([Kind::Claimed]);
-        heads.iter().for_each(|h| self.hint(Some(Hint::Task { task: h.id, root: h.root, kinds })));
-        ready(Ok(heads))
+        for Claimed { head, .. } in &claimed {
+            self.hint(Some(Hint::Task { task: head.id, root: head.root, kinds }));
+        }
+        ready(Ok(claimed))
     }
 
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
@@ -330,7 +332,7 @@ impl Shelves {
         super::only_one(typed, matches)
     }
 
-    fn claim(&mut self, claim: &Claim, at: Timestamp) -> Vec<Head> {
+    fn claim(&mut self, claim: &Claim, at: Timestamp) -> Vec<Claimed> {
         let is_wanted = |place: &usize| {
             self.at(*place).is_some_and(|t| {
                 (!claim.fresh || t.head.attempt.0 == 0)
@@ -348,15 +350,17 @@ impl Shelves {
         places.into_iter().filter_map(|place| self.take(place, &claim.worker, at)).collect()
     }
 
-    fn take(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<Head> {
+    fn take(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<Claimed> {
         let task = self.at(place)?;
         let mut head = task.head.clone();
         let entry = Entry::Claimed { attempt: head.attempt.next(), worker: worker.clone() };
         let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
         head.step(&record).ok()?;
         self.place(head.id, head.clone());
-        self.tasks.get_mut(&head.id)?.journal.push(record);
-        Some(head)
+        let journal = &mut self.tasks.get_mut(&head.id)?.journal;
+        journal.push(record);
+        let first = journal.first()?.clone();
+        Some(Claimed { head, first })
     }
 }
 

@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
     /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] and leaves no task to two.
     ///
     /// The worker must have [renewed](Store::renew) its lease before, or others may take the tasks away again.
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>>;
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
 
     /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
@@ -196,6 +196,15 @@ pub struct Claim {
     pub fresh: bool,
     /// At most this many.
     pub max: usize,
+}
+
+/// A task that was claimed, with its first entry: one that nobody has run before has nothing else to be read.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// Where it stands now.
+    pub head: Head,
+    /// How it came to be.
+    pub first: Record,
 }
 
 /// A hint that a task's journal has grown.

@@ -144,7 +144,7 @@ async fn abandoned(policy: Unfinished) -> (Longhaul, TaskId) {
         Claim { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh: false, max: 1 };
     let head = store.claim(claim).await.unwrap().remove(0);
     let said = Entry::Said { voice: longhaul::entry::Voice::Text, text: "half".into() };
-    store.append(Batch::one(id, longhaul::store::Fence::Attempt(head.attempt), vec![said])).await.unwrap();
+    store.append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said])).await.unwrap();
     let longhaul = Longhaul::builder(home).store_arc(store).unfinished(policy).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running, "its owner may be alive");
@@ -252,7 +252,7 @@ impl Store for Moody {
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.inner.find(typed)
     }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
         self.inner.claim(claim)
     }
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {

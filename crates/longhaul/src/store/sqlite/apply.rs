@@ -140,7 +140,7 @@ impl Desk {
             Ask::Append { drafts, encoded, only_if } => {
                 self.append(drafts, encoded, only_if).map(Answer::Ends)
             }
-            Ask::Claim(claim) => self.claim(claim).map(Answer::Heads),
+            Ask::Claim(claim) => self.claim(claim).map(Answer::Claimed),
             Ask::Renew { worker, lease } => {
                 let until = lease_end(self.clock.now(), *lease);
                 self.renew(worker, until).map(|()| Answer::Done)

@@ -9,11 +9,10 @@ use super::rows;
 use crate::entry::{Entry, Kind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
 use crate::store::judge::Archive as _;
-use crate::store::{Claim, Hint, Kinds, StoreError};
-use crate::task::Head;
+use crate::store::{Claim, Claimed, Hint, Kinds, StoreError};
 
 impl Desk {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Head>, StoreError> {
+    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
         self.save_heads()?;
         let at = self.clock.now();
         let mut waiting = self.pending(claim)?;
@@ -33,7 +32,8 @@ impl Desk {
             self.place(head.clone())?;
             let kinds = Kinds::of([Kind::Claimed]);
             self.transaction.hints.push(Hint::Task { task: id, root: head.root, kinds });
-            claimed.push(head);
+            let first = rows::journal(&self.connection, &self.place, id, n, Seq(0), 1)?;
+            claimed.extend(first.into_iter().map(|first| Claimed { head: head.clone(), first }));
         }
         Ok(claimed)
     }

@@ -31,7 +31,7 @@ use self::watch::{Bell, Watch};
 use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
-use super::{Batch, Claim, Clock, Filter, Hints, Store, StoreError, StoreFuture};
+use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Store, StoreError, StoreFuture};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
@@ -65,10 +65,11 @@ impl Default for SqliteOptions {
 
 /// A store in an SQLite file.
 pub struct Sqlite {
-    writer: Writer,
-    readers: Readers,
+    // Closed in this order: only a connection that may write, and that is the last, takes the log into the database.
     watch: Mutex<Option<Watch>>,
+    readers: Readers,
     bell: Arc<Bell>,
+    writer: Writer,
     roll: Roll,
     clock: Clock,
     place: Place,
@@ -86,7 +87,7 @@ impl Sqlite {
         let connection = schema::open(&place, options.patience)?;
         let bell = Arc::new(Bell::new(&connection, &place)?);
         let roll = Roll::beside(place.path());
-        let readers = Readers::new(place.clone(), options.patience);
+        let readers = Readers::start(place.clone(), options.patience)?;
         let clock = options.clock.clone();
         let writer = Writer::start(connection, place.clone(), options, roll.clone(), bell.clone())?;
         Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, clock, place })
@@ -135,10 +136,10 @@ impl Store for Sqlite {
         self.readers.with(move |reader| reader.find(&typed))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
         Box::pin(async move {
             match self.writer.ask(Ask::Claim(claim)).await? {
-                Answer::Heads(heads) => Ok(heads),
+                Answer::Claimed(claimed) => Ok(claimed),
                 _ => Err(StoreError::Closed),
             }
         })

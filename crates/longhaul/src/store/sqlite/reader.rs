@@ -1,12 +1,15 @@
 //! The connections that read.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 use super::errors::{OrTrouble as _, Place};
 use super::workers::Roll;
@@ -16,23 +19,47 @@ use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::{Filter, MATCHES_NAMED, StoreError, StoreFuture, only_one};
 use crate::task::Head;
 
-/// How many connections read at once, at most.
-const SEATS: usize = 4;
+/// How many threads read at once.
+const THREADS: usize = 3;
 
-/// A few read-only connections, opened when they are needed.
+/// A few threads that read, each with a connection of its own.
+///
+/// Threads, and no permits to be awaited: what is asked is under way from that moment on. Whoever asked may stop
+/// polling for a while (a tool call does, while its runner writes), and would keep others waiting for its permit.
 #[derive(Clone)]
 pub(super) struct Readers(Arc<Room>);
 
 struct Room {
     place: Place,
     patience: Duration,
-    seats: Semaphore,
-    idle: Mutex<Vec<Connection>>,
+    queue: Option<Sender<Look>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The connection for what is read on the spot.
+    glances: Mutex<Option<Reader>>,
 }
 
+type Look = Box<dyn FnOnce(&mut Desk) + Send>;
+
 impl Readers {
-    pub(super) fn new(place: Place, patience: Duration) -> Readers {
-        Readers(Arc::new(Room { place, patience, seats: Semaphore::new(SEATS), idle: Mutex::default() }))
+    pub(super) fn start(place: Place, patience: Duration) -> Result<Readers, StoreError> {
+        let (queue, looks) = channel::<Look>();
+        let looks = Arc::new(Mutex::new(looks));
+        let mut threads = Vec::with_capacity(THREADS);
+        for _ in 0..THREADS {
+            let (looks, mut desk) = (looks.clone(), Desk { place: place.clone(), patience, reader: None });
+            let work = move || {
+                while let Ok(look) = next(&looks) {
+                    // A fault in one look must not take the thread from the others.
+                    let _ = catch_unwind(AssertUnwindSafe(|| look(&mut desk)));
+                }
+            };
+            let thread = std::thread::Builder::new().name("longhaul-read".into()).spawn(work);
+            threads.push(thread.map_err(|e| {
+                place.wrong(format_args!("cannot be read: no thread could be started ({e})"))
+            })?);
+        }
+        let room = Room { place, patience, queue: Some(queue), threads, glances: Mutex::default() };
+        Ok(Readers(Arc::new(room)))
     }
 
     /// Where a task stands.
@@ -50,54 +77,68 @@ impl Readers {
         &self,
         look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let room = self.0.clone();
+        let (answer, answered) = oneshot::channel();
+        let look = move |desk: &mut Desk| {
+            // Whoever asked may no longer want to know.
+            let _ = answer.send(desk.reader().and_then(look));
+        };
+        let asked = self.0.queue.as_ref().is_some_and(|queue| queue.send(Box::new(look)).is_ok());
+        let place = self.0.place.clone();
         Box::pin(async move {
-            let keep = room.clone();
-            let seat = keep.seats.acquire().await.map_err(|_| StoreError::Closed)?;
-            let looked = tokio::task::spawn_blocking(move || room.look(look)).await;
-            drop(seat);
-            looked.unwrap_or_else(|lost| {
-                if lost.is_cancelled() {
-                    return Err(StoreError::Closed);
-                }
-                Err(keep.place.wrong(format_args!("could not be read, for a fault in Longhaul: {lost}")))
-            })
+            if !asked {
+                return Err(StoreError::Closed);
+            }
+            let lost = |_| Err(place.wrong(format_args!("could not be read, for a fault in Longhaul")));
+            answered.await.unwrap_or_else(lost)
         })
     }
 }
 
-impl Room {
-    /// Reads a head on the spot, which takes less time than handing it to another thread. `None` if no connection is
-    /// free, or if somebody would have to be waited for.
-    fn glance(&self, task: TaskId) -> Option<Result<Option<Head>, StoreError>> {
-        let connection = self.idle().pop()?;
-        connection.busy_timeout(Duration::ZERO).ok()?;
-        let reader = Reader { connection, place: self.place.clone() };
-        let seen = reader.head(task);
-        reader.connection.busy_timeout(self.patience).ok()?;
-        self.give_back(reader);
-        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { passing: true, .. })))
-    }
+fn next(looks: &Mutex<Receiver<Look>>) -> Result<Look, RecvError> {
+    looks.lock().unwrap_or_else(PoisonError::into_inner).recv()
+}
 
-    fn give_back(&self, reader: Reader) {
-        let mut idle = self.idle();
-        // A reader whose asker went away gave its seat back before it was done, so there can be too many.
-        if idle.len() < SEATS {
-            idle.push(reader.connection);
+impl Drop for Room {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
+}
 
-    fn look<T>(&self, look: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let idle = self.idle().pop();
-        let connection = idle.map_or_else(|| schema::open_reader(&self.place, self.patience), Ok)?;
-        let reader = Reader { connection, place: self.place.clone() };
-        let looked = look(&reader);
-        self.give_back(reader);
-        looked
+impl Room {
+    /// Reads a head on the spot, which takes less time than handing it to another thread. `None` if the connection
+    /// for that is not free, or if somebody would have to be waited for.
+    fn glance(&self, task: TaskId) -> Option<Result<Option<Head>, StoreError>> {
+        let mut glances = self.glances.try_lock().ok()?;
+        if glances.is_none() {
+            let connection = schema::open_reader(&self.place, self.patience).ok()?;
+            connection.busy_timeout(Duration::ZERO).ok()?;
+            *glances = Some(Reader { connection, place: self.place.clone() });
+        }
+        let seen = glances.as_ref()?.head(task);
+        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { passing: true, .. })))
     }
+}
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+/// Where a thread reads. The connection is opened when it is first needed.
+struct Desk {
+    place: Place,
+    patience: Duration,
+    reader: Option<Reader>,
+}
+
+impl Desk {
+    fn reader(&mut self) -> Result<&Reader, StoreError> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Reader {
+                connection: schema::open_reader(&self.place, self.patience)?,
+                place: self.place.clone(),
+            },
+        };
+        Ok(self.reader.insert(reader))
     }
 }
 

@@ -16,8 +16,7 @@ use super::workers::Roll;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, WorkerId};
 use crate::store::judge::Draft;
-use crate::store::{AtMost, Claim, StoreError};
-use crate::task::Head;
+use crate::store::{AtMost, Claim, Claimed, StoreError};
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
@@ -75,7 +74,7 @@ impl Ask {
 /// What the writer answers.
 pub(super) enum Answer {
     Ends(Vec<Seq>),
-    Heads(Vec<Head>),
+    Claimed(Vec<Claimed>),
     Done,
 }
 

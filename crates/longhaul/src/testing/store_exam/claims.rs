@@ -19,8 +19,8 @@ pub async fn claims_are_oldest_first(make: Make<'_>) {
     for _ in 0..5 {
         tasks.push(s.task().await);
     }
-    assert!(s.store.claim(claim("w", 0)).await.unwrap().is_empty());
-    let heads = s.store.claim(claim("w", 2)).await.unwrap();
+    assert!(s.claim(claim("w", 0)).await.unwrap().is_empty());
+    let heads = s.claim(claim("w", 2)).await.unwrap();
     assert_eq!(ids(&heads), tasks[..2]);
     for head in &heads {
         assert_eq!((head.status, head.attempt), (Status::Running, Attempt(1)));
@@ -29,8 +29,8 @@ pub async fn claims_are_oldest_first(make: Make<'_>) {
         assert_eq!(s.journal(head.id).await[1].entry, claimed);
         assert_eq!(s.head(head.id).await, *head);
     }
-    assert_eq!(ids(&s.store.claim(claim("v", 9)).await.unwrap()), tasks[2..]);
-    assert!(s.store.claim(claim("v", 9)).await.unwrap().is_empty());
+    assert_eq!(ids(&s.claim(claim("v", 9)).await.unwrap()), tasks[2..]);
+    assert!(s.claim(claim("v", 9)).await.unwrap().is_empty());
 }
 
 /// Teams, trees and freshness narrow a claim.
@@ -44,21 +44,21 @@ pub async fn claims_take_what_they_ask_for(make: Make<'_>) {
     let child = s.child(root).await;
     let released_before = s.task().await;
     let only = Claim { roots: Some(vec![released_before]), ..claim("w", 1) };
-    assert_eq!(ids(&s.store.claim(only).await.unwrap()), [released_before]);
+    assert_eq!(ids(&s.claim(only).await.unwrap()), [released_before]);
     s.write(released_before, owner(1), vec![released(1)]).await.unwrap();
 
     let none = Claim { teams: vec![TeamRef::Named("nobody's".into())], ..claim("w", 9) };
-    assert!(s.store.claim(none).await.unwrap().is_empty());
-    assert!(s.store.claim(Claim { teams: vec![], ..claim("w", 9) }).await.unwrap().is_empty());
-    assert!(s.store.claim(Claim { roots: Some(vec![]), ..claim("w", 9) }).await.unwrap().is_empty());
+    assert!(s.claim(none).await.unwrap().is_empty());
+    assert!(s.claim(Claim { teams: vec![], ..claim("w", 9) }).await.unwrap().is_empty());
+    assert!(s.claim(Claim { roots: Some(vec![]), ..claim("w", 9) }).await.unwrap().is_empty());
     let other = Claim { teams: vec![other_team.clone()], ..claim("w", 9) };
-    assert_eq!(ids(&s.store.claim(other).await.unwrap()), [b]);
+    assert_eq!(ids(&s.claim(other).await.unwrap()), [b]);
     let tree = Claim { roots: Some(vec![root, b]), ..claim("w", 9) };
-    assert_eq!(ids(&s.store.claim(tree).await.unwrap()), [root, child]);
+    assert_eq!(ids(&s.claim(tree).await.unwrap()), [root, child]);
     let fresh = Claim { fresh: true, ..claim("w", 9) };
-    assert_eq!(ids(&s.store.claim(fresh).await.unwrap()), [a]);
+    assert_eq!(ids(&s.claim(fresh).await.unwrap()), [a]);
     let both = Claim { teams: vec![other_team, TeamRef::Named("team".into())], ..claim("w", 9) };
-    assert_eq!(ids(&s.store.claim(both).await.unwrap()), [released_before]);
+    assert_eq!(ids(&s.claim(both).await.unwrap()), [released_before]);
 }
 
 /// Many claim at once; each task goes to one of them.
@@ -73,7 +73,7 @@ pub async fn a_task_is_claimed_by_one(make: Make<'_>) {
         tokio::spawn(async move {
             let mut mine: Vec<TaskId> = Vec::new();
             loop {
-                let heads = s.store.claim(claim(&format!("w{n}"), 3)).await.unwrap();
+                let heads = s.claim(claim(&format!("w{n}"), 3)).await.unwrap();
                 if heads.is_empty() {
                     return mine;
                 }
@@ -92,7 +92,7 @@ pub async fn a_stop_and_a_claim_do_not_both_win(make: Make<'_>) {
     for _ in 0..20 {
         let id = s.task().await;
         let only = Claim { roots: Some(vec![id]), ..claim("w", 1) };
-        let (claimed, stopped) = tokio::join!(s.store.claim(only), s.write(id, Fence::Anyone, vec![stop()]));
+        let (claimed, stopped) = tokio::join!(s.claim(only), s.write(id, Fence::Anyone, vec![stop()]));
         stopped.unwrap();
         let head = s.head(id).await;
         assert!(head.stop.is_some());
@@ -110,7 +110,7 @@ pub async fn a_released_task_is_claimed_again(make: Make<'_>) {
     let first = s.running().await;
     let second = s.task().await;
     s.write(first, owner(1), vec![released(1)]).await.unwrap();
-    let heads = s.store.claim(claim("v", 9)).await.unwrap();
+    let heads = s.claim(claim("v", 9)).await.unwrap();
     assert_eq!(ids(&heads), [first, second]);
     assert_eq!(heads[0].attempt, Attempt(2));
 }
@@ -120,7 +120,7 @@ pub async fn leases_end_and_are_renewed(make: Make<'_>) {
     let s = Setting::new(make);
     let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
     let (a, b) = (s.task().await, s.task().await);
-    s.store.claim(claim("w", 9)).await.unwrap();
+    s.claim(claim("w", 9)).await.unwrap();
     assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a, b], "a worker without a lease has none");
     s.store.renew(w.clone(), ten).await.unwrap();
     assert!(s.store.abandoned().await.unwrap().is_empty());
@@ -144,7 +144,7 @@ pub async fn a_retired_worker_is_gone_at_once(make: Make<'_>) {
     let (a, b) = (s.task().await, s.task().await);
     for (worker, task) in [("v", a), ("w", b)] {
         s.store.renew(WorkerId::from(worker), Duration::from_secs(60)).await.unwrap();
-        assert_eq!(ids(&s.store.claim(claim(worker, 1)).await.unwrap()), [task]);
+        assert_eq!(ids(&s.claim(claim(worker, 1)).await.unwrap()), [task]);
     }
     s.store.retire(WorkerId::from("v")).await.unwrap();
     assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a]);

@@ -44,7 +44,7 @@ pub async fn an_attempt_that_is_over_writes_nothing(make: Make<'_>) {
     );
     s.write(id, owner(1), vec![released(1)]).await.unwrap();
     superseded(s.write(id, owner(1), vec![replied("r")]).await);
-    s.store.claim(super::setting::claim("v", 9)).await.unwrap();
+    s.claim(super::setting::claim("v", 9)).await.unwrap();
     superseded(s.write(id, owner(1), vec![completed()]).await);
     s.write(id, owner(2), vec![completed()]).await.unwrap();
 }
@@ -113,7 +113,7 @@ pub async fn a_stop_of_a_pending_task_is_settled_by_anyone(make: Make<'_>) {
     let id = s.task().await;
     illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
     s.write(id, Fence::Anyone, vec![stop()]).await.unwrap();
-    assert!(s.store.claim(claim("w", 9)).await.unwrap().is_empty());
+    assert!(s.claim(claim("w", 9)).await.unwrap().is_empty());
     let head = s.head(id).await;
     assert_eq!((head.status, head.settled), (Status::Cancelled, false));
     illegal(s.write(id, Fence::Anyone, vec![completed()]).await);

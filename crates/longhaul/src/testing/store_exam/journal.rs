@@ -151,7 +151,7 @@ pub async fn heads_are_the_fold_of_their_journals(make: Make<'_>) {
         let id = tasks[usize::try_from(draw(4)).unwrap()];
         let attempt = s.head(id).await.attempt.0;
         let done = match draw(12) {
-            0 | 1 => s.store.claim(claim("w", 1)).await.map(drop),
+            0 | 1 => s.claim(claim("w", 1)).await.map(drop),
             2 => s.write(id, Fence::Anyone, vec![stop()]).await.map(drop),
             3 => s.write(id, owner(attempt), vec![completed()]).await.map(drop),
             4 | 5 => s.write(id, owner(attempt), vec![released(attempt)]).await.map(drop),
@@ -265,7 +265,7 @@ pub async fn a_claim_gives_a_hint(make: Make<'_>) {
     let s = Setting::new(make);
     let id = s.task().await;
     let mut hints = s.store.hints();
-    s.store.claim(claim("w", 1)).await.unwrap();
+    s.claim(claim("w", 1)).await.unwrap();
     hinted(&mut hints, id, Kinds::of([Kind::Claimed])).await;
 }
 

@@ -61,6 +61,16 @@ impl Setting {
         Setting { store: make(clock.clock()), clock, tasks: Arc::default() }
     }
 
+    /// Claims; what comes back brings its first entry along.
+    pub async fn claim(&self, claim: Claim) -> Result<Vec<Head>, StoreError> {
+        let claimed = self.store.claim(claim).await?;
+        for task in &claimed {
+            let journal = self.store.read(task.head.id, Seq(0), 1).await?;
+            assert_eq!(journal, [task.first.clone()], "a claimed task comes with its first entry");
+        }
+        Ok(claimed.into_iter().map(|task| task.head).collect())
+    }
+
     /// The id of a task that is not there yet.
     pub fn fresh_id(&self) -> TaskId {
         id(&format!("task {}", self.tasks.fetch_add(1, Ordering::SeqCst)))
@@ -92,7 +102,7 @@ impl Setting {
         let id = self.task().await;
         self.store.renew(WorkerId::from("w"), Duration::from_secs(30)).await.expect("a lease is renewed");
         let claim = Claim { roots: Some(vec![id]), ..claim("w", 1) };
-        assert_eq!(ids(&self.store.claim(claim).await.expect("a claim is heard")), [id]);
+        assert_eq!(ids(&self.claim(claim).await.expect("a claim is heard")), [id]);
         id
     }
 

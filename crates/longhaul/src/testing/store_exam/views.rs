@@ -16,7 +16,7 @@ pub async fn lists_are_in_order_of_submission(make: Make<'_>) {
     for _ in 0..12 {
         tasks.push(s.task().await);
     }
-    s.store.claim(claim("w", 3)).await.unwrap();
+    s.claim(claim("w", 3)).await.unwrap();
     s.write(tasks[7], Fence::Anyone, vec![stop()]).await.unwrap();
     s.write(tasks[1], owner(1), vec![completed()]).await.unwrap();
     assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), tasks);
@@ -48,7 +48,7 @@ pub async fn every_filter_filters(make: Make<'_>) {
         (submitted.parent, submitted.root, submitted.depth) = (Some(b), a, 2);
     };
     s.submit(d, edit(submission(d), deep)).await.unwrap();
-    s.store.claim(claim("w", 1)).await.unwrap();
+    s.claim(claim("w", 1)).await.unwrap();
     s.write(c, Fence::Anyone, vec![stop()]).await.unwrap();
 
     let status = |status| Filter { status: vec![status], ..Filter::default() };

@@ -87,7 +87,7 @@ async fn a_head_that_cannot_be_read_is_made_again_from_its_journal() {
     Connection::open(&path).unwrap().execute("UPDATE tasks SET head = '{}'", []).unwrap();
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.list(Filter::default()).await.unwrap(), before);
-    let head = &store.claim(claim("w", 1)).await.unwrap()[0];
+    let head = &store.claim(claim("w", 1)).await.unwrap()[0].head;
     assert_eq!(store.head(id(0)).await.unwrap().as_ref(), Some(head));
 }
 

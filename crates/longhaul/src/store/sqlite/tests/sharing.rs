@@ -71,7 +71,7 @@ async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
                     if heads.is_empty() {
                         return mine;
                     }
-                    mine.extend(heads.into_iter().map(|h| h.id));
+                    mine.extend(heads.into_iter().map(|task| task.head.id));
                 }
             })
         })

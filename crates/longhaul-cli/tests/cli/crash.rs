@@ -1,0 +1,96 @@
+use std::collections::HashMap;
+
+use longhaul::Status;
+use longhaul::entry::Entry;
+use longhaul::id::CallId;
+
+use crate::kit::{Kit, synthesis};
+
+/// Kills a demo when it tells a line like this, and resumes it.
+#[track_caller]
+fn killed_at(fits: impl Fn(&str) -> bool) {
+    let whole = synthesis(&Kit::new().run(&["demo", "--pace", "0"]).ended(0).out);
+
+    let kit = Kit::new();
+    let mut demo = kit.start(&["demo", "--pace", "0.15"]);
+    let root = demo.root();
+    demo.until(fits);
+    demo.murder();
+
+    let before = kit.journals();
+    assert!(before.iter().any(|(head, _)| head.status == Status::Running), "it was killed while it worked");
+    let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
+    assert!(resumed.out.starts_with("Carrying on "), "{}", resumed.out);
+    assert_eq!(synthesis(&resumed.out), whole);
+
+    let after = kit.journals();
+    assert_eq!(after.len(), 5, "no task is lost, and none is there twice");
+    for (head, journal) in &after {
+        assert_eq!(head.status, Status::Completed, "{}", head.id);
+        assert_eq!(head.root, root);
+        let finished = journal.iter().filter(|record| matches!(record.entry, Entry::Finished(_))).count();
+        assert_eq!(finished, 1, "{}", head.id);
+
+        let mut calls: HashMap<CallId, (u32, u32)> = HashMap::new();
+        for record in journal {
+            match &record.entry {
+                Entry::Called { call, .. } => calls.entry(*call).or_default().0 += 1,
+                Entry::Returned(returned) => calls.entry(returned.call).or_default().1 += 1,
+                _ => {}
+            }
+        }
+        assert!(calls.values().all(|(_, returned)| *returned == 1), "{}: {calls:?}", head.id);
+
+        // What was done before the kill is still there, as it was, and was not done again.
+        let Some((had, begun)) = before.iter().find(|(had, _)| had.id == head.id) else { continue };
+        assert_eq!(&journal[..begun.len()], &begun[..], "{}", head.id);
+        for record in begun {
+            if let Entry::Returned(returned) = &record.entry {
+                assert_eq!(calls[&returned.call].0, 1, "{}: {} was called again", head.id, returned.call);
+            }
+        }
+        if had.status == Status::Running {
+            assert!(head.attempt > had.attempt, "{} was claimed again", head.id);
+        }
+    }
+    let letters = after.iter().flat_map(|(_, journal)| journal);
+    let endings =
+        letters.filter(|record| matches!(&record.entry, Entry::Letter(l) if l.ending.is_some())).count();
+    assert_eq!(endings, 4, "one letter for each child");
+}
+
+#[test]
+fn killed_when_the_lead_has_just_begun() {
+    killed_at(|line| line.contains("lead ") && line.contains("started"));
+}
+
+#[test]
+fn killed_when_an_agent_calls_a_tool() {
+    killed_at(|line| line.contains("librarian ") && line.contains("calls"));
+}
+
+#[test]
+fn killed_when_the_lead_waits() {
+    killed_at(|line| line.contains("lead ") && line.contains("waits"));
+}
+
+#[test]
+fn killed_when_one_has_ended_and_others_have_not() {
+    killed_at(|line| !line.contains("lead ") && line.ends_with("completed"));
+}
+
+#[test]
+fn killed_twice() {
+    let kit = Kit::new();
+    let mut demo = kit.start(&["demo", "--pace", "0.15"]);
+    demo.until(|line| line.contains("calls   run_background_agent"));
+    demo.murder();
+    let mut resumed = kit.start(&["resume", "--pace", "0.15"]);
+    resumed.until(|line| line.contains("examiner ") && line.contains("calls"));
+    resumed.murder();
+    let ran = kit.run(&["resume", "--pace", "0"]).ended(0);
+    let whole = Kit::new().run(&["demo", "--pace", "0"]).ended(0);
+    assert_eq!(synthesis(&ran.out), synthesis(&whole.out));
+    let nothing = kit.run(&["resume"]).ended(0);
+    assert!(nothing.out.contains("nothing to resume"), "{}", nothing.out);
+}

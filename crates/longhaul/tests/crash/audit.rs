@@ -1,0 +1,178 @@
+//! What must be true of a store, whatever happened to the processes that wrote it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use longhaul::TaskId;
+use longhaul::entry::{Entry, Outcome, Record};
+use longhaul::id::{CallId, LetterId, Seq};
+use longhaul::store::{Filter, Sqlite, Store as _};
+use longhaul::task::Head;
+
+use crate::team::ledger;
+
+pub(crate) type Call = (TaskId, CallId);
+
+/// Everything that is in a store.
+pub(crate) struct Audit {
+    pub(crate) tasks: BTreeMap<TaskId, (Head, Vec<Record>)>,
+}
+
+impl Audit {
+    /// Reads a store, and checks that each journal is legal and each head its fold.
+    pub(crate) fn of(dir: &Path) -> Audit {
+        let store = Sqlite::open(dir.join("db")).unwrap();
+        Audit::read(&store)
+    }
+
+    pub(crate) fn read(store: &Sqlite) -> Audit {
+        let tasks = crate::roles::block_on(async {
+            let mut tasks = BTreeMap::new();
+            for listed in store.list(Filter::default()).await.unwrap() {
+                // Others may write meanwhile: the journal is compared with a head of the same length.
+                let (head, journal) = loop {
+                    let journal = store.read(listed.id, Seq(0), 100_000).await.unwrap();
+                    let head = store.head(listed.id).await.unwrap().unwrap();
+                    if head.seq.0 == journal.len() as u64 {
+                        break (head, journal);
+                    }
+                };
+                tasks.insert(listed.id, (head, journal));
+            }
+            tasks
+        });
+        let audit = Audit { tasks };
+        for (id, (head, journal)) in &audit.tasks {
+            let fold = Head::of(*id, journal).unwrap().unwrap();
+            assert_eq!(fold, *head, "the head of {id} is not the fold of its journal");
+            assert!(journal.iter().zip(1..).all(|(record, n)| record.seq == Seq(n)), "{id} has gaps");
+            audit.attempts_count_up(*id, journal);
+        }
+        audit
+    }
+
+    fn attempts_count_up(&self, id: TaskId, journal: &[Record]) {
+        let claims = journal.iter().filter_map(|record| match &record.entry {
+            Entry::Claimed { attempt, .. } => Some(attempt.0),
+            _ => None,
+        });
+        assert!(claims.zip(1..).all(|(attempt, n)| attempt == n), "the attempts at {id} do not count up");
+    }
+
+    pub(crate) fn heads(&self) -> impl Iterator<Item = &Head> {
+        self.tasks.values().map(|(head, _)| head)
+    }
+
+    pub(crate) fn count(&self, id: TaskId, which: impl Fn(&Entry) -> bool) -> usize {
+        self.tasks[&id].1.iter().filter(|record| which(&record.entry)).count()
+    }
+
+    /// Calls whose result is written down.
+    pub(crate) fn returned(&self) -> HashSet<Call> {
+        let of = |(id, (_, journal)): (&TaskId, &(Head, Vec<Record>))| {
+            let calls = journal.iter().filter_map(|record| match &record.entry {
+                Entry::Returned(returned) => Some((*id, returned.call)),
+                _ => None,
+            });
+            calls.collect::<Vec<_>>()
+        };
+        self.tasks.iter().flat_map(of).collect()
+    }
+
+    /// The answer of the one root there is.
+    pub(crate) fn answer(&self) -> String {
+        let root = self.heads().find(|head| head.parent.is_none()).unwrap();
+        let outcome = self.outcome(root.id).expect("the root has ended");
+        assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
+        outcome.output().to_string()
+    }
+
+    pub(crate) fn outcome(&self, id: TaskId) -> Option<&Outcome> {
+        self.tasks[&id].1.iter().find_map(|record| match &record.entry {
+            Entry::Finished(outcome) => Some(&**outcome),
+            _ => None,
+        })
+    }
+
+    /// Every task has one end, and every parent one letter about the end of each child.
+    pub(crate) fn all_ended_once(&self) {
+        for head in self.heads() {
+            let id = head.id;
+            assert!(head.status.is_final(), "{id} has not ended: {head:#?}");
+            let ends = self.count(id, |entry| matches!(entry, Entry::Finished(_)));
+            assert_eq!(ends, 1, "ends of {id}: {:#?}", self.tasks[&id].1);
+            let mut letters: Vec<LetterId> = Vec::new();
+            for record in &self.tasks[&id].1 {
+                if let Entry::Letter(letter) = &record.entry
+                    && letter.ending.is_some()
+                {
+                    letters.push(letter.id.clone());
+                }
+            }
+            let children = self.heads().filter(|child| child.parent == Some(id));
+            let mut expected: Vec<LetterId> = children.map(|child| LetterId::ending(child.id)).collect();
+            letters.sort();
+            expected.sort();
+            assert_eq!(letters, expected, "the letters that {id} got about its children");
+        }
+    }
+
+    /// No call was made twice unless it may be, and none whose result the model has not been told truly.
+    pub(crate) fn side_effects_are_as_told(&self, dir: &Path) {
+        let mut runs: HashMap<Call, usize> = HashMap::new();
+        let ledger = ledger(dir);
+        for line in &ledger {
+            let (call, tool) = parse(line);
+            let times = runs.entry(call).or_default();
+            *times += 1;
+            assert!(tool == "twice" || *times == 1, "{call:?} of '{tool}' ran {times} times");
+        }
+        for (id, (_, journal)) in &self.tasks {
+            for (call, tool, result, interrupted) in calls(journal) {
+                let times = runs.get(&(*id, call)).copied().unwrap_or(0);
+                let Some(result) = result else { continue };
+                let told = result.contains("interrupted");
+                match tool.as_str() {
+                    "once" | "hold" => {
+                        assert_eq!(told, interrupted, "{id} {call}: '{result}'");
+                        assert!(told || times == 1, "{id} {call} was not made: '{result}'");
+                    }
+                    "twice" => assert!(times >= 1 && !told, "{id} {call}: '{result}' after {times} runs"),
+                    _ => assert!(!told, "{id} {call} of '{tool}' may be repeated: '{result}'"),
+                }
+            }
+        }
+    }
+}
+
+/// Each call, its tool, its result, and whether an attempt that began it ended without one.
+fn calls(journal: &[Record]) -> Vec<(CallId, String, Option<String>, bool)> {
+    let mut calls: Vec<(CallId, String, Option<String>, bool)> = Vec::new();
+    for record in journal {
+        match &record.entry {
+            Entry::Called { call, tool, .. } => {
+                if !calls.iter().any(|(had, ..)| had == call) {
+                    calls.push((*call, tool.to_string(), None, false));
+                }
+            }
+            Entry::Returned(returned) => {
+                let call = calls.iter_mut().find(|(call, ..)| *call == returned.call).expect("called before");
+                assert!(call.2.is_none(), "{} returned twice", call.0);
+                call.2 = Some(returned.output.to_string());
+            }
+            Entry::Claimed { .. } => calls.iter_mut().filter(|c| c.2.is_none()).for_each(|c| c.3 = true),
+            _ => {}
+        }
+    }
+    calls
+}
+
+/// A line of the ledger.
+pub(crate) fn parse(line: &str) -> (Call, &str) {
+    let mut words = line.split(' ');
+    let mut next = || words.next().unwrap_or_else(|| panic!("a torn line: '{line}'"));
+    let task = next().parse().unwrap();
+    let (turn, index) = next().split_once('.').unwrap();
+    let call = CallId { turn: turn.parse().unwrap(), index: index.parse().unwrap() };
+    ((task, call), next())
+}
