@@ -144,7 +144,10 @@ async fn abandoned(policy: Unfinished) -> (Longhaul, TaskId) {
         Claim { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh: false, max: 1 };
     let head = store.claim(claim).await.unwrap().remove(0);
     let said = Entry::Said { voice: longhaul::entry::Voice::Text, text: "half".into() };
-    store.append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said])).await.unwrap();
+    store
+        .append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said]))
+        .await
+        .unwrap();
     let longhaul = Longhaul::builder(home).store_arc(store).unfinished(policy).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running, "its owner may be alive");
@@ -362,4 +365,40 @@ async fn without_any_hint_tasks_are_run_told_and_stopped_all_the_same() {
         assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled, "{busy}");
     }
     within(longhaul.shutdown()).await;
+}
+
+/// Many trees at once on a real file, with letters, waits and stops: each task ends once, each end is told once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
+        ("lead", 0) => (0..4).fold(reply(), |reply, n| launch(reply, &n.to_string())),
+        ("lead", 1) if asked.order.ends_with('1') => wait_for(&asked.id()),
+        _ => reply().text("x"),
+    });
+    let store = Sqlite::open(dir.path().join("longhaul.db")).unwrap();
+    let limits = longhaul::dispatch::Limits { running: 3, ..Default::default() };
+    let longhaul = Longhaul::builder(team(pair(&model))).store(store).limits(limits).start().await.unwrap();
+    let mut roots = Vec::new();
+    for n in 0..12 {
+        let id = longhaul.submit(Order::new("lead", format!("tree {n}"))).await.unwrap();
+        roots.push(id);
+        match n % 4 {
+            2 => drop(longhaul.send(id, "hear").await.unwrap()),
+            3 => longhaul.stop(id).await.unwrap(),
+            _ => {}
+        }
+    }
+    within(longhaul.wait(roots)).await.unwrap();
+    let all = longhaul.snapshots(Filter::default()).await.unwrap();
+    within(longhaul.wait(all.iter().map(|task| task.id))).await.unwrap();
+    for task in all {
+        let ends = journal(&longhaul, task.id).await;
+        assert_eq!(ends.iter().filter(|r| matches!(r.entry, Entry::Finished(_))).count(), 1, "{}", task.id);
+        if let Some(parent) = task.parent {
+            let told = letters(&longhaul, parent).await;
+            assert_eq!(told.iter().filter(|letter| letter.ending == Some(task.id)).count(), 1);
+        }
+    }
+    longhaul.shutdown().await;
 }
