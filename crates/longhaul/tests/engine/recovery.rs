@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{Entry, FailureKind, Outcome, Record};
-use longhaul::id::{Digest, Seq, TaskId, WorkerId};
-use longhaul::store::{Batch, Claim, Clock, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture};
-use longhaul::task::Head;
+use longhaul::entry::{Entry, FailureKind, Outcome};
+use longhaul::id::{TaskId, WorkerId};
+use longhaul::store::{Batch, Claim, Clock, Filter, Memory, Sqlite, Store};
 use longhaul::testing::reply;
 use longhaul::worker::Unfinished;
 use longhaul::{Longhaul, Order, Status};
 use serde_json::json;
 
+use crate::moody::Moody;
 use crate::stage::*;
 
 /// A clock that goes with tokio's, so that leases end when a test says so.
@@ -225,68 +225,6 @@ async fn the_lease_is_kept_while_draining() {
     assert_eq!(end(&second, id).await.output, "t:done", "the other goes on with the result");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     within(first.shutdown()).await;
-}
-
-/// A store that fails for a while.
-struct Moody {
-    inner: Memory,
-    fails: Arc<AtomicBool>,
-    /// Whether it gives hints.
-    hints: bool,
-}
-
-impl Store for Moody {
-    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
-        if self.fails.load(Ordering::SeqCst) {
-            let error = StoreError::Database { what: "the disk is full".to_owned(), passing: false };
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        self.inner.append(batch)
-    }
-    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.inner.read(task, after, limit)
-    }
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.inner.head(task)
-    }
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
-        self.inner.list(filter)
-    }
-    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
-        self.inner.find(typed)
-    }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
-        self.inner.claim(claim)
-    }
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        self.inner.renew(worker, lease)
-    }
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        self.inner.retire(worker)
-    }
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        self.inner.abandoned()
-    }
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        self.inner.keep(bytes)
-    }
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.inner.kept(digest)
-    }
-    fn hints(&self) -> Hints {
-        match self.hints {
-            true => self.inner.hints(),
-            // Of a channel that nobody sends to, kept open for as long as the test runs.
-            false => {
-                let (sender, receiver) = tokio::sync::broadcast::channel(1);
-                std::mem::forget(sender);
-                Hints::from_channel(receiver)
-            }
-        }
-    }
-    fn now(&self) -> Timestamp {
-        self.inner.now()
-    }
 }
 
 /// Promise 7: our own lease covers a task that the store did not let us end; it must not lie there for ever.
