@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::gauge::{self, Reading};
 
-pub async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
     let (asked, all_here) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let (count, here) = (asked.clone(), all_here.clone());
     let model: Arc<dyn Model> = Arc::new(FnModel::try_new(move |_| {

@@ -7,25 +7,25 @@ use longhaul::store::{Durability, Memory, Sqlite, SqliteOptions, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Reading {
-    pub tasks: u64,
-    pub seconds: f64,
-    pub cpu_us: f64,
-    pub peak_kib: u64,
-    pub disk_bytes: u64,
-    pub p50_us: f64,
-    pub p99_us: f64,
-    pub kib_per_task: f64,
+pub(crate) struct Reading {
+    pub(crate) tasks: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_us: f64,
+    pub(crate) peak_kib: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) kib_per_task: f64,
 }
 
 impl Reading {
-    pub fn tasks_per_second(&self) -> f64 {
+    pub(crate) fn tasks_per_second(&self) -> f64 {
         self.tasks as f64 / self.seconds
     }
 }
 
 /// CPU time of this process so far, in microseconds.
-pub fn cpu_us() -> Result<f64, Box<dyn Error>> {
+pub(crate) fn cpu_us() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit(") ").next().ok_or("/proc/self/stat has no name")?;
     let fields: Vec<&str> = after_name.split(' ').collect();
@@ -34,7 +34,7 @@ pub fn cpu_us() -> Result<f64, Box<dyn Error>> {
 }
 
 /// A value in KiB from /proc/self/status.
-pub fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line =
         status.lines().find(|line| line.starts_with(key)).ok_or("no such line in /proc/self/status")?;
@@ -42,7 +42,7 @@ pub fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
 }
 
 /// The store of a name, and the directory that it is in.
-pub fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn Error>> {
+pub(crate) fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn Error>> {
     // Not in /tmp, which may be memory: durability costs what the disk costs.
     let dir = tempfile::tempdir_in(std::env::current_dir()?)?;
     let path = dir.path().join("longhaul.db");
@@ -58,7 +58,7 @@ pub fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn 
     Ok((store, dir))
 }
 
-pub fn disk_bytes(dir: &std::path::Path) -> u64 {
+pub(crate) fn disk_bytes(dir: &std::path::Path) -> u64 {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     files.filter_map(|f| f.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::gauge::{self, Reading};
 
-pub async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
     // The model is asked right after the claim; that moment is the one that is heard.
     let (asked, mut heard) = mpsc::unbounded_channel();
     let model: Arc<dyn Model> = Arc::new(FnModel::new(move |_| {

@@ -22,10 +22,10 @@ agents:
       - { text: The answer is forty-two., usage: { input: 220, output: 20 } }
 ";
 
-pub struct Look;
+pub(crate) struct Look;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-pub struct At {
+pub(crate) struct At {
     at: String,
 }
 
@@ -49,7 +49,7 @@ impl Tool for Look {
     }
 }
 
-pub async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
     let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(Script::parse("bench", SCRIPT)?)));
     let worker = Agent::builder("worker").model(model).tool(Look).build()?;
     let (store, dir) = gauge::store(store)?;

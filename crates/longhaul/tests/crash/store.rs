@@ -63,7 +63,7 @@ impl Store for KillAt {
         Box::pin(self.mortal(self.inner.append(batch)))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Head>> {
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
         Box::pin(self.mortal(self.inner.claim(claim)))
     }
 

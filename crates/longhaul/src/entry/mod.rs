@@ -1,0 +1,366 @@
+//! What can happen to a task: the words of the journal.
+//!
+//! A task *is* its journal, so these types are what is kept for ever. Each entry is stored with the number of
+//! the format it was written in ([`FORMAT`]); an entry of a later format is an error that says so, never a guess.
+
+mod letter;
+mod order;
+mod outcome;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::message::Reply;
+
+pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
+pub use order::{Budget, OnFinish, Order};
+pub use outcome::{Failure, FailureKind, Outcome};
+
+/// The format in which entries are written now.
+pub const FORMAT: u16 = 1;
+
+/// An entry at its place in a journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its place.
+    pub seq: Seq,
+    /// When it was appended.
+    pub at: Timestamp,
+    /// What happened.
+    pub entry: Entry,
+}
+
+/// What happened to a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The task came to be. Always the first entry.
+    Submitted(Box<Submitted>),
+    /// A worker took the task.
+    Claimed {
+        /// Which attempt this is.
+        attempt: Attempt,
+        /// Who took it.
+        worker: WorkerId,
+    },
+    /// Somebody wrote to the task.
+    Letter(Box<Letter>),
+    /// Somebody wants the task to stop.
+    StopRequested(Stop),
+    /// The owner took these letters into the conversation.
+    Read {
+        /// The letters that entered the conversation here, in this order.
+        letters: Vec<LetterId>,
+        /// Letters about results that were collected before: they are done with, and the model does not see them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        known: Vec<LetterId>,
+    },
+    /// The model answered.
+    Replied(Arc<Reply>),
+    /// A tool is about to run.
+    Called {
+        /// Which call of which reply.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments, where they differ from the ones in the reply.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+    },
+    /// A tool returned.
+    Returned(Box<Returned>),
+    /// Live words on the way to a reply, coalesced. A crash may lose the last of them.
+    Said {
+        /// What kind of words.
+        voice: Voice,
+        /// The words.
+        text: String,
+    },
+    /// The owner waits for something that is not in this journal. A crash may lose it.
+    Waiting {
+        /// For what.
+        on: Wait,
+        /// Until when at the latest, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// The engine said something to the model on its own account.
+    Nudged {
+        /// Why.
+        why: Nudge,
+        /// What it said.
+        text: Arc<str>,
+    },
+    /// A person is asked for an approval or an answer.
+    Asked {
+        /// The name of the question; the answer bears it too.
+        question: CallId,
+        /// What is asked.
+        text: String,
+    },
+    /// A person answered.
+    Answered {
+        /// Which question.
+        question: CallId,
+        /// The answer.
+        text: String,
+    },
+    /// The conversation up to here was replaced by a summary; the order stays.
+    Compacted {
+        /// The summary.
+        summary: Arc<str>,
+        /// How many messages, counted from the one after the order, it replaces.
+        replaces: u32,
+    },
+    /// An attempt ended without an outcome; the task can be claimed again.
+    Released {
+        /// Which attempt.
+        attempt: Attempt,
+        /// Why.
+        why: Release,
+    },
+    /// The task ended.
+    Finished(Box<Outcome>),
+    /// Another task continues this one, which stays as it ended.
+    Continued {
+        /// The other task.
+        by: TaskId,
+    },
+}
+
+/// The kinds of entries, for filters and indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each is explained at the entry of the same name")]
+#[repr(u8)]
+pub enum Kind {
+    Submitted = 1,
+    Claimed = 2,
+    Letter = 3,
+    StopRequested = 4,
+    Read = 5,
+    Replied = 6,
+    Called = 7,
+    Returned = 8,
+    Said = 9,
+    Waiting = 10,
+    Nudged = 11,
+    Asked = 12,
+    Answered = 13,
+    Compacted = 14,
+    Released = 15,
+    Finished = 16,
+    Continued = 17,
+}
+
+impl Entry {
+    /// What kind of entry this is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Entry::Submitted(_) => Kind::Submitted,
+            Entry::Claimed { .. } => Kind::Claimed,
+            Entry::Letter(_) => Kind::Letter,
+            Entry::StopRequested(_) => Kind::StopRequested,
+            Entry::Read { .. } => Kind::Read,
+            Entry::Replied(_) => Kind::Replied,
+            Entry::Called { .. } => Kind::Called,
+            Entry::Returned(_) => Kind::Returned,
+            Entry::Said { .. } => Kind::Said,
+            Entry::Waiting { .. } => Kind::Waiting,
+            Entry::Nudged { .. } => Kind::Nudged,
+            Entry::Asked { .. } => Kind::Asked,
+            Entry::Answered { .. } => Kind::Answered,
+            Entry::Compacted { .. } => Kind::Compacted,
+            Entry::Released { .. } => Kind::Released,
+            Entry::Finished(_) => Kind::Finished,
+            Entry::Continued { .. } => Kind::Continued,
+        }
+    }
+
+    /// Whether the entry only says what is going on right now, so that it need not survive a power cut.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Entry::Said { .. } | Entry::Waiting { .. })
+    }
+
+    /// The entry as it is stored, in the format [`FORMAT`].
+    pub fn encode(&self) -> Result<Vec<u8>, CodecError> {
+        serde_json::to_vec(self).map_err(|e| CodecError::Unreadable(e.to_string()))
+    }
+
+    /// An entry as it was stored in some format.
+    pub fn decode(format: u16, bytes: &[u8]) -> Result<Entry, CodecError> {
+        if format > FORMAT {
+            return Err(CodecError::Future { format });
+        }
+        serde_json::from_slice(bytes).map_err(|e| CodecError::Unreadable(e.to_string()))
+    }
+}
+
+/// Why a stored entry could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// A newer Longhaul wrote it.
+    #[error(
+        "it was written by a newer Longhaul (entry format {format}; this one reads up to {FORMAT}): upgrade Longhaul to read it"
+    )]
+    Future {
+        /// The format it is in.
+        format: u16,
+    },
+    /// It is not an entry.
+    #[error("it is damaged: {0}")]
+    Unreadable(String),
+}
+
+/// How a task came to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// What makes it the task it is.
+    pub key: TaskKey,
+    /// What is to be done.
+    pub order: Order,
+    /// The team its agent belongs to.
+    pub team: TeamRef,
+    /// The task that launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// The first task of its tree; a root names itself.
+    pub root: TaskId,
+    /// How far it is from its root.
+    pub depth: u32,
+    /// The finished task whose conversation it takes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<TaskId>,
+    /// The letter that made it continue that task; its text is the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letter: Option<LetterId>,
+}
+
+/// Where the team of a task is found again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TeamRef {
+    /// A team built in code: only processes that have registered it under this name can run its tasks.
+    Named(Arc<str>),
+    /// A team file, kept in the store.
+    File(Digest),
+}
+
+impl std::fmt::Display for TeamRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TeamRef::Named(name) => write!(f, "team '{name}'"),
+            TeamRef::File(digest) => write!(f, "team file {:.12}", digest.as_str()),
+        }
+    }
+}
+
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+/// What a tool returned, and what that did to other tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Returned {
+    /// Which call.
+    pub call: CallId,
+    /// What the model sees.
+    pub output: Arc<str>,
+    /// Whether it is an error.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_error: bool,
+    /// Where the whole output is kept, if `output` is only a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Digest>,
+    /// Tasks whose final result is in the output, so that no letter need tell of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collected: Vec<TaskId>,
+    /// The agent that goes on with the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<AgentName>,
+}
+
+/// The kinds of live words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Voice {
+    /// Text of the reply that is on its way.
+    Text,
+    /// Thinking of the reply that is on its way.
+    Reasoning,
+    /// What a tool says about its progress.
+    Progress,
+}
+
+/// What an owner waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// For other tasks to end.
+    Tasks(Vec<TaskId>),
+    /// For a letter: an interactive task that has said what it had to say.
+    Letter,
+    /// For a person's answer.
+    Person(String),
+    /// For a provider that said "later", or that failed and is to be asked again. The live text so far is void.
+    Provider(String),
+}
+
+/// Why the engine spoke to the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nudge {
+    /// It answered nothing.
+    Empty,
+    /// It makes the same call again and again.
+    Repeating,
+    /// This limit is reached: tools are off, and what it says now is its last word.
+    LastWord(String),
+}
+
+/// Why an attempt ended without an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// The owner is shutting down and gave the task back.
+    Drained,
+    /// The owner is gone.
+    Lost,
+    /// The owner could not go on here, for this reason.
+    GaveUp(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_back_as_it_was_written() {
+        let entry = Entry::Returned(Box::new(Returned {
+            call: CallId { turn: 2, index: 0 },
+            output: "done".into(),
+            is_error: false,
+            whole: None,
+            collected: vec![TaskKey::fresh().candidates().next().unwrap()],
+            handoff: None,
+        }));
+        assert_eq!(Entry::decode(FORMAT, &entry.encode().unwrap()).unwrap(), entry);
+    }
+
+    #[test]
+    fn an_entry_of_the_future_says_so() {
+        let error = Entry::decode(FORMAT + 1, b"{}").unwrap_err();
+        assert_eq!(error, CodecError::Future { format: FORMAT + 1 });
+        assert!(error.to_string().contains("upgrade"));
+    }
+
+    #[test]
+    fn an_unknown_or_damaged_entry_is_an_error_and_not_a_panic() {
+        for bytes in [&b"{\"no_such_entry\":{}}"[..], b"\xff\xfe", b"", b"{\"claimed\":{}}"] {
+            assert!(matches!(Entry::decode(FORMAT, bytes), Err(CodecError::Unreadable(_))));
+        }
+    }
+}

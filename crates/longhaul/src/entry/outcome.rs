@@ -1,0 +1,122 @@
+//! How a task ends.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Stop;
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It did what it was asked to do.
+    Completed {
+        /// The answer.
+        output: Arc<str>,
+        /// The limit that made it answer early.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut_short: Option<String>,
+    },
+    /// It did not.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// What it had said by then.
+        partial: Arc<str>,
+    },
+    /// It was stopped.
+    Cancelled {
+        /// Why.
+        stop: Stop,
+        /// What it had said by then.
+        partial: Arc<str>,
+    },
+}
+
+impl Outcome {
+    /// The answer, or what there is of it.
+    pub fn output(&self) -> &Arc<str> {
+        match self {
+            Outcome::Completed { output, .. } => output,
+            Outcome::Failed { partial, .. } | Outcome::Cancelled { partial, .. } => partial,
+        }
+    }
+
+    /// Why there is no answer, in words.
+    pub fn error(&self) -> Option<String> {
+        match self {
+            Outcome::Completed { .. } => None,
+            Outcome::Failed { failure, .. } => Some(failure.to_string()),
+            Outcome::Cancelled { stop, .. } => Some(
+                stop.note.clone().map_or_else(|| stop.cause.to_string(), |n| format!("{}: {n}", stop.cause)),
+            ),
+        }
+    }
+}
+
+/// Why a task failed: a word for programs and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct Failure {
+    /// The word.
+    pub kind: FailureKind,
+    /// The sentence.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of a kind, with its sentence.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Failure { kind, message: message.into() }
+    }
+}
+
+/// The ways in which a task fails. Each has its own word; none is ever shown as success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The model said nothing, and nothing again when it was reminded.
+    NoAnswer,
+    /// The provider refused, failed for good, or cut the stream too often.
+    Model,
+    /// The model fell silent in the middle of a reply.
+    Silent,
+    /// The model, or a filter, refused to answer.
+    Refused,
+    /// The turn limit was reached, and the policy says that this is a failure.
+    TurnLimit,
+    /// A budget was used up.
+    Budget,
+    /// The task took too long.
+    Timeout,
+    /// The model made the same call again and again.
+    Repeating,
+    /// A tool said that the run cannot go on.
+    Tool,
+    /// Longhaul itself failed while running the task.
+    Panic,
+    /// The worker that ran the task is gone, and the policy says not to resume it.
+    LostWorker,
+    /// The task's agent or model is not in its team.
+    Team,
+}
+
+impl std::fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            FailureKind::NoAnswer => "no answer",
+            FailureKind::Model => "model error",
+            FailureKind::Silent => "silent model",
+            FailureKind::Refused => "refused",
+            FailureKind::TurnLimit => "turn limit",
+            FailureKind::Budget => "budget used up",
+            FailureKind::Timeout => "timed out",
+            FailureKind::Repeating => "repeating itself",
+            FailureKind::Tool => "tool error",
+            FailureKind::Panic => "internal error",
+            FailureKind::LostWorker => "worker lost",
+            FailureKind::Team => "team error",
+        })
+    }
+}
