@@ -259,10 +259,19 @@ pub enum Happening {
     },
 }
 
+impl Happening {
+    /// Whether the words of a reply that was not complete yet are void: the model is asked for it again, and what
+    /// it says then is told from the beginning.
+    pub fn voids_words(&self) -> bool {
+        matches!(self, Happening::Started { .. } | Happening::Waiting { on: Wait::Provider(_), .. })
+    }
+}
+
 /// Tells a journal as events.
 ///
 /// Live words come as they are said; when the whole reply follows, only what is new in it is told, so that the
-/// texts of all events put together are what the model said, once.
+/// texts of all events put together are what the model said, once. Where an event
+/// [voids](Happening::voids_words) what was said of a reply so far, the reply is told anew from its beginning.
 #[derive(Debug, Clone)]
 pub struct Narrator {
     task: TaskId,

@@ -202,6 +202,12 @@ impl Turn {
         self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
     }
 
+    /// Whether children have woken it so often by their ends that it had better wait until all have ended.
+    pub fn is_weary(&self, habits: &Habits) -> bool {
+        let resting = matches!(self.ball, Ball::Silent(_)) && self.only_endings();
+        resting && !self.interactive && self.wakes >= habits.max_wakes / 2
+    }
+
     /// Whether nobody has written but children, of their ends.
     pub fn has_only_endings(&self) -> bool {
         self.mailbox.iter().all(|l| l.ending.is_some())

@@ -88,6 +88,12 @@ impl Run {
         Ok(())
     }
 
+    /// Whether what lies in the mailbox is better read together with what will come.
+    pub(super) async fn rather_waits(&self) -> Result<bool, Halt> {
+        let may = self.habits.on_finish == OnFinish::Wait && self.turn.is_weary(&self.habits);
+        Ok(may && !self.open_children().await?.is_empty())
+    }
+
     pub(super) async fn open_children(&self) -> Result<Vec<Head>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());

@@ -94,6 +94,10 @@ pub(crate) async fn failed(
     failure: Failure,
 ) -> Result<(), StoreError> {
     let partial = said_so_far(store, head).await;
+    if head.attempt > Attempt(0) {
+        // Nobody is left to read what they would say.
+        stop_below(store, head, StopCause::ParentEnded).await?;
+    }
     end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
 }
 

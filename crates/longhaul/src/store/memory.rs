@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use tokio::sync::broadcast;
 
 use super::judge::{Archive, Draft, judge};
-use super::{AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture};
+use super::{
+    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture,
+};
 use crate::entry::{Entry, Kind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
 use crate::task::{Head, Status};

@@ -12,7 +12,7 @@ use super::LonghaulError;
 use super::office::{LOOK_ANYWAY, Office};
 use crate::entry::Wait;
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::read_all;
+use crate::runner::{below, read_all};
 use crate::snapshot::{Event, Happening, Narrator};
 use crate::store::{Bell, Filter, Kinds};
 
@@ -40,28 +40,21 @@ pub(crate) enum Until {
 pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
     let bell = office.bells.for_tasks(&[id], Kinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(Follower {
-        office,
-        bell,
-        root: id,
-        whole_tree: false,
-        seen,
-        until: Until::End,
-        told: HashMap::new(),
-    })
+    follow(Follower { office, bell, root: id, tree: None, seen, until: Until::End, told: HashMap::new() })
 }
 
 /// A task and all of its tree, without what was seen of them before.
 pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
     let bell = office.bells.for_tree(root, Kinds::ALL);
-    follow(Follower { office, bell, root, whole_tree: true, seen, until, told: HashMap::new() })
+    follow(Follower { office, bell, root, tree: Some(root), seen, until, told: HashMap::new() })
 }
 
 struct Follower {
     office: Arc<Office>,
     bell: Bell,
     root: TaskId,
-    whole_tree: bool,
+    /// The root of the tree it is in, where all that is below it is followed too.
+    tree: Option<TaskId>,
     /// How far the one who follows has seen these tasks before.
     seen: HashMap<TaskId, Seq>,
     until: Until,
@@ -104,19 +97,29 @@ impl Follower {
         }
     }
 
-    async fn tell(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
-        let mut tasks = match look {
-            Some(tasks) => tasks,
-            None if self.whole_tree => {
-                let tree = self.office.store.list(Filter::tree(self.root)).await?;
-                tree.into_iter().map(|task| task.id).collect()
-            }
-            None => vec![self.root],
-        };
-        if self.told.is_empty() {
-            // What is not there would never end.
-            self.office.head(self.root).await?;
+    /// Finds out which tree it is. What is not there would never end: it is an error.
+    async fn find_tree(&mut self) -> Result<(), LonghaulError> {
+        let root = self.office.head(self.root).await?.root;
+        if self.tree.is_some_and(|tree| tree != root) {
+            self.tree = Some(root);
+            self.bell = self.office.bells.for_tree(root, Kinds::ALL);
         }
+        Ok(())
+    }
+
+    async fn tell(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
+        if self.told.is_empty() {
+            self.find_tree().await?;
+        }
+        let mut tasks = match (look, self.tree) {
+            (None, None) => vec![self.root],
+            (Some(tasks), tree) if tree.is_none_or(|tree| tree == self.root) => tasks,
+            // Of others in the tree it may be that they are not below the one that is followed.
+            (_, tree) => {
+                let tree = self.office.store.list(Filter::tree(tree.unwrap_or(self.root))).await?;
+                below(&tree, self.root).iter().map(|task| task.id).collect()
+            }
+        };
         // The root last: its end is the end, and the ends of the others were before it.
         tasks.sort_by_key(|task| *task == self.root);
         let mut events = Vec::new();

@@ -257,3 +257,36 @@ async fn the_transcript_of_a_child_is_kept() {
         assert!(transcript.contains(part), "{part}");
     }
 }
+
+/// A part of a tree can be followed like a whole one, and what is not below it is not told.
+#[tokio::test(start_paused = true)]
+async fn a_child_can_be_followed_with_all_that_is_below_it() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = slow(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => launch(launch(reply(), "followed"), "other"),
+                ("worker", 0) => {
+                    gate.pass().await;
+                    reply().call("leaf", json!({"task": "x"}))
+                }
+                _ => reply().text(asked.agent),
+            }
+        }
+    });
+    let leaf = agent("leaf", &model).build().unwrap();
+    let worker = agent("worker", &model).sub_agent(leaf).build().unwrap();
+    let longhaul =
+        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background)).await;
+    let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
+    gate.came(2).await;
+    let followed = children(&longhaul, id).await[0].id;
+    let events = longhaul.follow(followed);
+    gate.open(2);
+    let events = all(events).await;
+    let leaf = children(&longhaul, followed).await[0].id;
+    assert_eq!((text(&events, followed).as_str(), text(&events, leaf).as_str()), ("worker", "leaf"));
+    assert!(events.iter().all(|event| [followed, leaf].contains(&event.task)), "and nobody else");
+}

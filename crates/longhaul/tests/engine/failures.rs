@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use longhaul::entry::{FailureKind, Outcome, Wait};
 use longhaul::message::StopReason;
 use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
@@ -177,6 +178,37 @@ async fn a_cut_stream_is_asked_again_and_its_text_is_not_told_twice() {
     assert_eq!(text(&events, id), "The answer is 42.");
     assert!(events.iter().any(|e| matches!(&e.what, Happening::Waiting { on: Wait::Provider(_), .. })));
     assert_eq!(longhaul.output(id).await.unwrap(), "The answer is 42.");
+}
+
+/// The same, where half of the reply was already told before the stream was cut.
+#[tokio::test(start_paused = true)]
+async fn words_that_a_cut_stream_made_void_are_told_to_be() {
+    struct Cut;
+    impl Model for Cut {
+        fn name(&self) -> &str {
+            "cut"
+        }
+
+        fn stream<'a>(&'a self, request: longhaul::model::Request<'a>) -> longhaul::model::ReplyStream<'a> {
+            let again = request.retry > 0;
+            let first = futures::stream::iter([Ok(Chunk::Text("I think".into()))]);
+            let rest = futures::stream::once(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                match again {
+                    true => Ok(Chunk::Done(Box::new(reply().text("I think so.").build()))),
+                    false => Err(trouble(ModelErrorKind::Cut(String::new()), None)),
+                }
+            });
+            first.chain(rest).boxed()
+        }
+    }
+    let model: Arc<dyn Model> = Arc::new(Cut);
+    let longhaul = start(agent("solo", &model)).await;
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    let events = all(longhaul.follow(id)).await;
+    let told: Vec<_> = events.iter().filter(|event| matches!(event.what, Happening::Text { .. })).collect();
+    assert_eq!(told.len(), 3, "half, half again, and the rest: {told:?}");
+    assert_eq!(text(&events, id), "I think so.");
 }
 
 #[tokio::test(start_paused = true)]

@@ -349,3 +349,37 @@ async fn too_long_or_empty_texts_are_refused_with_a_sentence() {
     }
     longhaul.shutdown().await;
 }
+
+/// A lead with many children is not cut short for hearing of each: when it was woken often, it waits for the rest.
+#[tokio::test(start_paused = true)]
+async fn a_lead_hears_of_all_its_children_however_many_and_however_far_apart_they_end() {
+    let log = Log::default();
+    let notes = log.clone();
+    let model = slow(move |asked| {
+        let log = notes.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => (0..90).fold(reply(), |reply, n| launch(reply, &format!("{n:02}"))),
+                ("lead", _) => {
+                    log.note(&asked);
+                    reply().text("noted")
+                }
+                _ => {
+                    let n: u64 = asked.order.parse().unwrap();
+                    tokio::time::sleep(std::time::Duration::from_secs(n * 2)).await;
+                    reply().text(format!("result {}", asked.order))
+                }
+            }
+        }
+    });
+    let limits = longhaul::dispatch::Limits { running: 100, ..Default::default() };
+    let longhaul = Longhaul::builder(team(pair(&model))).limits(limits).start().await.unwrap();
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_done(&done);
+    assert_eq!(done.head.cut_short, None);
+    let asked = log.all();
+    for n in 0..90 {
+        assert_eq!(asked.last().unwrap().times(&format!("result {n:02}")), 1, "{n}");
+    }
+    assert!(asked.len() <= 25, "it was asked {} times", asked.len());
+}

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{Entry, FailureKind, Outcome, Record};
-use longhaul::id::{Digest, Seq, TaskId, WorkerId};
-use longhaul::store::{Batch, Claim, Clock, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture};
-use longhaul::task::Head;
+use longhaul::entry::{Entry, FailureKind, Outcome};
+use longhaul::id::{TaskId, WorkerId};
+use longhaul::store::{Batch, Claim, Clock, Filter, Memory, Sqlite, Store};
 use longhaul::testing::reply;
 use longhaul::worker::Unfinished;
 use longhaul::{Longhaul, Order, Status};
 use serde_json::json;
 
+use crate::moody::Moody;
 use crate::stage::*;
 
 /// A clock that goes with tokio's, so that leases end when a test says so.
@@ -144,7 +144,10 @@ async fn abandoned(policy: Unfinished) -> (Longhaul, TaskId) {
         Claim { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh: false, max: 1 };
     let head = store.claim(claim).await.unwrap().remove(0);
     let said = Entry::Said { voice: longhaul::entry::Voice::Text, text: "half".into() };
-    store.append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said])).await.unwrap();
+    store
+        .append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said]))
+        .await
+        .unwrap();
     let longhaul = Longhaul::builder(home).store_arc(store).unfinished(policy).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running, "its owner may be alive");
@@ -224,68 +227,6 @@ async fn the_lease_is_kept_while_draining() {
     within(first.shutdown()).await;
 }
 
-/// A store that fails for a while.
-struct Moody {
-    inner: Memory,
-    fails: Arc<AtomicBool>,
-    /// Whether it gives hints.
-    hints: bool,
-}
-
-impl Store for Moody {
-    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
-        if self.fails.load(Ordering::SeqCst) {
-            let error = StoreError::Database { what: "the disk is full".to_owned(), passing: false };
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        self.inner.append(batch)
-    }
-    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.inner.read(task, after, limit)
-    }
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.inner.head(task)
-    }
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
-        self.inner.list(filter)
-    }
-    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
-        self.inner.find(typed)
-    }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
-        self.inner.claim(claim)
-    }
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        self.inner.renew(worker, lease)
-    }
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        self.inner.retire(worker)
-    }
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        self.inner.abandoned()
-    }
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        self.inner.keep(bytes)
-    }
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.inner.kept(digest)
-    }
-    fn hints(&self) -> Hints {
-        match self.hints {
-            true => self.inner.hints(),
-            // Of a channel that nobody sends to, kept open for as long as the test runs.
-            false => {
-                let (sender, receiver) = tokio::sync::broadcast::channel(1);
-                std::mem::forget(sender);
-                Hints::from_channel(receiver)
-            }
-        }
-    }
-    fn now(&self) -> Timestamp {
-        self.inner.now()
-    }
-}
-
 /// Promise 7: our own lease covers a task that the store did not let us end; it must not lie there for ever.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_works_again() {
@@ -362,4 +303,40 @@ async fn without_any_hint_tasks_are_run_told_and_stopped_all_the_same() {
         assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled, "{busy}");
     }
     within(longhaul.shutdown()).await;
+}
+
+/// Many trees at once on a real file, with letters, waits and stops: each task ends once, each end is told once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
+        ("lead", 0) => (0..4).fold(reply(), |reply, n| launch(reply, &n.to_string())),
+        ("lead", 1) if asked.order.ends_with('1') => wait_for(&asked.id()),
+        _ => reply().text("x"),
+    });
+    let store = Sqlite::open(dir.path().join("longhaul.db")).unwrap();
+    let limits = longhaul::dispatch::Limits { running: 3, ..Default::default() };
+    let longhaul = Longhaul::builder(team(pair(&model))).store(store).limits(limits).start().await.unwrap();
+    let mut roots = Vec::new();
+    for n in 0..12 {
+        let id = longhaul.submit(Order::new("lead", format!("tree {n}"))).await.unwrap();
+        roots.push(id);
+        match n % 4 {
+            2 => drop(longhaul.send(id, "hear").await.unwrap()),
+            3 => longhaul.stop(id).await.unwrap(),
+            _ => {}
+        }
+    }
+    within(longhaul.wait(roots)).await.unwrap();
+    let all = longhaul.snapshots(Filter::default()).await.unwrap();
+    within(longhaul.wait(all.iter().map(|task| task.id))).await.unwrap();
+    for task in all {
+        let ends = journal(&longhaul, task.id).await;
+        assert_eq!(ends.iter().filter(|r| matches!(r.entry, Entry::Finished(_))).count(), 1, "{}", task.id);
+        if let Some(parent) = task.parent {
+            let told = letters(&longhaul, parent).await;
+            assert_eq!(told.iter().filter(|letter| letter.ending == Some(task.id)).count(), 1);
+        }
+    }
+    longhaul.shutdown().await;
 }

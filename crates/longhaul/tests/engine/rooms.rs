@@ -225,3 +225,25 @@ fn the_library_touches_no_terminal_no_home_and_no_environment() {
         }
     }
 }
+
+/// A page that names tests is only as good as the tests are there.
+#[test]
+fn every_test_that_the_demands_name_is_there() {
+    let root = crate_dir("longhaul");
+    let page = fs::read_to_string(root.join("../../docs/demands.md")).unwrap();
+    let mut named = 0;
+    for name in page.split('`').skip(1).step_by(2) {
+        let parts: Vec<&str> = name.split("::").collect();
+        let (file, test) = match parts.as_slice() {
+            ["engine", file, test] if *file != "file" => (format!("tests/engine/{file}.rs"), test),
+            ["lib", "turn", "random", test] => ("src/turn_tests/random.rs".to_owned(), test),
+            ["lib", "turn", test] => ("src/turn_tests.rs".to_owned(), test),
+            ["lib", "toolset", "shell", test] => ("src/toolset/shell/tests.rs".to_owned(), test),
+            _ => continue,
+        };
+        let code = fs::read_to_string(root.join(&file)).unwrap();
+        assert!(code.contains(&format!("fn {test}(")), "{file} has no test {test}");
+        named += 1;
+    }
+    assert!(named > 60, "{named}");
+}

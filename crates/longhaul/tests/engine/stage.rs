@@ -233,13 +233,18 @@ pub(crate) async fn all(events: Events) -> Vec<Event> {
     within(events.map(Result::unwrap).collect()).await
 }
 
-/// The text that events tell of a task.
+/// The text that events tell of a task, as somebody puts it together who reads them.
 pub(crate) fn text(events: &[Event], task: TaskId) -> String {
-    let texts = events.iter().filter(|event| event.task == task).filter_map(|event| match &event.what {
-        Happening::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
+    let (mut whole, mut live) = (String::new(), String::new());
+    for event in events.iter().filter(|event| event.task == task) {
+        match &event.what {
+            Happening::Text { text } => live.push_str(text),
+            Happening::Usage { .. } => whole.push_str(&std::mem::take(&mut live)),
+            what if what.voids_words() => live.clear(),
+            _ => {}
+        }
+    }
+    whole + &live
 }
 
 /// A place where a model notes what it was asked.
