@@ -1,4 +1,5 @@
 //! What the documents say about the code is true: the tables of `docs/` are read and tried.
+//! (That rooms use only rooms above them is tested in `engine/rooms.rs`.)
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -230,62 +231,5 @@ fn the_rooms_in_the_document_are_those_of_the_library() {
         let source = read(room_file(row[0].trim_matches('`')));
         let first = source.lines().next().and_then(|line| line.strip_prefix("//! ")).unwrap_or_default();
         assert_eq!(row[1], first.replace(['[', ']'], ""), "the sentence is the first line of the room");
-    }
-}
-
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for item in std::fs::read_dir(dir).unwrap() {
-        let path = item.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-#[test]
-fn a_room_uses_only_rooms_above_it() {
-    let rooms = rooms();
-    let src = crate_dir().join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
-    let mut uses = 0;
-    for file in files {
-        let inside = file.strip_prefix(&src).unwrap();
-        let room = inside.iter().next().unwrap().to_string_lossy().trim_end_matches(".rs").to_owned();
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        // Tests may use everything; so may the room that is made for them.
-        let for_tests =
-            inside.to_string_lossy().contains("tests") || ["fake_desk", "no_desk"].contains(&&*name);
-        let Some(place) = rooms.iter().position(|r| *r == room).filter(|_| !for_tests) else { continue };
-        let text = read(&file);
-        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for used in line.split("crate::").skip(1) {
-                let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
-                let Some(other) = rooms.iter().position(|r| r == used) else {
-                    assert_ne!(used, "testing", "{}: {line}", inside.display());
-                    continue;
-                };
-                assert!(other <= place, "{} ({room}) uses {used}, a room below it: {line}", inside.display());
-                uses += 1;
-            }
-        }
-    }
-    assert!(uses > 100, "the sources were really read");
-}
-
-#[test]
-fn the_crates_depend_in_one_direction() {
-    let manifest = |name: &str| read(crate_dir().join("..").join(name).join("Cargo.toml"));
-    let depends = |name: &str, other: &str| {
-        manifest(name).lines().any(|line| line.split(['.', ' ', '=']).next() == Some(other))
-    };
-    assert!(depends("longhaul-server", "longhaul"));
-    for (name, other) in
-        [("longhaul", "longhaul-server"), ("longhaul", "longhaul-cli"), ("longhaul-server", "longhaul-cli")]
-    {
-        assert!(!depends(name, other), "{name} does not use {other}");
     }
 }
