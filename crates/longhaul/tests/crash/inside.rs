@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use longhaul::dispatch::Limits;
 use longhaul::entry::TeamRef;
 use longhaul::model::Model;
-use longhaul::store::{Memory, Sqlite, Store};
+use longhaul::store::{Filter, Sqlite, Store as _};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
 use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
@@ -20,6 +20,7 @@ use crate::audit::Audit;
 use crate::process::HUNG;
 use crate::roles::block_on;
 use crate::seeded::Seeded;
+use crate::store::KillAt;
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(HUNG, future).await.expect("it hangs")
@@ -95,6 +96,37 @@ pub(crate) fn one_seat(_: &Options) {
     });
 }
 
+/// The store fails when it is to take the result of a letter that made a task go on: the task is given back when
+/// the store is well again, and the letter, sent again, goes to where it went.
+pub(crate) fn failed_once(_: &Options) {
+    let model: Arc<dyn Model> = Arc::new(FnModel::new(|r| match (r.agent.as_str(), r.turn) {
+        ("lead", 0) => reply().call("run_background_agent", json!({"agent": "leaf", "task": "one"})),
+        ("lead", 1) => reply().text("waiting"),
+        ("lead", 2) => {
+            let told = format!("{:?}", r.messages);
+            let id = &told[told.find("leaf has task ").unwrap() + 14..][..7];
+            reply().call("send_background_agent", json!({"task_id": id, "message": "once more"}))
+        }
+        _ => reply().text("done"),
+    }));
+    let agent = |name: &str| Agent::builder(name).model(model.clone()).dialect(Dialect::Background);
+    let lead = agent("lead").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
+    block_on(async {
+        let store = KillAt::failing_at("a new task");
+        let longhaul =
+            Longhaul::builder(Team::new(lead).unwrap()).store_arc(store.clone()).start().await.unwrap();
+        let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
+        let done = in_time(longhaul.wait([root]).into_future()).await.unwrap();
+        assert_eq!(done.tasks[0].head.status, Status::Completed, "{:?}", done.tasks[0].head.error);
+        assert_eq!(done.tasks[0].head.attempt.0, 2, "it was given back");
+        longhaul.shutdown().await;
+        let audit = Audit::taken(&*store).await;
+        assert_eq!(audit.tasks.len(), 3);
+        audit.all_ended_once();
+        audit.letters_went_once();
+    });
+}
+
 pub(crate) fn any_order(options: &Options) {
     let seeds = options.only.map_or(0..options.seeds * 2, |seed| seed..seed + 1);
     block_on(async {
@@ -109,7 +141,7 @@ pub(crate) fn any_order(options: &Options) {
 /// Two workers on one store; stops, letters, and drains of a worker, at seeded moments.
 async fn a_run(seed: u64) {
     let mut seeded = Seeded::new(seed);
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store = KillAt::dithering();
     let start = || Longhaul::builder(team()).store_arc(store.clone()).start();
     let steady = start().await.unwrap();
     let mut other = start().await.unwrap();
@@ -119,7 +151,7 @@ async fn a_run(seed: u64) {
     }
     for _ in 0..12 {
         tokio::time::sleep(Duration::from_millis(seeded.up_to(20))).await;
-        let tasks = steady.snapshots(longhaul::store::Filter::default()).await.unwrap();
+        let tasks = steady.snapshots(Filter::default()).await.unwrap();
         let task = tasks[usize::try_from(seeded.up_to(tasks.len() as u64)).unwrap() - 1].id;
         match seeded.up_to(4) {
             // Both at once: what stops a task may meet it while it is given back.
@@ -132,10 +164,10 @@ async fn a_run(seed: u64) {
             _ => steady.stop(task).await.unwrap(),
         }
     }
-    let all = steady.snapshots(longhaul::store::Filter::default()).await.unwrap();
+    let all = steady.snapshots(Filter::default()).await.unwrap();
     steady.wait(all.iter().map(|task| task.id)).await.unwrap();
     steady.stop_all().await.unwrap();
-    let all = steady.snapshots(longhaul::store::Filter::default()).await.unwrap();
+    let all = steady.snapshots(Filter::default()).await.unwrap();
     steady.wait(all.iter().map(|task| task.id)).await.unwrap();
     other.shutdown().await;
     steady.shutdown().await;

@@ -46,6 +46,7 @@ const TESTS: &[Test] = &[
     ("a_slow_drain_keeps_its_lease", drain::slowly),
     ("a_read_that_nobody_polls_keeps_no_other_waiting", inside::unpolled_reads),
     ("the_last_seat_is_given_back_when_only_a_wait_is_left", inside::one_seat),
+    ("a_task_that_the_store_failed_goes_on_and_sends_nothing_twice", inside::failed_once),
     ("stops_letters_and_drains_in_any_order_leave_whole_journals", inside::any_order),
 ];
 
