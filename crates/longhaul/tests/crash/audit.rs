@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Outcome, Record};
 use longhaul::id::{CallId, LetterId, Seq};
-use longhaul::store::{Filter, Sqlite, Store as _};
+use longhaul::store::{Filter, Sqlite, Store};
 use longhaul::task::Head;
 
 use crate::team::ledger;
@@ -26,7 +26,11 @@ impl Audit {
     }
 
     pub(crate) fn read(store: &Sqlite) -> Audit {
-        let tasks = crate::roles::block_on(async {
+        crate::roles::block_on(Audit::taken(store))
+    }
+
+    pub(crate) async fn taken(store: &dyn Store) -> Audit {
+        let tasks = {
             let mut tasks = BTreeMap::new();
             for listed in store.list(Filter::default()).await.unwrap() {
                 // Others may write meanwhile: the journal is compared with a head of the same length.
@@ -40,7 +44,7 @@ impl Audit {
                 tasks.insert(listed.id, (head, journal));
             }
             tasks
-        });
+        };
         let audit = Audit { tasks };
         for (id, (head, journal)) in &audit.tasks {
             let fold = Head::of(*id, journal).unwrap().unwrap();
@@ -114,6 +118,19 @@ impl Audit {
             letters.sort();
             expected.sort();
             assert_eq!(letters, expected, "the letters that {id} got about its children");
+        }
+    }
+
+    /// No letter, whether it was delivered or made a task go on, is there twice.
+    pub(crate) fn letters_went_once(&self) {
+        let mut seen = HashSet::new();
+        for record in self.tasks.values().flat_map(|(_, journal)| journal) {
+            let letter = match &record.entry {
+                Entry::Letter(letter) => Some(&letter.id),
+                Entry::Submitted(submitted) => submitted.letter.as_ref(),
+                _ => None,
+            };
+            assert!(letter.is_none_or(|letter| seen.insert(letter)), "the letter {letter:?} went twice");
         }
     }
 

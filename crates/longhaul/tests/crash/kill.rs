@@ -131,6 +131,7 @@ fn finished(dir: &Path, watch: &Watch) {
     let audit = Audit::of(dir);
     assert_eq!(audit.tasks.len(), TASKS, "tasks were lost, or made twice");
     audit.all_ended_once();
+    audit.letters_went_once();
     audit.side_effects_are_as_told(dir);
     assert_eq!(audit.answer(), ANSWER);
     let ledger = ledger(dir);

@@ -9,6 +9,7 @@
 mod audit;
 mod claims;
 mod drain;
+mod inside;
 mod kill;
 mod process;
 mod recovery;
@@ -43,6 +44,10 @@ const TESTS: &[Test] = &[
     ("a_task_whose_owner_is_alive_is_never_taken", recovery::not_of_the_living),
     ("a_drained_process_gives_its_tasks_back_and_another_ends_them", drain::drained),
     ("a_slow_drain_keeps_its_lease", drain::slowly),
+    ("a_read_that_nobody_polls_keeps_no_other_waiting", inside::unpolled_reads),
+    ("the_last_seat_is_given_back_when_only_a_wait_is_left", inside::one_seat),
+    ("a_task_that_the_store_failed_goes_on_and_sends_nothing_twice", inside::failed_once),
+    ("stops_letters_and_drains_in_any_order_leave_whole_journals", inside::any_order),
 ];
 
 fn main() {

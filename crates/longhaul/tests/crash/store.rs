@@ -1,18 +1,20 @@
-//! A store that kills its process at a chosen append, and notes how often its worker looked for the dead.
+//! A store that kills its process at a chosen append, and notes how often its worker looked for the dead; or that
+//! dithers, or fails once.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::Record;
+use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Filter, Hints, Sqlite, Store, StoreFuture};
+use longhaul::store::{Batch, Claim, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 
 use crate::process::write_line;
+use crate::seeded::Seeded;
 
 /// Where in its life the process dies.
 #[derive(Debug, Clone, Copy)]
@@ -23,32 +25,72 @@ pub(crate) struct Death {
     pub(crate) after: bool,
 }
 
+/// A store that goes wrong on purpose.
 pub(crate) struct KillAt {
-    inner: Sqlite,
+    inner: Arc<dyn Store>,
     death: Option<Death>,
     count: AtomicU64,
     /// A line is written here whenever abandoned tasks are looked for.
-    looks: PathBuf,
+    looks: Option<PathBuf>,
+    /// Whether everything takes a moment, another each time, so that others come in between.
+    dithers: bool,
+    /// Fails once, when a tool returns this.
+    fails_at: Mutex<Option<&'static str>>,
 }
 
 impl KillAt {
     pub(crate) fn open(dir: &Path, name: &str, death: Option<Death>) -> Arc<dyn Store> {
-        let inner = Sqlite::open(dir.join("db")).unwrap();
-        Arc::new(KillAt { inner, death, count: AtomicU64::new(0), looks: dir.join(format!("{name}.looks")) })
+        let inner = Arc::new(Sqlite::open(dir.join("db")).unwrap());
+        Arc::new(KillAt { death, looks: Some(dir.join(format!("{name}.looks"))), ..KillAt::around(inner) })
+    }
+
+    fn around(inner: Arc<dyn Store>) -> KillAt {
+        let (count, fails_at) = (AtomicU64::new(0), Mutex::new(None));
+        KillAt { inner, death: None, count, looks: None, dithers: false, fails_at }
+    }
+
+    pub(crate) fn dithering() -> Arc<dyn Store> {
+        Arc::new(KillAt { dithers: true, ..KillAt::around(Arc::new(Memory::new())) })
+    }
+
+    pub(crate) fn failing_at(output: &'static str) -> Arc<dyn Store> {
+        let fails_at = Mutex::new(Some(output));
+        Arc::new(KillAt { fails_at, ..KillAt::around(Arc::new(Memory::new())) })
     }
 
     /// Does something that counts, unless the process dies of it.
-    async fn mortal<T>(&self, act: StoreFuture<'_, T>) -> Result<T, longhaul::store::StoreError> {
+    async fn mortal<'a, T>(&'a self, act: impl FnOnce() -> StoreFuture<'a, T>) -> Result<T, StoreError> {
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         let now = self.death.filter(|death| death.at == number);
         if now.is_some_and(|death| !death.after) {
             die();
         }
-        let done = act.await;
+        self.dither().await;
+        let done = act().await;
         if now.is_some() {
             die();
         }
         done
+    }
+
+    async fn dither(&self) {
+        if self.dithers {
+            let moment = Seeded::new(self.count.fetch_add(1, Ordering::SeqCst)).up_to(5) - 1;
+            tokio::time::sleep(Duration::from_millis(moment)).await;
+        }
+    }
+
+    fn fails(&self, batch: &Batch) -> bool {
+        let mut at = self.fails_at.lock().unwrap();
+        let is_it = |entry: &Entry| match (entry, *at) {
+            (Entry::Returned(returned), Some(at)) => returned.output.contains(at),
+            _ => false,
+        };
+        let fails = batch.writes.iter().flat_map(|write| &write.entries).any(is_it);
+        if fails {
+            *at = None;
+        }
+        fails
     }
 }
 
@@ -60,11 +102,15 @@ fn die() -> ! {
 
 impl Store for KillAt {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
-        Box::pin(self.mortal(self.inner.append(batch)))
+        if self.fails(&batch) {
+            let failed = StoreError::Database { what: "as a full disk would".to_owned(), passing: false };
+            return Box::pin(std::future::ready(Err(failed)));
+        }
+        Box::pin(self.mortal(|| self.inner.append(batch)))
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
-        Box::pin(self.mortal(self.inner.claim(claim)))
+        Box::pin(self.mortal(|| self.inner.claim(claim)))
     }
 
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
@@ -72,7 +118,12 @@ impl Store for KillAt {
     }
 
     fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.inner.head(task)
+        Box::pin(async move {
+            let head = self.inner.head(task).await;
+            // Afterwards: what is known may be old by the time it is used.
+            self.dither().await;
+            head
+        })
     }
 
     fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
@@ -92,7 +143,9 @@ impl Store for KillAt {
     }
 
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        write_line(&self.looks, "looked");
+        if let Some(looks) = &self.looks {
+            write_line(looks, "looked");
+        }
         self.inner.abandoned()
     }
 

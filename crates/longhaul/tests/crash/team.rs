@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use crate::process::{lines, write_line};
 
-/// Tasks of the crash team: the lead, its eight, and two helpers for each of three of them.
-pub(crate) const TASKS: usize = 1 + 8 + 3 * 2;
+/// Tasks of the crash team: the lead, its eight, two helpers for each of three of them, and one that is continued.
+pub(crate) const TASKS: usize = 1 + 8 + 3 * 2 + 1;
 
 /// One script for all. What an answer quotes is the same however often its tools were interrupted.
 const SCRIPT: &str = r#"
@@ -36,7 +36,13 @@ agents:
           - { tool: once, arguments: { text: sent } }
       - until: find_all('FOUND\[(.+?)\]') | length >= 8
         text: Waiting for more.
-      - calls: [{ tool: once, arguments: { text: all } }, { tool: twice, arguments: { text: all } }]
+      - calls:
+          - { tool: once, arguments: { text: all } }
+          - { tool: twice, arguments: { text: all } }
+          - tool: send_background_agent
+            arguments: { task_id: "{{ find_all('a8 has task (t-\\w+)') | first }}", message: "dry sage" }
+      - until: find_all('FOUND\[(.+?)\]') | length >= 9
+        text: Waiting for one more.
       - text: "ALL: {{ find_all('FOUND\\[(.+?)\\]') | join(' | ') }}"
   a1:
     turns:
@@ -77,7 +83,7 @@ pub(crate) const ANSWER: &str = "ALL: \
     a1 explore kale: weigh a1 left and weigh a1 right | \
     a2 explore leek: weigh a2 left and weigh a2 right | \
     a3 explore mint: weigh a3 left and weigh a3 right | \
-    a4 explore neep | a5 explore okra | a6 explore peas | a7 explore rice | a8 explore sage";
+    a4 explore neep | a5 explore okra | a6 explore peas | a7 explore rice | a8 dry sage | a8 explore sage";
 
 /// The crash team. `delay` is how long its model takes before each reply.
 pub(crate) fn crash(dir: &Path, delay: &str) -> Team {
