@@ -66,7 +66,11 @@ impl Setting {
         let claimed = self.store.claim(claim).await?;
         for task in &claimed {
             let journal = self.store.read(task.head.id, Seq(0), 1).await?;
-            assert_eq!(journal, std::slice::from_ref(&task.first), "a claimed task comes with its first entry");
+            assert_eq!(
+                journal,
+                std::slice::from_ref(&task.first),
+                "a claimed task comes with its first entry"
+            );
         }
         Ok(claimed.into_iter().map(|task| task.head).collect())
     }
