@@ -1,7 +1,7 @@
 //! Two processes on one file: each task is claimed by one of them, once.
 
-use longhaul::entry::{Entry, TeamRef};
 use longhaul::Order;
+use longhaul::entry::{Entry, TeamRef};
 
 use crate::Options;
 use crate::audit::Audit;

@@ -87,7 +87,12 @@ pub(crate) fn slowly(_: &Options) {
     rival.hear("at work");
     until("the rival to have looked around", || lines(&dir.join("other.looks")).len() >= 30);
     let (mid, audit) = (of(dir, "mid"), Audit::of(dir));
-    assert_eq!((mid.status, mid.attempt.0), (Status::Running, 1), "it was taken: {:#?}", audit.tasks[&mid.id].1.last());
+    assert_eq!(
+        (mid.status, mid.attempt.0),
+        (Status::Running, 1),
+        "it was taken: {:#?}",
+        audit.tasks[&mid.id].1.last()
+    );
     rival.say("enough");
     rival.done();
     write_line(&dir.join("let-go"), "now");

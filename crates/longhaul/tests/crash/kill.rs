@@ -90,7 +90,8 @@ pub(crate) fn two_processes(options: &Options) {
         let mut kills = 0;
         let mut steady = Player::start("crash", dir, &["steady", "-", "100ms", "1.5"]);
         while steady.ended().is_none() {
-            let mut mortal = Player::start("crash", dir, &["mortal", &death(&mut seeded, NEAR), "100ms", "1.5"]);
+            let mut mortal =
+                Player::start("crash", dir, &["mortal", &death(&mut seeded, NEAR), "100ms", "1.5"]);
             let status = mortal.end();
             if status.success() {
                 break;

@@ -98,7 +98,9 @@ pub(crate) fn of_a_tree(_: &Options) {
         Audit::of(dir).heads().all(|head| head.status == Status::Cancelled && head.settled)
     });
     let settled = begun.elapsed();
-    println!("  stop: asked in {asked:.0?}, processes dead after {dead:.0?}, all settled after {settled:.0?}");
+    println!(
+        "  stop: asked in {asked:.0?}, processes dead after {dead:.0?}, all settled after {settled:.0?}"
+    );
     assert!(settled < Duration::from_secs(5));
     let audit = Audit::of(dir);
     let leaf = audit.heads().find(|head| head.agent.as_str() == "leaf").unwrap();

@@ -124,7 +124,11 @@ fn scripted(yaml: &str) -> Arc<dyn Model> {
 
 fn tooled(name: &str, model: &Arc<dyn Model>, dir: &Path) -> longhaul::agent::AgentBuilder {
     let ledger = |once| Ledger { dir: dir.to_owned(), once };
-    Agent::builder(name).model(model.clone()).tool(ledger(true)).tool(ledger(false)).tool(Hold(dir.to_owned()))
+    Agent::builder(name)
+        .model(model.clone())
+        .tool(ledger(true))
+        .tool(ledger(false))
+        .tool(Hold(dir.to_owned()))
 }
 
 /// The ledger of side effects: a line an execution.

@@ -12,10 +12,10 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
-use super::{rows, schema};
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
+use super::{rows, schema};
 use crate::entry::{Entry, FORMAT, Kind, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::judge::{Archive, Draft, judge};
@@ -73,7 +73,8 @@ impl Desk {
     }
 
     pub(super) fn begin(&mut self, patience: Duration) -> Result<(), StoreError> {
-        schema::patiently(patience, || self.connection.execute_batch("BEGIN IMMEDIATE")).or_trouble(&self.place)?;
+        let begin = || self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map(drop);
+        schema::patiently(patience, begin).or_trouble(&self.place)?;
         // It changes when another connection has written: then nothing that is remembered is sure.
         let version = Some(self.number("PRAGMA data_version")?);
         if self.version != version {
