@@ -1,5 +1,7 @@
 //! What the pure rooms cost: `cargo bench -p longhaul`.
 
+#![expect(clippy::expect_used, reason = "a bench may panic")]
+
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};

@@ -44,27 +44,26 @@ impl Run {
             tokio::select! {
                 biased;
                 Some(came) = running.next() => {
-                    waiting.remove(&came.0);
                     let mut all = vec![came];
                     while let Some(Some(more)) = running.next().now_or_never() {
-                        waiting.remove(&more.0);
                         all.push(more);
                     }
+                    // What a call said before it returned comes before its result.
+                    while let Ok(signal) = signals.try_recv() {
+                        self.hear(signal, &mut waiting).await?;
+                    }
+                    all.iter().for_each(|(call, _)| drop(waiting.remove(call)));
                     if let Some(fatal) = self.note_returned(all, &names).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
                         stop.cancel();
                     }
                 }
-                Some(signal) = signals.recv() => match signal {
-                    Signal::Progress(text) => self.note(vec![Entry::Said { voice: Voice::Progress, text }]).await?,
-                    Signal::Waits { call, tasks } => {
-                        if draining && let Some(call) = give_up.get(&call) {
-                            call.cancel();
-                        }
-                        waiting.insert(call, tasks);
+                Some(signal) = signals.recv() => {
+                    self.hear(signal, &mut waiting).await?;
+                    if draining {
+                        waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
                     }
-                    Signal::Works { call } => drop(waiting.remove(&call)),
-                },
+                }
                 () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() && halt.is_none() {
@@ -143,6 +142,16 @@ impl Run {
             });
             (act.id, Some(result))
         }
+    }
+
+    /// Hears what a call tells while it runs.
+    async fn hear(&mut self, signal: Signal, waiting: &mut HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
+        match signal {
+            Signal::Progress(text) => self.note(vec![Entry::Said { voice: Voice::Progress, text }]).await?,
+            Signal::Waits { call, tasks } => drop(waiting.insert(call, tasks)),
+            Signal::Works { call } => drop(waiting.remove(&call)),
+        }
+        Ok(())
     }
 
     /// All calls that still run only wait: others may have the seat.

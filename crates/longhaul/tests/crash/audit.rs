@@ -167,10 +167,8 @@ fn calls(journal: &[Record]) -> Vec<(CallId, String, Option<String>, bool)> {
     let mut calls: Vec<(CallId, String, Option<String>, bool)> = Vec::new();
     for record in journal {
         match &record.entry {
-            Entry::Called { call, tool, .. } => {
-                if !calls.iter().any(|(had, ..)| had == call) {
-                    calls.push((*call, tool.to_string(), None, false));
-                }
+            Entry::Called { call, tool, .. } if !calls.iter().any(|(had, ..)| had == call) => {
+                calls.push((*call, tool.to_string(), None, false));
             }
             Entry::Returned(returned) => {
                 let call = calls.iter_mut().find(|(call, ..)| *call == returned.call).expect("called before");

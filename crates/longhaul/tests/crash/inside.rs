@@ -80,7 +80,8 @@ fn team() -> Team {
         ("leaf", 0) => reply().text("so").call("moment", json!({})),
         _ => reply().text("done"),
     }));
-    let agent = |name: &str| Agent::builder(name).model(model.clone()).dialect(Dialect::Background).tool(Moment);
+    let agent =
+        |name: &str| Agent::builder(name).model(model.clone()).dialect(Dialect::Background).tool(Moment);
     let mid = agent("mid").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
     Team::new(agent("lead").sub_agent(mid).build().unwrap()).unwrap()
 }
