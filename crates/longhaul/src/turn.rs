@@ -213,6 +213,11 @@ impl Turn {
         self.mailbox.iter().all(|l| l.ending.is_some())
     }
 
+    /// All letters that it has not read, unless it has said its last word.
+    pub fn unread(&self) -> Option<Step> {
+        if self.last_word.is_some() { None } else { self.due(|_| true) }
+    }
+
     /// The answer of a task that is at rest.
     pub fn answer(&self) -> Outcome {
         let length =

@@ -182,22 +182,22 @@ impl Worker {
     }
 
     fn start(&self, task: Claimed, seat: Seat) {
-        let head = task.head.clone();
+        let head = Box::new(task.head.clone());
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
         self.runs.spawn(async move {
-            let run = AssertUnwindSafe(run(&around, &teams, task, seat)).catch_unwind();
+            let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat)).catch_unwind();
             let ended = tokio::select! {
                 ended = run => ended,
-                () = abort.cancelled() => Ok(settle_halt(&*around.store, &head, Halt::Drain).await),
+                () = abort.cancelled() => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
             };
             let ended = match ended {
                 Ok(ended) => ended,
                 Err(panic) => {
                     let failure = Failure::new(FailureKind::Panic, said(&*panic));
-                    settle_halt(&*around.store, &head, Halt::Fail(failure)).await
+                    Box::pin(settle_halt(&*around.store, &head, Halt::Fail(failure))).await
                 }
             };
-            let ended = unstrand(&around, &abort, &head, ended).await;
+            let ended = Box::pin(unstrand(&around, &abort, &head, ended)).await;
             tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
     }
@@ -265,13 +265,14 @@ async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head,
     ended
 }
 
-async fn run(around: &Surroundings, teams: &Teams, task: Claimed, seat: Seat) -> Ended {
-    let head = task.head.clone();
+/// Everything on the way is boxed: there are many tasks that wait, and each keeps in memory what it is in now, not
+/// the largest thing that it could be in.
+async fn run(around: &Surroundings, teams: &Teams, head: &Head, task: Claimed, seat: Seat) -> Ended {
     let Some(team) = teams.get(&head.team) else {
-        return settle_halt(&*around.store, &head, Halt::Drain).await;
+        return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
     };
-    match Run::begin(around.clone(), team, task, seat).await {
+    match Box::pin(Run::begin(around.clone(), team, task, seat)).await {
         Ok(run) => Box::pin(run.drive()).await,
-        Err(halt) => settle_halt(&*around.store, &head, halt).await,
+        Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
     }
 }

@@ -139,7 +139,8 @@ impl Run {
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
-        let may_launch = !agent.sub_agents.is_empty() || handed_over;
+        // One that can hand its conversation over may have had it back from somebody who launched.
+        let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
         Ok(Run {
             around,
             team,
@@ -169,7 +170,7 @@ impl Run {
                 Err(panic) => break Halt::Fail(Failure::new(FailureKind::Panic, said(&*panic))),
             }
         };
-        self.settle(halt).await
+        Box::pin(self.settle(halt)).await
     }
 
     async fn step(&mut self) -> Result<Option<Ended>, Halt> {
@@ -184,7 +185,7 @@ impl Run {
         let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
         let step = self.turn.next(&self.habits, looks);
         if let Step::Act(acts) = step {
-            self.act(acts).await?;
+            Box::pin(self.act(acts)).await?;
             return Ok(None);
         }
         if self.around.drain.is_cancelled() {
@@ -195,7 +196,8 @@ impl Run {
             Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
-            Step::Rest => return self.rest().await,
+            // Boxed, like all that is seldom: what a task that waits for its model keeps in memory stays small.
+            Step::Rest => return Box::pin(self.rest()).await,
             Step::Fail(failure) => return Err(Halt::Fail(failure)),
             Step::Act(_) => {}
         }

@@ -9,6 +9,7 @@ use super::{Ended, Halt, Run, heard, overdue};
 use crate::entry::{Entry, OnFinish, StopCause, Wait};
 use crate::store::Filter;
 use crate::task::Head;
+use crate::turn::Step;
 
 /// Ends of children that come this close together are one letter.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -18,6 +19,14 @@ impl Run {
     pub(super) async fn rest(&mut self) -> Result<Option<Ended>, Halt> {
         let open = self.open_children().await?;
         if !self.head.interactive {
+            if open.is_empty()
+                && self.habits.on_finish == OnFinish::Wait
+                && let Some(Step::Read { letters, known }) = self.turn.unread()
+            {
+                // Quiet as they are: a task that waits for its children reads what they had to say before it ends.
+                self.note(vec![Entry::Read { letters, known }]).await?;
+                return Ok(None);
+            }
             if open.is_empty() || self.habits.on_finish == OnFinish::Detach {
                 return self.end_with_answer().await;
             }

@@ -126,6 +126,19 @@ async fn a_quiet_session_is_not_woken() {
     assert!(text(&events, id).contains("the news"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_quiet_task_reads_what_its_children_said_before_it_ends() {
+    let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
+        ("lead", 0) => launch(launch(reply(), "x"), "y"),
+        ("lead", 1) => reply().text("waiting"),
+        ("lead", n) => reply().text(format!("turn {n}: {} news", asked.last().matches("the news").count())),
+        _ => reply().text("the news"),
+    });
+    let longhaul = start(pair(&model).habits(habits(|h| h.notices = Notices::Quiet))).await;
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_eq!((done.output.as_str(), done.head.turns, done.head.unread), ("turn 2: 2 news", 3, 0));
+}
+
 /// "Sent for what was already read."
 #[tokio::test(start_paused = true)]
 async fn a_result_that_was_collected_is_not_told_again() {
