@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::errors::{OrTrouble as _, Place};
@@ -66,7 +67,7 @@ pub(super) fn open(place: &Place, patience: Duration) -> Result<Connection, Stor
         return Err(place.read_only());
     }
     connection.busy_timeout(patience).or_trouble(place)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_plans(&connection).or_trouble(place)?;
     check(&connection, place)?;
     write_ahead(&connection, patience).or_trouble(place)?;
     // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
@@ -83,9 +84,15 @@ pub(super) fn open_reader(place: &Place, patience: Duration) -> Result<Connectio
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
     connection.busy_timeout(patience).or_trouble(place)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_plans(&connection).or_trouble(place)?;
     connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
     Ok(connection)
+}
+
+/// Statements are prepared once. SQLite would otherwise prepare one again when other values are bound to it.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<usize> {
