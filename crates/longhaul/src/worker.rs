@@ -272,7 +272,7 @@ async fn run(around: &Surroundings, teams: &Teams, head: &Head, task: Claimed, s
         return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
     };
     match Box::pin(Run::begin(around.clone(), team, task, seat)).await {
-        Ok(run) => Box::pin(run.drive()).await,
+        Ok(run) => Box::new(run).drive().await,
         Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
     }
 }

@@ -23,7 +23,7 @@ type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
 
 impl Run {
     /// Runs these calls to their end, unless the run is halted.
-    pub(super) async fn act(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
+    pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
         self.note_begun(&acts).await?;
         let (line, mut signals) = Line::new();
         let stop = CancellationToken::new();
