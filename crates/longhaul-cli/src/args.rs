@@ -95,6 +95,9 @@ pub(crate) struct SendArgs {
     /// What to say; `-` reads it from standard input
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
+    /// Where the letter went, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is waited for.
@@ -124,6 +127,9 @@ pub(crate) struct StopArgs {
     /// Every task that has not ended
     #[arg(long)]
     pub(crate) all: bool,
+    /// One task a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is carried on.
