@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::fs;
 
 use longhaul::Status;
 use longhaul::entry::Entry;
@@ -93,4 +94,19 @@ fn killed_twice() {
     assert_eq!(synthesis(&ran.out), synthesis(&whole.out));
     let nothing = kit.run(&["resume"]).ended(0);
     assert!(nothing.out.contains("nothing to resume"), "{}", nothing.out);
+}
+
+#[test]
+fn a_script_of_ones_own_is_carried_on_without_its_file() {
+    let kit = Kit::new();
+    let script = kit.data.path().join("mine.yaml");
+    let words = "agents:\n  lead:\n    turns:\n      - { text: First., calls: [{ tool: list_background_agents }] }\n      - { text: \"All my own words.\", delay: 300ms }\n";
+    fs::write(&script, words).unwrap();
+    let mut demo = kit.start(&["demo", "--script", &script.display().to_string()]);
+    demo.until(|line| line.contains("got "));
+    demo.murder();
+    fs::remove_file(&script).unwrap();
+    let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
+    assert!(resumed.out.contains("All my own words."), "{}", resumed.out);
+    assert_eq!(kit.journals()[0].0.attempt.0, 2);
 }

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +43,7 @@ struct Inner {
     runs: TaskTracker,
     drain: CancellationToken,
     abort: CancellationToken,
+    trouble: Arc<watch::Sender<Option<StoreError>>>,
     grace: Duration,
 }
 
@@ -435,6 +437,17 @@ impl Longhaul {
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.office.store
+    }
+
+    /// Waits until the store takes nothing any more, and says why (a full disk, say). Tasks that were interrupted by
+    /// it are given back as soon as it is well again; whoever does not want to wait for that may simply leave.
+    pub async fn trouble(&self) -> StoreError {
+        let mut trouble = self.0.trouble.subscribe();
+        let found = trouble.wait_for(Option::is_some).await.ok().and_then(|trouble| trouble.clone());
+        match found {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
     }
 
     /// Begins to drain: no new task is taken, those that run finish their step and are given back.
