@@ -3,6 +3,8 @@
 //! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
+pub(crate) mod sse;
+
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
