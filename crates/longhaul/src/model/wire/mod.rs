@@ -15,6 +15,8 @@ mod testing;
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
+pub use text_calls::text_calls;
+
 use super::settings::ModelSettings;
 use super::{Chunk, ModelErrorKind, Request};
 use crate::message::Reply;
