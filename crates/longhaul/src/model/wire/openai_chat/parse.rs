@@ -113,7 +113,7 @@ impl Answer {
             Err(why) => return Err(misread(data, &why)),
         };
         let wrong = frame.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "{}" | "false"));
-        if wrong || string(frame.object).is_some_and(|object| object == "error") {
+        if wrong || frame.object.is_some_and(|object| object.get() == "\"error\"") {
             return Err(stream_error(&serde_json::from_str(data).unwrap_or_default()));
         }
         if self.model.is_empty() {

@@ -331,4 +331,38 @@ proptest! {
         let whole = pieces(&WIRE, [bytes.as_slice()]);
         prop_assert_eq!(pieces(&WIRE, bytes.chunks(size)), whole);
     }
+
+    #[test]
+    fn frames_in_any_order_make_a_reply_whose_calls_have_ids_of_their_own(
+        order in prop::collection::vec(0_usize..12, 0..20),
+        size in 1_usize..50,
+    ) {
+        let frames = [
+            added(0, json!({"type": "reasoning"})),
+            delta("reasoning_summary_text", 0, "b"),
+            done(0, json!({"type": "reasoning", "encrypted_content": "x"})),
+            added(1, message()),
+            delta("output_text", 1, "a"),
+            delta("output_text", 2, "a"),
+            added(2, function(1, "")),
+            delta("function_call_arguments", 2, "{}"),
+            delta("function_call_arguments", 1, "{}"),
+            done(2, function(1, "{}")),
+            json!({"type": "response.output_text.delta", "delta": "c"}),
+            completed(),
+        ];
+        let frames: Vec<Value> = order.iter().filter_map(|n| frames.get(*n).cloned()).collect();
+        let bytes = stream(&frames).into_bytes();
+        let whole = pieces(&WIRE, [bytes.as_slice()]);
+        prop_assert_eq!(&pieces(&WIRE, bytes.chunks(size)), &whole);
+        if let Ok((reply, chunks)) = whole {
+            let given = testing::ids(&reply);
+            let unique: std::collections::HashSet<&str> = given.iter().copied().collect();
+            prop_assert_eq!(unique.len(), given.len());
+            prop_assert!(!unique.contains(""));
+            // Items that overlap are streamed as they come, and kept one behind the other.
+            let (said, thought) = testing::streamed(&chunks);
+            prop_assert_eq!((said.len(), thought.len()), (reply.text().len(), reply.reasoning().len()));
+        }
+    }
 }
