@@ -3,8 +3,19 @@
 //! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
+pub(crate) mod common;
+mod history;
+pub mod openai_chat;
+pub mod openai_responses;
+pub(crate) mod sse;
+mod text_calls;
+#[cfg(test)]
+mod testing;
+
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
+
+pub use text_calls::text_calls;
 
 use super::settings::ModelSettings;
 use super::{Chunk, ModelErrorKind, Request};
