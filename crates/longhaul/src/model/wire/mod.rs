@@ -3,7 +3,17 @@
 //! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
+mod anthropic;
+#[cfg(test)]
+mod exam;
+mod gemini;
+mod oops;
+mod reply;
 pub(crate) mod sse;
+mod turns;
+
+pub use anthropic::Anthropic;
+pub use gemini::Gemini;
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
