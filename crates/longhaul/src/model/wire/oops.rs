@@ -11,6 +11,7 @@ pub(super) fn by_status(status: u16, said: &str) -> ModelErrorKind {
     match status {
         429 => ModelErrorKind::RateLimited(message),
         408 | 409 | 500.. => ModelErrorKind::Server { status, message },
+        _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(message),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::marker::PhantomData;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use crate::message::{Message, Reply};
 
@@ -252,7 +252,8 @@ pub(super) fn object(arguments: &str) -> Cow<'_, str> {
     if arguments.is_empty() || arguments == "null" {
         return Cow::Borrowed("{}");
     }
-    if arguments.starts_with('{') && serde_json::from_str::<&RawValue>(arguments).is_ok() {
+    // Looked at closely: half a surrogate, for one, is JSON to some readers only.
+    if serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object()) {
         return Cow::Borrowed(arguments);
     }
     Cow::Owned(serde_json::json!({ "arguments": arguments }).to_string())
@@ -269,11 +270,11 @@ pub(super) fn clean(name: &str, longest: usize, allowed: impl Fn(char) -> bool) 
 }
 
 /// Puts `more` into `value`: objects are merged, everything else is replaced.
-pub(super) fn merge(value: &mut serde_json::Value, more: &serde_json::Value) {
+pub(super) fn merge(value: &mut Value, more: &Value) {
     match (value, more) {
-        (serde_json::Value::Object(map), serde_json::Value::Object(more)) => {
+        (Value::Object(map), Value::Object(more)) => {
             for (key, more) in more {
-                merge(map.entry(key.clone()).or_insert(serde_json::Value::Null), more);
+                merge(map.entry(key.clone()).or_insert(Value::Null), more);
             }
         }
         (value, more) => *value = more.clone(),

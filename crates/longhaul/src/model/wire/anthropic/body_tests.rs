@@ -114,7 +114,7 @@ fn ids_are_unique_and_arguments_an_object() {
         assistant("m", [call("call:1", "not json"), call("", "null")]),
         result("call:1", "1"),
         result("", "2"),
-        assistant("m", [call("call:1", r#"["list"]"#)]),
+        assistant("m", [call("call:1", r#"["list"]"#), call("x", r#"{"half":"\ud83d"}"#)]),
         result("call:1", "3"),
     ]);
     let turns = turns(&body);
@@ -123,8 +123,10 @@ fn ids_are_unique_and_arguments_an_object() {
         json!([tool_use("call_1", json!({"arguments": "not json"})), tool_use("unnamed", json!({}))])
     );
     assert_eq!(turns[2]["content"], json!([tool_result("call_1", "1"), tool_result("unnamed", "2")]));
-    assert_eq!(turns[3]["content"], json!([tool_use("call_1_2", json!({"arguments": "[\"list\"]"}))]));
-    assert_eq!(turns[4]["content"], json!([tool_result("call_1_2", "3")]));
+    let half = json!({"arguments": r#"{"half":"\ud83d"}"#});
+    let list = json!({"arguments": "[\"list\"]"});
+    assert_eq!(turns[3]["content"], json!([tool_use("call_1_2", list), tool_use("x", half)]));
+    assert_eq!(turns[4]["content"][0], tool_result("call_1_2", "3"));
 }
 
 fn thought(text: &str, opaque: Value) -> Block {

@@ -273,6 +273,13 @@ impl Answer {
         };
         let mut blocks: Vec<Block> = self.pieces.into_iter().filter_map(|(_, piece)| piece.block()).collect();
         name_calls(&mut blocks);
+        // A last call that the limit left without arguments was cut before it had any: it is not one with none.
+        if let ("max_tokens" | "model_context_window_exceeded", Some(Block::Call(call))) =
+            (&*stop, blocks.last_mut())
+            && call.arguments == "{}"
+        {
+            call.arguments.clear();
+        }
         let calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
         let stop = match stop.as_str() {
             "refusal" => StopReason::Refused,

@@ -183,6 +183,11 @@ fn a_call_cut_by_the_limit_stays_as_it_was_written() {
     events.extend(end("max_tokens"));
     let reply = reply(&Anthropic, &sse(&events));
     assert_eq!((calls(&reply)[0].2, reply.stop), ("{\"x\": [1, ", StopReason::Length));
+    let mut events =
+        vec![begin(), tool(0, "toolu_1", "a"), stop(0), tool(1, "toolu_2", "a"), argument(1, "")];
+    events.extend(end("max_tokens"));
+    let cut = super::super::exam::reply(&Anthropic, &sse(&events));
+    assert_eq!((calls(&cut)[0].2, calls(&cut)[1].2), ("{}", ""));
 }
 
 #[test]
