@@ -3,13 +3,20 @@
 //! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
-mod anthropic;
+pub mod anthropic;
+pub(crate) mod common;
 #[cfg(test)]
 mod exam;
-mod gemini;
+pub mod gemini;
+mod history;
 mod oops;
+pub mod openai_chat;
+pub mod openai_responses;
 mod reply;
 pub(crate) mod sse;
+#[cfg(test)]
+mod testing;
+mod text_calls;
 mod turns;
 
 pub use anthropic::Anthropic;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::Parser;
-use super::super::oops::bounded;
+use super::super::common::bounded;
 use super::super::reply::{Text, name_calls, say, think};
 use super::super::sse::{Sse, SseEvent};
 use super::error;

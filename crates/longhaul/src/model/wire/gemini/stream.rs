@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::super::Parser;
-use super::super::oops::bounded;
+use super::super::common::bounded;
 use super::super::reply::{Text, name_calls, say, think};
 use super::super::sse::{Sse, SseEvent};
 use super::Failure;
