@@ -126,6 +126,11 @@ impl Run {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
                 return (act.id, Some(Err(ToolError::Retry(text))));
             };
+            if act.cut {
+                let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
+                            it again, with less text before it or shorter arguments.";
+                return (act.id, Some(Err(ToolError::Retry(text.to_owned()))));
+            }
             if act.interrupted && !manner.repeatable {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
