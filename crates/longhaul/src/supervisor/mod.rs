@@ -370,14 +370,19 @@ impl Longhaul {
         }
     }
 
-    /// One task at this moment.
+    /// One task at this moment. One whose process is gone is shown as what it is: pending, and not running.
     pub async fn snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
-        Ok(self.0.office.snapshot(id).await?)
+        let mut snapshot = self.0.office.snapshot(id).await?;
+        if let Some(head) = self.0.office.seen(vec![snapshot.head.clone()]).await?.pop() {
+            snapshot.head = head;
+        }
+        Ok(snapshot)
     }
 
     /// Where the tasks stand that match, in the order of their submission.
     pub async fn snapshots(&self, filter: Filter) -> Result<Vec<Head>, LonghaulError> {
-        Ok(self.0.office.store.list(filter).await?)
+        let office = &self.0.office;
+        Ok(office.seen(office.store.list(filter).await?).await?)
     }
 
     /// The answer of a task; before there is one, all it has said so far.
