@@ -3,6 +3,25 @@
 //! Nothing here does IO: a [`Wire`] makes the body of a request, and a [`Parser`] takes the bytes of the answer as
 //! they come, however they are cut.
 
+pub mod anthropic;
+pub(crate) mod common;
+#[cfg(test)]
+mod exam;
+pub mod gemini;
+mod history;
+mod oops;
+pub mod openai_chat;
+pub mod openai_responses;
+mod reply;
+pub(crate) mod sse;
+#[cfg(test)]
+mod testing;
+mod text_calls;
+mod turns;
+
+pub use anthropic::Anthropic;
+pub use gemini::Gemini;
+
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 

@@ -1,0 +1,116 @@
+//! What is known of the models by their names.
+
+/// A line of Claude models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    Opus,
+    Sonnet,
+    Haiku,
+    /// The lines that always think, e.g. Fable and Mythos.
+    Deep,
+    Unknown,
+}
+
+/// What a model's name says of it. Servers of other models speak this wire too: of those nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Family {
+    pub(super) line: Line,
+    /// Of Claude; a name without a version is taken for the newest.
+    version: Option<(u32, u32)>,
+}
+
+impl Family {
+    pub(super) fn of(model: &str) -> Self {
+        let name = model.to_ascii_lowercase();
+        let Some(at) = name.find("claude") else { return Family { line: Line::Unknown, version: None } };
+        let mut line = Line::Unknown;
+        let mut numbers = Vec::new();
+        for word in name[at + "claude".len()..].split(|c: char| !c.is_ascii_alphanumeric()) {
+            match word {
+                "opus" => line = Line::Opus,
+                "sonnet" => line = Line::Sonnet,
+                "haiku" => line = Line::Haiku,
+                "fable" | "mythos" => line = Line::Deep,
+                _ if word.len() <= 2 => numbers.extend(word.parse::<u32>().ok()),
+                _ => {}
+            }
+        }
+        let newest = (u32::MAX, 0);
+        let version = numbers.first().map_or(newest, |major| (*major, numbers.get(1).copied().unwrap_or(0)));
+        Family { line, version: Some(version) }
+    }
+
+    pub(super) fn is_claude(self) -> bool {
+        self.version.is_some()
+    }
+
+    pub(super) fn at_least(self, major: u32, minor: u32) -> bool {
+        self.version.is_some_and(|version| version >= (major, minor))
+    }
+
+    pub(super) fn before(self, major: u32, minor: u32) -> bool {
+        self.version.is_some_and(|version| version < (major, minor))
+    }
+
+    /// Whether it thinks as it sees fit and takes no budget for it, nor any word on how it samples.
+    pub(super) fn is_adaptive_only(self) -> bool {
+        self.line == Line::Deep || self.at_least(4, 7)
+    }
+
+    /// Whether it can think as it sees fit.
+    pub(super) fn is_adaptive(self) -> bool {
+        self.is_adaptive_only() || self.at_least(4, 6)
+    }
+
+    /// How many tokens a reply may have where nobody says.
+    pub(super) fn max_tokens(self) -> u64 {
+        match self.version {
+            None => 8_192,
+            Some(version) if version < (3, 5) => 4_096,
+            Some(version) if version < (3, 7) => 8_192,
+            Some(_) => 32_000,
+        }
+    }
+}
+
+/// Whether two names mean the same model: a date, `-latest` and the place it is served from aside.
+pub(super) fn same_model(one: &str, other: &str) -> bool {
+    one == other || (core(one) == core(other) && !core(one).is_empty())
+}
+
+fn core(model: &str) -> &str {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let model = model.find("claude").and_then(|at| model.get(at..)).unwrap_or(model);
+    let model = model.split(['@', ':']).next().unwrap_or(model);
+    let model = model.strip_suffix("-latest").unwrap_or(model);
+    match model.rsplit_once('-') {
+        Some((rest, date)) if date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()) => rest,
+        _ => model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_line_and_version() {
+        let of = |name: &str| (Family::of(name).line, Family::of(name).version);
+        assert_eq!(of("claude-3-5-sonnet-20241022"), (Line::Sonnet, Some((3, 5))));
+        assert_eq!(of("claude-sonnet-4-20250514"), (Line::Sonnet, Some((4, 0))));
+        assert_eq!(of("claude-haiku-4-5-20251001"), (Line::Haiku, Some((4, 5))));
+        assert_eq!(of("anthropic/claude-opus-4.6"), (Line::Opus, Some((4, 6))));
+        assert_eq!(of("us.anthropic.claude-opus-4-7-v1:0"), (Line::Opus, Some((4, 7))));
+        assert_eq!(of("claude-opus-5"), (Line::Opus, Some((5, 0))));
+        assert_eq!(of("claude-mythos-preview"), (Line::Deep, Some((u32::MAX, 0))));
+        assert_eq!(of("qwen2.5-1.5b-instruct"), (Line::Unknown, None));
+    }
+
+    #[test]
+    fn names_of_the_same_model() {
+        assert!(same_model("claude-haiku-4-5", "claude-haiku-4-5-20251001"));
+        assert!(same_model("anthropic/claude-opus-5", "claude-opus-5"));
+        assert!(!same_model("claude-opus-5", "claude-opus-5-5"));
+        assert!(!same_model("", "claude-opus-5"));
+    }
+}

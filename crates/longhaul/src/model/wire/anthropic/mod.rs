@@ -1,0 +1,210 @@
+//! Anthropic's messages, and whoever else speaks them (llama.cpp's `/v1/messages`, gateways).
+//!
+//! Prompt caching is on: the end of the tools and the system instruction, and the last two turns of the user are
+//! marked, so that each request reads what the one before it wrote, and one more mark is free for
+//! `provider_opts`. `provider_opts: {cache: false}` turns it off, `cache: 1h` lets it live longer; the rest of
+//! `provider_opts` is merged into the body last, its `tools` added to the tools.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::turns::{Turns, json as write, merge};
+use super::{Memo, Parser, Wire};
+use crate::message::{Block, Message};
+use crate::model::settings::ModelSettings;
+use crate::model::{ModelErrorKind, Request, ToolSpec};
+
+mod error;
+mod family;
+mod history;
+mod plan;
+mod schema;
+mod stream;
+
+use family::Family;
+use history::{Blocks, is_thinking};
+use plan::Plan;
+
+/// The wire of Anthropic's messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Anthropic;
+
+/// What a task keeps of its conversation.
+#[derive(Default)]
+struct Kept {
+    turns: Turns<Blocks>,
+    /// The tools of the last request that had any: the ones that the calls in the conversation were made with.
+    tools: Vec<Arc<ToolSpec>>,
+}
+
+impl Wire for Anthropic {
+    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
+        Plan::of(settings).map(drop)
+    }
+
+    fn path(&self, _settings: &ModelSettings) -> String {
+        "/messages".to_owned()
+    }
+
+    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
+        let plan = Plan::of(settings)?;
+        memo.with(|kept: &mut Kept| {
+            kept.turns.take(request.messages, &settings.model);
+            if kept.turns.is_empty() {
+                return Err("the conversation is empty".to_owned());
+            }
+            if !request.tools.is_empty() {
+                kept.tools = request.tools.to_vec();
+            }
+            Ok(body(request, settings, &plan, kept))
+        })
+    }
+
+    fn parser(&self) -> Box<dyn Parser> {
+        Box::new(stream::Stream::default())
+    }
+
+    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        error::refusal(status, body)
+    }
+}
+
+fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kept) -> Vec<u8> {
+    let mark = plan.cache.as_ref().map_or(String::new(), |cache| format!(r#","cache_control":{cache}"#));
+    let mut tools = Vec::new();
+    let choice = write_tools(&mut tools, request, settings, kept);
+
+    let mut head = head(settings, plan);
+    if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
+        head.remove("thinking");
+    }
+    if let Some(choice) = choice {
+        head.insert("tool_choice".to_owned(), choice);
+    }
+    let mut head = Value::Object(head);
+    for (key, more) in
+        settings.provider_opts.iter().filter(|(key, _)| !matches!(key.as_str(), "cache" | "tools"))
+    {
+        merge(&mut head[key.as_str()], more);
+    }
+
+    let mut out = Vec::with_capacity(kept.turns.len() + tools.len() + request.system.len() + 1024);
+    write(&mut out, &head);
+    out.pop();
+    let system = !request.system.trim().is_empty();
+    if !tools.is_empty() {
+        if !system {
+            tools.pop();
+            tools.extend_from_slice(mark.as_bytes());
+            tools.push(b'}');
+        }
+        out.extend_from_slice(br#","tools":["#);
+        out.extend_from_slice(&tools);
+        out.push(b']');
+    }
+    if system {
+        out.extend_from_slice(br#","system":[{"type":"text","text":"#);
+        write(&mut out, request.system);
+        out.extend_from_slice(mark.as_bytes());
+        out.extend_from_slice(b"}]");
+    }
+    out.extend_from_slice(br#","messages":["#);
+    kept.turns.write(&mut out, &mark);
+    out.extend_from_slice(b"]}");
+    out
+}
+
+fn head(settings: &ModelSettings, plan: &Plan) -> Map<String, Value> {
+    let mut head = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            head.insert(key.to_owned(), value);
+        }
+    };
+    put("model", Some(json!(settings.model)));
+    put("max_tokens", Some(json!(plan.max_tokens)));
+    put("stream", Some(json!(true)));
+    put("temperature", settings.temperature.map(|t| json!(t)));
+    put("top_p", settings.top_p.map(|p| json!(p)));
+    put("thinking", plan.thinking.clone());
+    let mut output = Map::new();
+    if let Some(effort) = &plan.effort {
+        output.insert("effort".to_owned(), json!(effort));
+    }
+    if let Some(wanted) = &settings.structured_output {
+        output.insert(
+            "format".to_owned(),
+            json!({"type": "json_schema", "schema": schema::strict(&wanted.schema)}),
+        );
+    }
+    put("output_config", (!output.is_empty()).then_some(Value::Object(output)));
+    head
+}
+
+/// Writes the tools, and says how they may be chosen.
+///
+/// A conversation with calls in it needs its tools also when none may be called: the ones it had, so that what is
+/// cached, and thinking that is bound to what came before it, stays good.
+fn write_tools(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    settings: &ModelSettings,
+    kept: &Kept,
+) -> Option<Value> {
+    let off = request.tools.is_empty() && kept.turns.has_calls() && Family::of(&settings.model).is_claude();
+    let tools = if off { &kept.tools } else { request.tools };
+    for tool in tools {
+        comma(out);
+        out.extend_from_slice(br#"{"name":"#);
+        write(out, &tool.name);
+        if !tool.description.is_empty() {
+            out.extend_from_slice(br#","description":"#);
+            write(out, &tool.description);
+        }
+        out.extend_from_slice(br#","input_schema":"#);
+        write(out, &*schema::of_input(&tool.parameters));
+        out.push(b'}');
+    }
+    if off && tools.is_empty() {
+        write(
+            out,
+            &json!({"name": "none", "description": "Does nothing.", "input_schema": {"type": "object"}}),
+        );
+    }
+    for tool in settings.provider_opts.get("tools").and_then(Value::as_array).into_iter().flatten() {
+        comma(out);
+        write(out, tool);
+    }
+    if off {
+        return Some(json!({"type": "none"}));
+    }
+    let one = settings.parallel_tool_calls == Some(false) && !request.tools.is_empty();
+    one.then(|| json!({"type": "auto", "disable_parallel_tool_use": true}))
+}
+
+fn comma(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+}
+
+/// Whether the model's turn that the results belong to begins with thinking of its own, or there is none.
+fn begins_with_thinking(messages: &[Message], model: &str) -> bool {
+    let last = messages.iter().rev().find_map(|message| match message {
+        Message::Assistant(reply) => Some(reply),
+        _ => None,
+    });
+    let Some(reply) = last.filter(|reply| reply.calls().next().is_some()) else { return true };
+    let first = reply.blocks.iter().find(|block| match block {
+        Block::Text(text) => !text.trim().is_empty(),
+        Block::Reasoning { .. } => is_thinking(block, reply, model),
+        Block::Call(_) => true,
+    });
+    matches!(first, Some(Block::Reasoning { .. }))
+}
+
+#[cfg(test)]
+mod body_tests;
+#[cfg(test)]
+mod stream_tests;

@@ -1,0 +1,320 @@
+//! What the parsers share: pieces put together into blocks, ids made unique, errors read.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::message::{Block, Call, StopReason};
+use crate::model::{Chunk, ModelErrorKind};
+
+pub(crate) use super::text_calls::text_calls;
+
+/// Of what a provider says about an error, this many characters are kept.
+const LONGEST_ERROR: usize = 600;
+
+/// Puts the pieces of a reply together, in the order in which each block began.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    blocks: Vec<Block>,
+}
+
+impl Collector {
+    /// More text: of the last block, if that is text.
+    pub(crate) fn text(&mut self, piece: String, chunks: &mut Vec<Chunk>) {
+        if piece.is_empty() {
+            return;
+        }
+        let at = match self.blocks.last() {
+            Some(Block::Text(_)) => self.blocks.len() - 1,
+            _ => self.open(Block::Text(String::new())),
+        };
+        self.more(at, piece, chunks);
+    }
+
+    /// More thinking: of the last block, if that is thinking.
+    pub(crate) fn reasoning(&mut self, piece: String, chunks: &mut Vec<Chunk>) {
+        if piece.is_empty() {
+            return;
+        }
+        let at = match self.blocks.last() {
+            Some(Block::Reasoning { .. }) => self.blocks.len() - 1,
+            _ => self.open(Block::Reasoning { text: String::new(), opaque: None }),
+        };
+        self.more(at, piece, chunks);
+    }
+
+    /// Begins a block, and says where it is.
+    pub(crate) fn open(&mut self, block: Block) -> usize {
+        self.blocks.push(block);
+        self.blocks.len() - 1
+    }
+
+    /// More of the text or thinking there.
+    pub(crate) fn more(&mut self, at: usize, piece: String, chunks: &mut Vec<Chunk>) {
+        if piece.is_empty() {
+            return;
+        }
+        match self.blocks.get_mut(at) {
+            Some(Block::Text(text)) => {
+                text.push_str(&piece);
+                chunks.push(Chunk::Text(piece));
+            }
+            Some(Block::Reasoning { text, .. }) => {
+                text.push_str(&piece);
+                chunks.push(Chunk::Reasoning(piece));
+            }
+            _ => {}
+        }
+    }
+
+    /// The block there.
+    pub(crate) fn block(&mut self, at: usize) -> Option<&mut Block> {
+        self.blocks.get_mut(at)
+    }
+
+    /// The call there.
+    pub(crate) fn call(&mut self, at: usize) -> Option<&mut Call> {
+        match self.blocks.get_mut(at) {
+            Some(Block::Call(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Keeps what the provider wants to see again with the first thinking of the reply.
+    pub(crate) fn seal(&mut self, seal: Value) {
+        let thinking = self.blocks.iter_mut().find_map(|block| match block {
+            Block::Reasoning { opaque, .. } => Some(opaque),
+            _ => None,
+        });
+        match thinking {
+            Some(opaque) => *opaque = Some(seal),
+            None => self.blocks.insert(0, Block::Reasoning { text: String::new(), opaque: Some(seal) }),
+        }
+    }
+
+    /// Whether there is a call.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.blocks.iter().any(|b| matches!(b, Block::Call(_)))
+    }
+
+    /// Whether nothing has begun.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// The blocks: empty ones left out, each call with an id of its own, no arguments as `{}`. In a reply that
+    /// ran into its limit a call without arguments was cut before it had any, so there they stay empty.
+    pub(crate) fn finish(&mut self, stop: StopReason) -> Vec<Block> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.retain(|block| match block {
+            Block::Text(text) => !text.is_empty(),
+            Block::Reasoning { text, opaque } => !text.is_empty() || opaque.is_some(),
+            Block::Call(call) => !(call.tool.is_empty() && call.arguments.is_empty()),
+        });
+        let mut ids = Unique::default();
+        for (at, block) in blocks.iter_mut().enumerate() {
+            let Block::Call(call) = block else { continue };
+            if stop != StopReason::Length && matches!(call.arguments.trim(), "" | "null") {
+                call.arguments = "{}".to_owned();
+            }
+            call.id = ids.take(std::mem::take(&mut call.id), at);
+        }
+        blocks
+    }
+}
+
+/// Ids of which none is given twice.
+#[derive(Debug, Default)]
+pub(crate) struct Unique(HashSet<String>);
+
+impl Unique {
+    /// This id, or one like it that is not taken yet.
+    pub(crate) fn take(&mut self, id: String, at: usize) -> String {
+        if !id.is_empty() && self.0.insert(id.clone()) {
+            return id;
+        }
+        let base = if id.is_empty() { "call" } else { id.as_str() };
+        let mut n = at;
+        loop {
+            let next = format!("{base}_{n}");
+            if self.0.insert(next.clone()) {
+                return next;
+            }
+            n += 1;
+        }
+    }
+}
+
+/// Follows JSON as it comes, to know when an object is whole.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Wholeness {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    whole: bool,
+}
+
+impl Wholeness {
+    /// More of it.
+    pub(crate) fn feed(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.whole |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether an object has come to its end.
+    pub(crate) fn is_whole(self) -> bool {
+        self.whole
+    }
+}
+
+/// The string in a raw value; nothing if it is something else.
+pub(crate) fn string(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// The number in a raw value, also if it is written as a float or a string.
+pub(crate) fn number(raw: Option<&RawValue>) -> Option<u64> {
+    let text = raw?.get().trim_matches('"');
+    text.parse().ok().or_else(|| text.parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| n as u64))
+}
+
+/// A number in an object, under the first of these names that has one.
+pub(crate) fn count(object: &Value, paths: &[&str]) -> u64 {
+    paths
+        .iter()
+        .find_map(|path| {
+            let n = object.pointer(path)?;
+            n.as_u64().or_else(|| n.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
+        })
+        .unwrap_or(0)
+}
+
+/// What an answer with an error status says.
+pub(crate) fn refusal(status: u16, body: &[u8]) -> ModelErrorKind {
+    let error: Option<Value> = serde_json::from_slice(body).ok();
+    let message = match &error {
+        Some(value) => message_of(value),
+        None => bounded(&String::from_utf8_lossy(body)),
+    };
+    kind(status, code_of(error.as_ref()).as_str(), message)
+}
+
+/// What an error in the middle of a stream says. One that does not say what it is may pass.
+pub(crate) fn stream_error(error: &Value) -> ModelErrorKind {
+    let code = code_of(Some(error));
+    let told = ["/error/code", "/code", "/error/status", "/status", "/error/status_code", "/status_code"]
+        .iter()
+        .find_map(|path| {
+            let code = error.pointer(path)?;
+            code.as_u64().or_else(|| code.as_str()?.parse().ok())
+        })
+        .and_then(|n| u16::try_from(n).ok())
+        .filter(|n| (400..600).contains(n));
+    kind(told.unwrap_or_else(|| status_of(&code)), &code, message_of(error))
+}
+
+fn kind(status: u16, code: &str, message: String) -> ModelErrorKind {
+    let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+    if has(&["insufficient_quota", "billing"]) {
+        return ModelErrorKind::Rejected(message);
+    }
+    if has(&["tool_use_failed"]) {
+        return ModelErrorKind::Cut(message);
+    }
+    match status {
+        429 => ModelErrorKind::RateLimited(message),
+        408 | 409 | 500.. => ModelErrorKind::Server { status, message },
+        _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
+        _ => ModelErrorKind::Rejected(format!("{message} ({status})")),
+    }
+}
+
+/// The status that fits an error which does not give one.
+fn status_of(code: &str) -> u16 {
+    let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+    if has(&["rate_limit", "resource_exhausted", "too_many_requests", "throttl"]) {
+        429
+    } else if has(&["overloaded", "unavailable"]) {
+        503
+    } else if has(&["authentication", "invalid_api_key", "unauthorized", "unauthenticated"]) {
+        401
+    } else if has(&["permission", "forbidden"]) {
+        403
+    } else if has(&["not_found"]) {
+        404
+    } else if has(&["invalid", "context_length", "context_size", "unsupported", "bad_request", "too_large"]) {
+        400
+    } else {
+        500
+    }
+}
+
+/// Everything an error calls itself, in small letters.
+fn code_of(error: Option<&Value>) -> String {
+    let Some(error) = error else { return String::new() };
+    let names = ["/error/code", "/error/type", "/error/status", "/code", "/type", "/status"];
+    let names: Vec<&str> = names.iter().filter_map(|path| error.pointer(path)?.as_str()).collect();
+    names.join(" ").to_ascii_lowercase()
+}
+
+/// What an error says, wherever it says it.
+pub(crate) fn message_of(error: &Value) -> String {
+    let first = match error {
+        Value::Array(several) => several.first().unwrap_or(error),
+        _ => error,
+    };
+    let places = ["/error/message", "/error/error/message", "/error", "/message", "/detail", "/detail/0/msg"];
+    let said = places
+        .iter()
+        .find_map(|path| first.pointer(path)?.as_str().filter(|text| !text.is_empty()))
+        .or_else(|| first.as_str());
+    let upstream = first.pointer("/error/metadata/raw").and_then(Value::as_str);
+    match (said, upstream) {
+        (Some(said), Some(upstream)) => bounded(&format!("{said}: {upstream}")),
+        (Some(said), None) => bounded(said),
+        (None, _) => bounded(&first.to_string()),
+    }
+}
+
+/// A text from outside in one line, bounded, and without what looks like a key.
+pub(crate) fn bounded(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() + word.len() > LONGEST_ERROR {
+            let room = LONGEST_ERROR.saturating_sub(line.len());
+            line.extend(word.chars().take(room));
+            line.push('…');
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(if is_key(word) { "[key]" } else { word });
+    }
+    line
+}
+
+/// Whether a word looks like a secret: a known beginning, long, and not starred out.
+fn is_key(word: &str) -> bool {
+    const BEGINNINGS: [&str; 9] =
+        ["sk-", "gsk_", "xai-", "AIza", "ghp_", "gho_", "github_pat_", "pplx-", "eyJ"];
+    let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    word.len() >= 20 && !word.contains('*') && BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
+}
+
+#[cfg(test)]
+#[path = "common_tests.rs"]
+mod tests;

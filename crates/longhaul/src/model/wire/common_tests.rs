@@ -1,0 +1,149 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::ToolSpec;
+
+fn tools() -> Vec<Arc<ToolSpec>> {
+    ["look", "read_file"]
+        .map(|name| {
+            let parameters = json!({"type": "object"});
+            Arc::new(ToolSpec { name: name.to_owned(), description: String::new(), parameters })
+        })
+        .to_vec()
+}
+
+fn found(text: &str) -> Option<Vec<(String, String)>> {
+    Some(text_calls(text, &tools())?.into_iter().map(|c| (c.tool, c.arguments)).collect())
+}
+
+fn look(arguments: &str) -> Option<Vec<(String, String)>> {
+    Some(vec![("look".to_owned(), arguments.to_owned())])
+}
+
+#[test]
+fn a_call_written_as_text_is_found_where_it_is_unmistakable() {
+    assert_eq!(found(r#"{"name": "look", "arguments": {"at": 1}}"#), look(r#"{"at":1}"#));
+    assert_eq!(found("```json\n{\"name\": \"look\", \"parameters\": {}}\n```\n"), look("{}"));
+    assert_eq!(found("```\n[{\"name\": \"look\", \"arguments\": \"{}\"}]\n```"), look("{}"));
+    assert_eq!(found("<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>"), look("{}"));
+    assert_eq!(found("<tool_call>{\"name\": \"look\", \"arguments\": {}}"), look("{}"));
+    assert_eq!(found("[TOOL_CALLS][{\"name\": \"look\", \"arguments\": {}}]"), look("{}"));
+    let nested = r#"{"type": "function", "function": {"name": "look", "arguments": {}}}"#;
+    assert_eq!(found(nested), look("{}"));
+    let two = "<tool_call>{\"name\":\"look\",\"arguments\":{}}</tool_call>\n\
+               <tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call>";
+    assert_eq!(found(two).map(|calls| calls.len()), Some(2));
+    assert_eq!(text_calls(two, &tools()).unwrap()[1].id, "call_1");
+}
+
+#[test]
+fn anything_less_plain_is_just_text() {
+    for text in [
+        "",
+        "look",
+        "{}",
+        "[]",
+        "I will call it: {\"name\": \"look\", \"arguments\": {}}",
+        "{\"name\": \"look\", \"arguments\": {}} and then some",
+        "{\"name\": \"unknown\", \"arguments\": {}}",
+        "{\"name\": \"look\"}",
+        "{\"name\": \"look\", \"arguments\": [1]}",
+        "{\"name\": \"look\", \"arguments\": \"now\"}",
+        "{\"name\": \"look\", \"arguments\": {}, \"age\": 3}",
+        "```json\n{\"name\": \"look\", \"arguments\": {}}\n```\nand\n```json\n{}\n```",
+        "<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call> done",
+        "Use it like this:\n```json\n{\"name\": \"look\", \"arguments\": {}}\n```",
+    ] {
+        assert_eq!(found(text), None, "{text}");
+    }
+}
+
+#[test]
+fn errors_are_read_wherever_they_are() {
+    for (status, body, expected) in [
+        (400, r#"{"error":{"message":"no such model"}}"#, "no such model (400)"),
+        (404, r#"{"error":"no such model"}"#, "no such model (404)"),
+        (400, r#"{"object":"error","message":"no such model","code":"1500"}"#, "no such model (400)"),
+        (422, r#"{"detail":[{"loc":["body"],"msg":"no such model"}]}"#, "no such model (422)"),
+        (403, r#"{"detail":"no such model"}"#, "no such model (403)"),
+        (400, r#"[{"error":{"message":"no such model"}}]"#, "no such model (400)"),
+        (
+            400,
+            r#"{"error":{"message":"Upstream","metadata":{"raw":"no such model"}}}"#,
+            "Upstream: no such model (400)",
+        ),
+        (404, "no such\nmodel", "no such model (404)"),
+        (401, "", "401"),
+        (429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, "pay"),
+    ] {
+        assert_eq!(refusal(status, body.as_bytes()), ModelErrorKind::Rejected(expected.to_owned()), "{body}");
+    }
+    assert_eq!(
+        refusal(429, b"{\"error\":{\"message\":\"slow\"}}"),
+        ModelErrorKind::RateLimited("slow".into())
+    );
+    for status in [408, 409, 500, 502, 503, 529] {
+        let kind = refusal(status, b"{\"error\":{\"message\":\"down\"}}");
+        assert_eq!(kind, ModelErrorKind::Server { status, message: "down".into() });
+        assert!(kind.is_passing());
+    }
+}
+
+#[test]
+fn an_error_in_a_stream_says_what_it_is_or_may_pass() {
+    let server = |status| ModelErrorKind::Server { status, message: "m".into() };
+    for (error, expected) in [
+        (json!({"error": {"code": 429, "message": "m"}}), ModelErrorKind::RateLimited("m".into())),
+        (json!({"error": {"code": "429", "message": "m"}}), ModelErrorKind::RateLimited("m".into())),
+        (
+            json!({"error": {"type": "rate_limit_error", "message": "m"}}),
+            ModelErrorKind::RateLimited("m".into()),
+        ),
+        (json!({"type": "error", "code": "server_error", "message": "m"}), server(500)),
+        (json!({"error": {"type": "overloaded_error", "message": "m"}}), server(503)),
+        (json!({"error": {"code": 502, "message": "m"}}), server(502)),
+        (json!({"error": "m"}), server(500)),
+        (
+            json!({"error": {"type": "invalid_request_error", "message": "m"}}),
+            ModelErrorKind::Rejected("m (400)".into()),
+        ),
+        (json!({"error": {"code": "tool_use_failed", "message": "m"}}), ModelErrorKind::Cut("m".into())),
+    ] {
+        assert_eq!(stream_error(&error), expected, "{error}");
+    }
+}
+
+#[test]
+fn what_an_error_says_is_bounded_and_has_no_keys_in_it() {
+    let long = "word ".repeat(1000);
+    assert!(bounded(&long).len() < 700);
+    assert!(bounded(&"ü".repeat(5000)).chars().count() < 700);
+    let said =
+        bounded("Incorrect API key: sk-proj-abcdefghijklmnopqrstuvwxyz, see 'gsk_0123456789012345678901'.");
+    assert_eq!(said, "Incorrect API key: [key] see [key]");
+    assert_eq!(bounded("key sk-inval**************-key."), "key sk-inval**************-key.");
+}
+
+#[test]
+fn ids_are_given_once() {
+    let mut ids = Unique::default();
+    let given: Vec<String> = ["a", "a", "", "", "call_2", "a_1", "a"]
+        .iter()
+        .enumerate()
+        .map(|(n, id)| ids.take((*id).into(), n))
+        .collect();
+    assert_eq!(given, ["a", "a_1", "call_2", "call_3", "call_2_4", "a_1_5", "a_6"]);
+}
+
+#[test]
+fn json_is_whole_when_its_object_ends() {
+    let mut whole = Wholeness::default();
+    for piece in ["{\"a", "\": \"}\\\"", "}\", \"b\": [{}", "]"] {
+        whole.feed(piece);
+        assert!(!whole.is_whole(), "{piece}");
+    }
+    whole.feed("}");
+    assert!(whole.is_whole());
+}

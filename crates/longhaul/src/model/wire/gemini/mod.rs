@@ -1,0 +1,192 @@
+//! Google's Gemini: `streamGenerateContent`.
+//!
+//! A signature belongs to the part it came with. It is kept as a block without text before that part, and goes
+//! back on it. `provider_opts` is merged into the body last (`safetySettings`, `generationConfig: {topK: …}`), its
+//! `tools` are added to the tools.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::turns::{Turns, json as write, merge};
+use super::{Memo, Parser, Wire, oops};
+use crate::model::settings::ModelSettings;
+use crate::model::{ModelErrorKind, Request, ToolSpec};
+
+mod history;
+mod plan;
+mod stream;
+
+use history::Parts;
+use plan::Family;
+
+/// The wire of Google's Gemini.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gemini;
+
+impl Wire for Gemini {
+    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
+        plan::check(settings)
+    }
+
+    fn path(&self, settings: &ModelSettings) -> String {
+        let model = &settings.model;
+        let folder = if model.contains('/') { "" } else { "models/" };
+        format!("/{folder}{model}:streamGenerateContent?alt=sse")
+    }
+
+    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
+        plan::check(settings)?;
+        memo.with(|turns: &mut Turns<Parts>| {
+            turns.take(request.messages, &settings.model);
+            match turns.is_empty() {
+                true => Err("the conversation is empty".to_owned()),
+                false => Ok(body(request, settings, turns)),
+            }
+        })
+    }
+
+    fn parser(&self) -> Box<dyn Parser> {
+        Box::new(stream::Stream::default())
+    }
+
+    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        let said = error(body).and_then(|error| error.words());
+        oops::by_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+    }
+}
+
+impl Gemini {
+    /// How long the provider wants to be left alone: it says so in the body of a 429, not in a header.
+    pub fn retry_after(body: &[u8]) -> Option<Duration> {
+        error(body)?.retry
+    }
+}
+
+fn body(request: &Request<'_>, settings: &ModelSettings, turns: &Turns<Parts>) -> Vec<u8> {
+    let mut head = json!({"generationConfig": plan::generation(settings, !request.tools.is_empty())});
+    for (key, more) in settings.provider_opts.iter().filter(|(key, _)| *key != "tools") {
+        merge(&mut head[key.as_str()], more);
+    }
+    let mut out = Vec::with_capacity(turns.len() + request.system.len() + 4096);
+    write(&mut out, &head);
+    out.pop();
+    let shape = plan::shape_in_words(settings, !request.tools.is_empty());
+    if shape.is_some() || !request.system.trim().is_empty() {
+        out.extend_from_slice(br#","systemInstruction":{"parts":["#);
+        let parts = [Some(request.system), shape.as_deref()];
+        for (n, text) in parts.into_iter().flatten().filter(|text| !text.trim().is_empty()).enumerate() {
+            out.extend_from_slice(if n > 0 { br#",{"text":"# } else { br#"{"text":"#.as_slice() });
+            write(&mut out, text);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+    }
+    write_tools(&mut out, request, settings);
+    out.extend_from_slice(br#","contents":["#);
+    turns.write(&mut out, "");
+    out.extend_from_slice(b"]}");
+    out
+}
+
+fn write_tools(out: &mut Vec<u8>, request: &Request<'_>, settings: &ModelSettings) {
+    let more: &[Value] =
+        settings.provider_opts.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice);
+    if request.tools.is_empty() && more.is_empty() {
+        return;
+    }
+    out.extend_from_slice(br#","tools":["#);
+    if !request.tools.is_empty() {
+        out.extend_from_slice(br#"{"functionDeclarations":["#);
+        for (n, tool) in request.tools.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            declare(out, tool);
+        }
+        out.extend_from_slice(b"]}");
+    }
+    for tool in more {
+        if out.last() == Some(&b'}') {
+            out.push(b',');
+        }
+        write(out, tool);
+    }
+    out.push(b']');
+}
+
+fn declare(out: &mut Vec<u8>, tool: &ToolSpec) {
+    out.extend_from_slice(br#"{"name":"#);
+    write(out, &tool.name);
+    out.extend_from_slice(br#","description":"#);
+    write(out, &tool.description);
+    // An object without properties is refused; a function without parameters is not.
+    let has =
+        |key: &str| tool.parameters.get(key).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let other = ["anyOf", "oneOf", "allOf", "$ref"].iter().any(|key| tool.parameters.get(*key).is_some());
+    if has("properties") || has("additionalProperties") || other {
+        out.extend_from_slice(br#","parametersJsonSchema":"#);
+        write(out, &tool.parameters);
+    }
+    out.push(b'}');
+}
+
+/// What an error says.
+#[derive(Debug, Default)]
+struct Failure {
+    code: Option<u16>,
+    message: Option<String>,
+    status: Option<String>,
+    retry: Option<Duration>,
+}
+
+impl Failure {
+    fn of(error: &Value) -> Self {
+        let word = |key: &str| error[key].as_str().map(str::to_owned);
+        let delay = |detail: &Value| detail["retryDelay"].as_str()?.strip_suffix('s')?.parse().ok();
+        let details = error["details"].as_array().map_or(&[][..], Vec::as_slice);
+        Failure {
+            code: error["code"].as_u64().and_then(|code| u16::try_from(code).ok()),
+            message: word("message").or_else(|| error.as_str().map(str::to_owned)),
+            status: word("status"),
+            retry: details.iter().find_map(delay).and_then(|s| Duration::try_from_secs_f64(s).ok()),
+        }
+    }
+
+    fn words(&self) -> Option<String> {
+        match (&self.status, &self.message) {
+            (Some(status), Some(message)) => Some(format!("{status}: {message}")),
+            (None, Some(said)) | (Some(said), None) => Some(said.clone()),
+            (None, None) => None,
+        }
+    }
+
+    fn kind(&self) -> ModelErrorKind {
+        let status = self.code.filter(|code| *code >= 400).unwrap_or(match self.status.as_deref() {
+            Some("RESOURCE_EXHAUSTED") => 429,
+            Some("INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE") => 400,
+            Some("UNAUTHENTICATED") => 401,
+            Some("PERMISSION_DENIED") => 403,
+            Some("NOT_FOUND") => 404,
+            Some("ABORTED" | "ALREADY_EXISTS") => 409,
+            Some("UNAVAILABLE") => 503,
+            Some("DEADLINE_EXCEEDED") => 504,
+            _ => 500,
+        });
+        // The provider gave up on it by itself.
+        let status = if status == 499 { 500 } else { status };
+        oops::by_status(status, &self.words().unwrap_or_default())
+    }
+}
+
+/// The error in a body: of an object, or of the first object of an array.
+fn error(body: &[u8]) -> Option<Failure> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let object = body.get(0).unwrap_or(&body);
+    object.get("error").map(Failure::of)
+}
+
+#[cfg(test)]
+mod body_tests;
+#[cfg(test)]
+mod stream_tests;

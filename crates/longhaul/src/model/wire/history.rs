@@ -1,0 +1,266 @@
+//! A conversation on its way back to a provider: written once, and remembered.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::message::{Block, Message, Reply, ToolResult};
+use crate::model::ToolSpec;
+use crate::model::settings::ModelSettings;
+
+/// What is said for a call that never returned.
+const UNFINISHED: &str = "(no result: the call was not finished)";
+/// What is said for a result that is empty: some providers refuse an empty message.
+const NOTHING: &str = "(no output)";
+
+/// How a wire writes the messages of a conversation.
+pub(crate) trait Form {
+    /// What the task is told.
+    fn user(&mut self, out: &mut Vec<u8>, text: &str);
+    /// What the model answered; `ids` are those of its calls, as the wire knows them.
+    fn assistant(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]);
+    /// What a call returned.
+    fn result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str);
+    /// Whether the provider takes this id of a call.
+    fn takes_id(&self, id: &str) -> bool;
+    /// An id that the provider takes.
+    fn id(&self, n: usize) -> String;
+}
+
+/// A conversation in the form of a wire, as far as it has been written.
+#[derive(Debug)]
+pub(crate) struct Transcript<F> {
+    /// How it is written.
+    pub(crate) form: F,
+    bytes: Vec<u8>,
+    seen: usize,
+    last: Option<Message>,
+    ids: HashSet<String>,
+    tools: Vec<Arc<ToolSpec>>,
+    tool_bytes: Vec<u8>,
+    #[cfg(test)]
+    written: usize,
+}
+
+impl<F: Form> Transcript<F> {
+    /// Nothing written yet.
+    pub(crate) fn new(form: F) -> Self {
+        Transcript {
+            form,
+            bytes: Vec::new(),
+            seen: 0,
+            last: None,
+            ids: HashSet::new(),
+            tools: Vec::new(),
+            tool_bytes: Vec::new(),
+            #[cfg(test)]
+            written: 0,
+        }
+    }
+
+    /// Writes the messages, with commas between them. Only those that are new are written; all of them if the
+    /// conversation is not the one that was seen. `fresh` is how it is written from the start.
+    pub(crate) fn write(&mut self, messages: &[Message], fresh: impl FnOnce() -> F) {
+        let same = match (self.seen.checked_sub(1), &self.last) {
+            (Some(at), Some(last)) => messages.get(at).is_some_and(|m| is_same(m, last)),
+            _ => true,
+        };
+        if !same {
+            *self = Transcript::new(fresh());
+        }
+        let from = self.seen;
+        let mut placed = HashSet::new();
+        for (at, message) in messages.iter().enumerate().skip(from) {
+            match message {
+                Message::User(text) if text.trim().is_empty() => {}
+                Message::User(text) => self.form.user(&mut self.bytes, text),
+                Message::Assistant(reply) => self.reply(reply, &messages[at + 1..], at + 1, &mut placed),
+                Message::Tool(_) if placed.contains(&at) => {}
+                // Nobody asked for it, or not any more.
+                Message::Tool(result) => {
+                    let note = format!("Result of {}:\n{}", result.tool, output(result));
+                    self.form.user(&mut self.bytes, &note);
+                }
+            }
+        }
+        self.seen = messages.len();
+        self.last = messages.last().cloned();
+        #[cfg(test)]
+        {
+            self.written += messages.len() - from;
+        }
+    }
+
+    /// The whole body: the frame, what was written of the conversation under this key and behind this beginning,
+    /// and the tools.
+    pub(crate) fn body<'a, T: Serialize>(
+        &mut self,
+        frame: &serde_json::Map<String, serde_json::Value>,
+        key: &str,
+        beginning: &[u8],
+        tools: &'a [Arc<ToolSpec>],
+        form: impl Fn(&'a Arc<ToolSpec>) -> T,
+    ) -> Vec<u8> {
+        self.remember_tools(tools, form);
+        let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + self.tool_bytes.len());
+        write(&mut body, frame);
+        // The frame names the model at least, so what follows needs a comma.
+        body.pop();
+        body.extend_from_slice(b",\"");
+        body.extend_from_slice(key.as_bytes());
+        body.extend_from_slice(b"\":[");
+        body.extend_from_slice(beginning);
+        if !beginning.is_empty() && !self.bytes.is_empty() {
+            body.push(b',');
+        }
+        body.extend_from_slice(&self.bytes);
+        body.push(b']');
+        if !tools.is_empty() {
+            body.extend_from_slice(b",\"tools\":[");
+            body.extend_from_slice(&self.tool_bytes);
+            body.push(b']');
+        }
+        body.push(b'}');
+        body
+    }
+
+    /// The tools, written only if they are others than before.
+    fn remember_tools<'a, T: Serialize>(
+        &mut self,
+        tools: &'a [Arc<ToolSpec>],
+        form: impl Fn(&'a Arc<ToolSpec>) -> T,
+    ) {
+        let same =
+            self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            self.tools = tools.to_vec();
+            self.tool_bytes.clear();
+            for tool in tools {
+                push(&mut self.tool_bytes, &form(tool));
+            }
+        }
+    }
+
+    /// How many messages have been written since it was begun.
+    #[cfg(test)]
+    pub(crate) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// A reply, and right behind it what its calls returned, in their order.
+    fn reply(&mut self, reply: &Reply, rest: &[Message], first: usize, placed: &mut HashSet<usize>) {
+        let mut ids = Vec::new();
+        for call in reply.calls() {
+            ids.push(self.wire_id(&call.id));
+        }
+        self.form.assistant(&mut self.bytes, reply, &ids);
+        if ids.is_empty() {
+            return;
+        }
+        let mut results: HashMap<&str, VecDeque<(usize, &ToolResult)>> = HashMap::new();
+        for (n, message) in rest.iter().enumerate() {
+            match message {
+                Message::Assistant(_) => break,
+                Message::Tool(result) => {
+                    results.entry(&result.call).or_default().push_back((first + n, result))
+                }
+                Message::User(_) => {}
+            }
+        }
+        for (call, id) in reply.calls().zip(&ids) {
+            match results.get_mut(call.id.as_str()).and_then(VecDeque::pop_front) {
+                Some((at, result)) => {
+                    placed.insert(at);
+                    self.form.result(&mut self.bytes, id, &call.tool, output(result));
+                }
+                None => self.form.result(&mut self.bytes, id, &call.tool, UNFINISHED),
+            }
+        }
+    }
+
+    /// The id of a call on the wire: its own, unless the provider would not take it or it was used before.
+    fn wire_id(&mut self, id: &str) -> String {
+        if self.form.takes_id(id) && self.ids.insert(id.to_owned()) {
+            return id.to_owned();
+        }
+        let mut n = self.ids.len();
+        loop {
+            let id = self.form.id(n);
+            if self.ids.insert(id.clone()) {
+                return id;
+            }
+            n += 1;
+        }
+    }
+}
+
+fn output(result: &ToolResult) -> &str {
+    if result.output.trim().is_empty() { NOTHING } else { &result.output }
+}
+
+fn is_same(a: &Message, b: &Message) -> bool {
+    match (a, b) {
+        (Message::User(a), Message::User(b)) => Arc::ptr_eq(a, b) || a == b,
+        (Message::Assistant(a), Message::Assistant(b)) => Arc::ptr_eq(a, b) || a == b,
+        (Message::Tool(a), Message::Tool(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Whether a reply has anything in it that other providers than its own understand.
+pub(crate) fn says_something(reply: &Reply) -> bool {
+    reply.blocks.iter().any(|block| match block {
+        Block::Text(text) => !text.trim().is_empty(),
+        Block::Reasoning { .. } => false,
+        Block::Call(_) => true,
+    })
+}
+
+/// The arguments of a call as JSON: servers that read them fail on anything else.
+pub(crate) fn arguments(written: &str) -> String {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(written) {
+        Ok(_) => written.to_owned(),
+        Err(_) if matches!(written.trim(), "" | "null") => "{}".to_owned(),
+        Err(_) => serde_json::json!({ "not_json": written }).to_string(),
+    }
+}
+
+/// Adds a value to a list that is being written.
+pub(crate) fn push(out: &mut Vec<u8>, value: &impl Serialize) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+    write(out, value);
+}
+
+/// Writes a value.
+pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
+    // Strings, numbers and maps with strings for keys, into memory: nothing there fails.
+    let written = serde_json::to_writer(out, value);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// Refuses options that would overwrite what only we write.
+pub(crate) fn refuse_ours(settings: &ModelSettings, ours: &[&str]) -> Result<(), String> {
+    match ours.iter().find(|key| settings.provider_opts.contains_key(**key)) {
+        Some(key) => Err(format!("provider_opts: `{key}` is written by Longhaul and cannot be set")),
+        None => Ok(()),
+    }
+}
+
+/// Puts options into a body: last, and over what is there; objects are merged.
+pub(crate) fn merge(
+    body: &mut serde_json::Map<String, serde_json::Value>,
+    options: &serde_json::Map<String, serde_json::Value>,
+) {
+    use serde_json::Value;
+    for (key, value) in options {
+        match (body.get_mut(key), value) {
+            (Some(Value::Object(ours)), Value::Object(theirs)) => merge(ours, theirs),
+            _ => {
+                body.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}

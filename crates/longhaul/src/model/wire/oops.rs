@@ -1,0 +1,15 @@
+//! Errors that providers answer with, by their number.
+
+use super::common::bounded;
+use crate::model::ModelErrorKind;
+
+/// What an error status means.
+pub(super) fn by_status(status: u16, said: &str) -> ModelErrorKind {
+    let message = bounded(said);
+    match status {
+        429 => ModelErrorKind::RateLimited(message),
+        408 | 409 | 500.. => ModelErrorKind::Server { status, message },
+        _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
+        _ => ModelErrorKind::Rejected(message),
+    }
+}

@@ -1,0 +1,156 @@
+//! Where providers that speak chat completions differ.
+
+use serde_json::{Map, Value, json};
+
+use crate::model::settings::{ModelSettings, Thinking};
+
+/// What is particular about a provider. [`Quirks::of`] knows the usual ones; any other is [`Quirks::PLAIN`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quirks {
+    /// What it calls the limit of a reply.
+    pub max_tokens_key: &'static str,
+    /// Whether it must be asked for usage (`stream_options.include_usage`).
+    pub ask_usage: bool,
+    /// How it wants its thinking back.
+    pub reasoning_back: ReasoningBack,
+    /// How it is told how much to think.
+    pub thinking: ThinkingKey,
+    /// Whether ids of calls are nine letters and digits, no more, no less.
+    pub short_ids: bool,
+    /// Whether user messages must not follow each other.
+    pub merge_users: bool,
+    /// Whether a user message must not follow a tool's.
+    pub bridge: bool,
+    /// Whether it holds answers to a schema; if not, it has only JSON of any shape.
+    pub json_schema: bool,
+}
+
+/// How a provider wants the thinking of earlier replies back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningBack {
+    /// Not at all.
+    Never,
+    /// As `reasoning_content`, and demanded where a reply has calls.
+    Content,
+    /// As `reasoning_details`, as they came.
+    Details,
+    /// As `thinking` parts of the content.
+    Parts,
+}
+
+/// How a provider is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingKey {
+    /// `reasoning_effort`.
+    Effort,
+    /// The `reasoning` object of OpenRouter.
+    Object,
+    /// `thinking.type`, and `reasoning_effort` beside it.
+    Switch,
+    /// `chat_template_kwargs.enable_thinking`, and `reasoning_effort` beside it.
+    Template,
+}
+
+impl Quirks {
+    /// A provider nobody knows anything particular about.
+    pub const PLAIN: Quirks = Quirks {
+        max_tokens_key: "max_tokens",
+        ask_usage: true,
+        reasoning_back: ReasoningBack::Never,
+        thinking: ThinkingKey::Effort,
+        short_ids: false,
+        merge_users: false,
+        bridge: false,
+        json_schema: true,
+    };
+
+    /// OpenAI itself, and Azure and GitHub, who serve the same models.
+    pub const OPENAI: Quirks = Quirks { max_tokens_key: "max_completion_tokens", ..Quirks::PLAIN };
+
+    /// OpenRouter. Usage comes unasked.
+    pub const OPENROUTER: Quirks = Quirks {
+        ask_usage: false,
+        reasoning_back: ReasoningBack::Details,
+        thinking: ThinkingKey::Object,
+        ..Quirks::PLAIN
+    };
+
+    /// Mistral. It refuses fields it does not know, and is strict about roles and ids.
+    pub const MISTRAL: Quirks = Quirks {
+        ask_usage: false,
+        reasoning_back: ReasoningBack::Parts,
+        short_ids: true,
+        merge_users: true,
+        bridge: true,
+        ..Quirks::PLAIN
+    };
+
+    /// DeepSeek.
+    pub const DEEPSEEK: Quirks = Quirks {
+        reasoning_back: ReasoningBack::Content,
+        thinking: ThinkingKey::Switch,
+        json_schema: false,
+        ..Quirks::PLAIN
+    };
+
+    /// A server of one's own: llama.cpp, vLLM, LM Studio. Chat templates like roles to take turns.
+    pub const LOCAL: Quirks = Quirks { thinking: ThinkingKey::Template, merge_users: true, ..Quirks::PLAIN };
+
+    /// Ollama.
+    pub const OLLAMA: Quirks = Quirks { merge_users: true, ..Quirks::PLAIN };
+
+    /// What is particular about a provider, by the name it goes by in front of a model's.
+    pub fn of(provider: &str) -> Quirks {
+        match provider {
+            "openai" | "azure" | "github" | "github-models" | "github-copilot" | "groq" | "xai" => {
+                Quirks::OPENAI
+            }
+            "openrouter" => Quirks::OPENROUTER,
+            "mistral" => Quirks::MISTRAL,
+            "deepseek" => Quirks::DEEPSEEK,
+            "llamacpp" | "llama.cpp" | "vllm" | "lmstudio" | "dmr" => Quirks::LOCAL,
+            "ollama" => Quirks::OLLAMA,
+            "perplexity" => Quirks { ask_usage: false, ..Quirks::PLAIN },
+            _ => Quirks::PLAIN,
+        }
+    }
+
+    /// Whether the provider can do what is asked for.
+    pub(super) fn check(&self, settings: &ModelSettings) -> Result<(), String> {
+        if let Some(Thinking::Tokens(_)) = settings.thinking
+            && self.thinking != ThinkingKey::Object
+        {
+            return Err(
+                "thinking: this provider takes an effort (such as `low` or `high`), not a number of tokens"
+                    .to_owned(),
+            );
+        }
+        if settings.structured_output.is_some() && !self.json_schema {
+            return Err("structured_output: this provider does not hold its answers to a schema".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn think(&self, thinking: &Thinking, body: &mut Map<String, Value>) {
+        let mut put = |key: &str, value: Value| body.insert(key.to_owned(), value);
+        match (self.thinking, thinking) {
+            (ThinkingKey::Object, Thinking::Off) => put("reasoning", json!({"enabled": false})),
+            (ThinkingKey::Object, Thinking::Adaptive) => put("reasoning", json!({"enabled": true})),
+            (ThinkingKey::Object, Thinking::Tokens(n)) => put("reasoning", json!({"max_tokens": n})),
+            (ThinkingKey::Object, Thinking::Effort(effort)) => put("reasoning", json!({"effort": effort})),
+            (ThinkingKey::Switch, Thinking::Off) => put("thinking", json!({"type": "disabled"})),
+            (ThinkingKey::Template, Thinking::Off) => {
+                put("chat_template_kwargs", json!({"enable_thinking": false}))
+            }
+            (ThinkingKey::Effort, Thinking::Off) => put("reasoning_effort", json!("none")),
+            (key, Thinking::Effort(effort)) => {
+                if key == ThinkingKey::Switch {
+                    put("thinking", json!({"type": "enabled"}));
+                }
+                put("reasoning_effort", json!(effort))
+            }
+            (ThinkingKey::Switch, Thinking::Adaptive) => put("thinking", json!({"type": "enabled"})),
+            (_, Thinking::Adaptive | Thinking::Tokens(_)) => None,
+        };
+    }
+}

@@ -1,0 +1,495 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::message::{Block, Reply, StopReason, Usage};
+use crate::model::wire::testing::{self, calls, failure, ids, pieces, stream};
+
+fn wire() -> OpenAiChat {
+    OpenAiChat::new(Quirks::PLAIN)
+}
+
+fn reply(frames: &[Value]) -> Reply {
+    testing::reply(&wire(), &(stream(frames) + "data: [DONE]\n\n"))
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn piece(piece: Value) -> Value {
+    delta(json!({"tool_calls": [piece]}))
+}
+
+/// The calls that these pieces make.
+fn made(frames: &[Value]) -> Vec<(String, String)> {
+    let mut frames: Vec<Value> = frames.iter().cloned().map(piece).collect();
+    frames.push(finish("tool_calls"));
+    let reply = reply(&frames);
+    assert_eq!(reply.stop, StopReason::Calls);
+    calls(&reply)
+}
+
+fn pairs(calls: &[(&str, &str)]) -> Vec<(String, String)> {
+    calls.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+#[test]
+fn text_comes_in_pieces_and_usage_after_the_end() {
+    let reply = reply(&[
+        json!({"model": "m-1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "usage": null}),
+        delta(json!({"content": "Grüß"})),
+        delta(json!({"content": " dich 🦀"})),
+        delta(Value::Null),
+        finish("stop"),
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
+            "prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 1}}}),
+    ]);
+    assert_eq!(reply.blocks, [Block::Text("Grüß dich 🦀".into())]);
+    assert_eq!((reply.stop, reply.model.as_str()), (StopReason::End, "m-1"));
+    assert_eq!(reply.usage, Usage { input: 9, cached: 5, cache_written: 0, output: 4, reasoning: 1 });
+}
+
+#[test]
+fn comments_crlf_and_a_missing_done_do_not_matter() {
+    let frames = stream(&[delta(json!({"content": "a"})), finish("stop")]);
+    let crlf = format!(": OPENROUTER PROCESSING\n\n{frames}: ping\n\n").replace('\n', "\r\n");
+    assert_eq!(testing::reply(&wire(), &crlf).text(), "a");
+    assert_eq!(testing::reply(&wire(), &frames).text(), "a");
+    assert_eq!(testing::pieces(&wire(), [frames.trim_end().as_bytes()]).unwrap().0.text(), "a");
+}
+
+#[test]
+fn a_stream_without_a_reason_was_cut() {
+    let cut = stream(&[delta(json!({"content": "a"}))]);
+    assert!(matches!(failure(&wire(), &cut), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), &(cut + "data: [DONE]\n\n")), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), ""), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), "data: {\"choices\":[{\"del"), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), "<html>Bad gateway</html>"), ModelErrorKind::Cut(_)));
+    let broken = "data: {\"choices\": 7}\n\n".to_owned() + &stream(&[finish("stop")]);
+    assert!(matches!(failure(&wire(), &broken), ModelErrorKind::Cut(_)));
+}
+
+#[test]
+fn every_reason_to_stop_is_understood() {
+    for (reason, stop) in [
+        ("stop", StopReason::End),
+        ("eos", StopReason::End),
+        ("tool_calls", StopReason::End),
+        ("something new", StopReason::End),
+        ("length", StopReason::Length),
+        ("model_length", StopReason::Length),
+        ("content_filter", StopReason::Refused),
+    ] {
+        assert_eq!(reply(&[delta(json!({"content": "a"})), finish(reason)]).stop, stop, "{reason}");
+    }
+    let look = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}}));
+    for reason in ["stop", "tool_calls", "function_call", "something new"] {
+        assert_eq!(reply(&[look.clone(), finish(reason)]).stop, StopReason::Calls, "{reason}");
+    }
+    assert_eq!(reply(&[look, finish("length")]).stop, StopReason::Length);
+    for reason in ["error", "insufficient_system_resource", "abort"] {
+        assert!(failure(&wire(), &stream(&[finish(reason)])).is_passing(), "{reason}");
+    }
+}
+
+#[test]
+fn a_refusal_is_said_and_is_the_reason() {
+    let reply = reply(&[
+        delta(json!({"content": null, "refusal": "I can"})),
+        delta(json!({"refusal": "not."})),
+        finish("stop"),
+    ]);
+    assert_eq!((reply.text().as_str(), reply.stop), ("I cannot.", StopReason::Refused));
+}
+
+#[test]
+fn errors_in_the_middle_end_it() {
+    let begun = stream(&[delta(json!({"content": "a"}))]);
+    let server = |status| ModelErrorKind::Server { status, message: "down".into() };
+    for (end, expected) in [
+        (
+            "data: {\"error\":{\"code\":502,\"message\":\"down\"},\"choices\":[{\"finish_reason\":\"error\"}]}\n\n",
+            server(502),
+        ),
+        ("event: error\ndata: {\"message\":\"down\"}\n\n", server(500)),
+        ("event: error\ndata: down\n\n", server(500)),
+        ("error: {\"code\":503,\"message\":\"down\"}\n\n", server(503)),
+        ("{\"error\": {\n\"message\": \"down\"}}\n", server(500)),
+        ("data: {\"object\":\"error\",\"message\":\"down\",\"code\":500}\n\n", server(500)),
+        (
+            "data: {\"choices\":[{\"index\":0,\"error\":{\"code\":502,\"message\":\"down\"}}]}\n\n",
+            server(502),
+        ),
+        ("data: {\"error\":\"down\"}\n\n", server(500)),
+        ("data: {\"choices\":\"\",\"error\":{\"message\":\"down\"}}\n\n", server(500)),
+    ] {
+        assert_eq!(failure(&wire(), &format!("{begun}{end}")), expected, "{end}");
+        assert_eq!(failure(&wire(), end), expected, "{end}");
+    }
+    let late = "data: {\"error\":{\"code\":429,\"message\":\"slow down\"}}\n\n";
+    assert_eq!(failure(&wire(), &(begun + late)), ModelErrorKind::RateLimited("slow down".into()));
+}
+
+#[test]
+fn an_answer_that_is_not_streamed_is_an_answer() {
+    let whole = json!({"object": "chat.completion", "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": "a",
+            "tool_calls": [{"id": "x", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}}]});
+    let pretty = serde_json::to_string_pretty(&whole).unwrap();
+    let (reply, _) = testing::read(&wire(), &pretty).unwrap();
+    assert_eq!((reply.text().as_str(), calls(&reply)), ("a", pairs(&[("look", "{}")])));
+    assert_eq!(reply.usage.total(), 3);
+}
+
+#[test]
+fn only_the_first_choice_counts() {
+    let other = json!({"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"}]});
+    let reply = reply(&[delta(json!({"content": "yes"})), other.clone(), finish("stop"), other]);
+    assert_eq!((reply.text().as_str(), reply.stop), ("yes", StopReason::End));
+    let both = json!({"choices": [{"index": 0, "delta": {"content": "b"}, "message": {"content": "ab"}}]});
+    let reply = self::reply(&[delta(json!({"content": "a"})), both, finish("stop")]);
+    assert_eq!(reply.text(), "ab");
+}
+
+#[test]
+fn calls_come_in_fragments_side_by_side_and_interleaved() {
+    let made = made(&[
+        json!({"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}}),
+        json!({"index": 1, "id": "b", "type": "function", "function": {"name": "read", "arguments": "{\"p"}}),
+        json!({"index": 0, "function": {"arguments": "{\"at\""}}),
+        json!({"index": 1, "function": {"arguments": "\":\"ü\"}"}}),
+        json!({"index": 0, "id": null, "function": {"name": null, "arguments": ": 1}"}}),
+    ]);
+    assert_eq!(made, pairs(&[("look", "{\"at\": 1}"), ("read", "{\"p\":\"ü\"}")]));
+}
+
+#[test]
+fn calls_are_told_apart_however_they_are_numbered() {
+    let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
+    let two = pairs(&[("look", "{\"a\":1}"), ("look", "{\"b\":2}")]);
+    // Without any number, with ids and without.
+    assert_eq!(
+        made(&[
+            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
+            json!({"id": "b", "function": f("look", "{\"b\":2}")})
+        ]),
+        two
+    );
+    assert_eq!(
+        made(&[json!({"function": f("look", "{\"a\":1}")}), json!({"function": f("look", "{\"b\":2}")})]),
+        two
+    );
+    // All with the same number, with ids (Ollama) and without (Gemini's imitation).
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("look", "{\"a\":1}")}),
+            json!({"index": 0, "id": "b", "function": f("look", "{\"b\":2}")})
+        ]),
+        two
+    );
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "function": f("look", "{\"a\":1}")}),
+            json!({"index": 0, "function": f("look", "{\"b\":2}")})
+        ]),
+        two
+    );
+    // No number, the same id twice.
+    assert_eq!(
+        made(&[
+            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
+            json!({"id": "a", "function": f("look", "{\"b\":2}")})
+        ]),
+        two
+    );
+    // In fragments, without any number.
+    assert_eq!(
+        made(&[
+            json!({"id": "a", "function": f("look", "{\"a\"")}),
+            json!({"function": {"arguments": ":1}"}}),
+            json!({"id": "b", "function": f("look", "")}),
+            json!({"function": {"arguments": "{\"b\":2}"}}),
+        ]),
+        two
+    );
+    // The name, and a new id, in every piece.
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("look", "")}),
+            json!({"index": 0, "id": "b", "function": f("look", "{\"a\"")}),
+            json!({"index": 0, "id": "c", "function": f("look", ":1}")}),
+            json!({"index": 0, "id": "d", "function": f("look", "{\"b\":2}")}),
+        ]),
+        two
+    );
+    // The name in every piece, and an empty piece behind.
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("look", "{\"a\"")}),
+            json!({"index": 0, "function": f("look", ":1}")}),
+            json!({"index": 0, "function": f("look", "")}),
+            json!({"index": 1, "id": "b", "function": f("look", "{\"b\":2}")}),
+        ]),
+        two
+    );
+    // Calls without arguments, all with the same number.
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("look", "")}),
+            json!({"index": 0, "id": "b", "function": f("read", "")})
+        ]),
+        pairs(&[("look", "{}"), ("read", "{}")])
+    );
+    // A name in pieces, and one that grows.
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("lo", "")}),
+            json!({"index": 0, "function": f("ok", "{}")})
+        ]),
+        pairs(&[("look", "{}")])
+    );
+    assert_eq!(
+        made(&[
+            json!({"index": 0, "id": "a", "function": f("lo", "")}),
+            json!({"index": 0, "function": f("look", "{}")})
+        ]),
+        pairs(&[("look", "{}")])
+    );
+}
+
+#[test]
+fn arguments_are_what_was_written_and_no_arguments_are_none() {
+    for arguments in [json!(""), json!(null), json!("{}"), json!("null"), json!({})] {
+        let look = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
+        assert_eq!(made(&[look]), pairs(&[("look", "{}")]), "{arguments}");
+    }
+    assert_eq!(
+        made(&[json!({"index": 0, "id": "a", "function": {"name": "look"}})]),
+        pairs(&[("look", "{}")])
+    );
+    assert_eq!(
+        made(&[json!({"index": 0, "function": {"name": "look", "arguments": "at 7"}})]),
+        pairs(&[("look", "at 7")])
+    );
+    assert_eq!(
+        made(&[json!({"index": 0, "function": {"name": "look", "arguments": {"at":1}}})]),
+        pairs(&[("look", "{\"at\":1}")])
+    );
+    let cut = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}}));
+    assert_eq!(calls(&reply(&[cut, finish("length")])), pairs(&[("look", "")]));
+}
+
+#[test]
+fn every_call_has_an_id_of_its_own() {
+    let f = json!({"name": "look", "arguments": "{}"});
+    let numbered = |id: Value| {
+        let frames = [0, 1, 2].map(|n| piece(json!({"index": n, "id": id, "function": f})));
+        reply(&[frames.as_slice(), &[finish("tool_calls")]].concat())
+    };
+    assert_eq!(ids(&numbered(json!("a"))), ["a", "a_1", "a_2"]);
+    assert_eq!(ids(&numbered(json!(""))), ["call_0", "call_1", "call_2"]);
+    assert_eq!(ids(&numbered(json!(null))), ["call_0", "call_1", "call_2"]);
+}
+
+#[test]
+fn the_old_function_call_is_a_call() {
+    let reply = reply(&[
+        delta(json!({"content": null, "function_call": {"name": "look", "arguments": "{\"at"}})),
+        delta(json!({"function_call": {"arguments": "\":1}"}})),
+        finish("function_call"),
+    ]);
+    assert_eq!((calls(&reply), reply.stop), (pairs(&[("look", "{\"at\":1}")]), StopReason::Calls));
+}
+
+#[test]
+fn text_before_and_after_calls_stays_where_it_was() {
+    let look = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}}));
+    let reply =
+        reply(&[delta(json!({"content": "a"})), look, delta(json!({"content": "b"})), finish("tool_calls")]);
+    assert_eq!(reply.blocks.len(), 3);
+    assert_eq!(reply.text(), "ab");
+}
+
+#[test]
+fn thinking_has_many_names() {
+    for frames in [
+        vec![
+            delta(json!({"reasoning_content": "hm", "content": null})),
+            delta(json!({"reasoning_content": null, "content": "a"})),
+        ],
+        vec![delta(json!({"reasoning": "hm", "content": ""})), delta(json!({"content": "a"}))],
+        vec![delta(json!({"reasoning": "hm", "reasoning_content": "hm"})), delta(json!({"content": "a"}))],
+        vec![
+            delta(
+                json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}]}),
+            ),
+            delta(json!({"content": [{"type": "text", "text": "a"}]})),
+        ],
+        vec![delta(
+            json!({"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "reference"}]}),
+        )],
+    ] {
+        let frames = [frames, vec![finish("stop")]].concat();
+        let reply = reply(&frames);
+        assert_eq!(
+            reply.blocks,
+            [Block::Reasoning { text: "hm".into(), opaque: None }, Block::Text("a".into())]
+        );
+    }
+}
+
+#[test]
+fn details_of_the_thinking_are_put_together_and_kept() {
+    let reply = reply(&[
+        delta(
+            json!({"reasoning": "h", "reasoning_details": [{"type": "reasoning.text", "text": "h", "index": 0, "format": "f"}]}),
+        ),
+        delta(
+            json!({"reasoning": "m", "reasoning_details": [{"type": "reasoning.text", "text": "m", "index": 0}]}),
+        ),
+        delta(
+            json!({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "text": null, "index": 0}]}),
+        ),
+        delta(
+            json!({"content": "a", "reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 1}]}),
+        ),
+        finish("stop"),
+    ]);
+    let details = json!([{"type": "reasoning.text", "text": "hm", "index": 0, "format": "f", "signature": "s"},
+        {"type": "reasoning.encrypted", "data": "x", "index": 1}]);
+    let opaque = Some(json!({"reasoning_details": details}));
+    assert_eq!(reply.blocks, [Block::Reasoning { text: "hm".into(), opaque }, Block::Text("a".into())]);
+    // Without any text, and only behind the call that it belongs to.
+    let sealed = self::reply(&[
+        piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}})),
+        delta(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]})),
+        finish("tool_calls"),
+    ]);
+    assert!(matches!(&sealed.blocks[0], Block::Reasoning { text, opaque: Some(_) } if text.is_empty()));
+}
+
+#[test]
+fn usage_is_the_same_whoever_tells_it() {
+    let used = |usage: Value| reply(&[finish("stop"), json!({"choices": [], "usage": usage})]).usage;
+    let expected = Usage { input: 10, cached: 4, cache_written: 0, output: 6, reasoning: 2 };
+    for usage in [
+        json!({"prompt_tokens": 10, "completion_tokens": 6, "total_tokens": 16, "prompt_tokens_details": {"cached_tokens": 4},
+            "completion_tokens_details": {"reasoning_tokens": 2}}),
+        json!({"prompt_tokens": 10, "completion_tokens": 6, "prompt_cache_hit_tokens": 4, "reasoning_tokens": 2}),
+        json!({"prompt_tokens": 10.0, "completion_tokens": 4, "total_tokens": 16, "prompt_tokens_details": {"cached_tokens": 4},
+            "completion_tokens_details": {"reasoning_tokens": 2}}),
+    ] {
+        assert_eq!(used(usage.clone()), expected, "{usage}");
+    }
+    let written = json!({"prompt_tokens": 1, "completion_tokens": 1, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 3});
+    assert_eq!(used(written), Usage { input: 7, cached: 4, cache_written: 3, output: 1, reasoning: 0 });
+}
+
+#[test]
+fn usage_may_come_in_every_chunk_or_under_another_name() {
+    let with = |content: &str, n: u64| json!({"choices": [{"delta": {"content": content}}], "usage": {"prompt_tokens": 3, "completion_tokens": n}});
+    let each = reply(&[
+        with("a", 1),
+        with("b", 2),
+        finish("stop"),
+        json!({"usage": {"prompt_tokens": 0, "completion_tokens": 0}}),
+    ]);
+    assert_eq!((each.usage.input, each.usage.output), (3, 2));
+    let groq = json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "x_groq": {"id": "r", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}});
+    assert_eq!(reply(&[groq]).usage, each.usage);
+}
+
+/// What is in a recorded body, by the plainest reading of it.
+fn oracle(body: &str) -> (String, String, Vec<(String, String)>, Option<String>, Option<Value>) {
+    let (mut text, mut reasoning, mut made, mut finish, mut usage) = Default::default();
+    for frame in testing::data_lines(body) {
+        if frame["usage"].is_object() {
+            usage = Some(frame["usage"].clone());
+        }
+        for choice in frame["choices"].as_array().unwrap().iter().filter(|c| c["index"] == 0) {
+            let delta = &choice["delta"];
+            text += delta["content"].as_str().unwrap_or_default();
+            text += delta["refusal"].as_str().unwrap_or_default();
+            reasoning +=
+                delta["reasoning_content"].as_str().or(delta["reasoning"].as_str()).unwrap_or_default();
+            for call in delta["tool_calls"].as_array().into_iter().flatten() {
+                let n = call["index"].as_u64().unwrap() as usize;
+                let made: &mut Vec<(String, String)> = &mut made;
+                made.resize(made.len().max(n + 1), Default::default());
+                made[n].0 += call["function"]["name"].as_str().unwrap_or_default();
+                made[n].1 += call["function"]["arguments"].as_str().unwrap_or_default();
+            }
+            finish = choice["finish_reason"].as_str().map(str::to_owned).or(finish);
+        }
+    }
+    (text, reasoning, made, finish, usage)
+}
+
+#[test]
+fn recorded_traffic_is_read_as_it_was() {
+    let wire = wire();
+    for case in testing::traffic("openai_chat") {
+        if case.status != 200 {
+            testing::check_refusal(&wire, &case);
+            continue;
+        }
+        let reply = testing::read_recorded(&wire, &case);
+        let (text, reasoning, mut made, finish, usage) = oracle(&case.body);
+        let finish = finish.unwrap();
+        if finish != "length" {
+            made.iter_mut().filter(|(_, arguments)| arguments.is_empty()).for_each(|(_, a)| *a = "{}".into());
+        }
+        assert_eq!(
+            (reply.text(), reply.reasoning(), calls(&reply)),
+            (text, reasoning, made),
+            "{}",
+            case.case
+        );
+        let refused = case.body.contains("\"refusal\":\"");
+        let stop = match finish.as_str() {
+            "stop" if refused => StopReason::Refused,
+            "stop" => StopReason::End,
+            "length" => StopReason::Length,
+            "tool_calls" => StopReason::Calls,
+            other => panic!("{other}"),
+        };
+        assert_eq!(reply.stop, stop, "{}", case.case);
+        if let Some(usage) = usage {
+            assert_eq!(usage["prompt_tokens"], reply.usage.input, "{}", case.case);
+            assert_eq!(usage["completion_tokens"], reply.usage.output, "{}", case.case);
+            let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+            assert_eq!(cached, reply.usage.cached, "{}", case.case);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_comes_makes_it_panic(
+        cuts in prop::collection::vec((0_usize..2000, any::<u8>()), 0..20),
+        size in 1_usize..50,
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let frames = stream(&[
+            delta(json!({"content": "a", "reasoning_content": "ü", "refusal": "r", "reasoning_details": [{"index": 0, "text": "x"}]})),
+            piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\": [1, \"}\"]"}})),
+            piece(json!({"function": {"name": "look", "arguments": "}"}})),
+            finish("tool_calls"),
+            json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
+        ]);
+        let mut bytes = frames.into_bytes();
+        for (at, byte) in cuts {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes.extend(noise);
+        let whole = pieces(&wire(), [bytes.as_slice()]);
+        prop_assert_eq!(pieces(&wire(), bytes.chunks(size)), whole);
+    }
+}

@@ -1,0 +1,102 @@
+//! A conversation as OpenAI's Responses want it: a list of items.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::message::{Block, Reply};
+use crate::model::wire::history::{Form, arguments, push, says_something};
+
+/// How long an id of a call may be.
+const LONGEST_ID: usize = 64;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ItemForm;
+
+#[derive(Serialize)]
+struct Item<'a> {
+    r#type: &'static str,
+    role: &'static str,
+    content: [Part<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    r#type: &'static str,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: String,
+}
+
+#[derive(Serialize)]
+struct Returned<'a> {
+    r#type: &'static str,
+    call_id: &'a str,
+    output: &'a str,
+}
+
+impl Form for ItemForm {
+    fn user(&mut self, out: &mut Vec<u8>, text: &str) {
+        push(out, &Item { r#type: "message", role: "user", content: [Part { r#type: "input_text", text }] });
+    }
+
+    fn assistant(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
+        // Thinking that nothing came of is refused.
+        if !says_something(reply) {
+            return;
+        }
+        let mut ids = ids.iter();
+        let last = reply.blocks.iter().rposition(|block| !matches!(block, Block::Reasoning { .. }));
+        for block in reply.blocks.iter().take(last.map_or(0, |last| last + 1)) {
+            match block {
+                Block::Text(text) if text.trim().is_empty() => {}
+                Block::Text(text) => {
+                    let content = [Part { r#type: "output_text", text }];
+                    push(out, &Item { r#type: "message", role: "assistant", content });
+                }
+                Block::Reasoning { opaque, .. } => {
+                    if let Some(item) = opaque.as_ref().and_then(sealed) {
+                        push(out, &item);
+                    }
+                }
+                Block::Call(call) => {
+                    let Some(call_id) = ids.next() else { continue };
+                    let arguments = arguments(&call.arguments);
+                    push(out, &Called { r#type: "function_call", call_id, name: &call.tool, arguments });
+                }
+            }
+        }
+    }
+
+    fn result(&mut self, out: &mut Vec<u8>, id: &str, _: &str, output: &str) {
+        push(out, &Returned { r#type: "function_call_output", call_id: id, output });
+    }
+
+    fn takes_id(&self, id: &str) -> bool {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
+    }
+
+    fn id(&self, n: usize) -> String {
+        format!("call_{n}")
+    }
+}
+
+/// Of an item of thinking, what goes back: not its id, for nothing is stored there that it could name. Nothing if it
+/// is another family's, or has nothing encrypted in it.
+pub(super) fn sealed(item: &Value) -> Option<Map<String, Value>> {
+    let encrypted = item.get("encrypted_content")?.as_str().filter(|text| !text.is_empty())?;
+    if item.get("type")? != "reasoning" {
+        return None;
+    }
+    let mut kept = Map::new();
+    kept.insert("type".into(), json!("reasoning"));
+    kept.insert("summary".into(), item.get("summary").filter(|s| s.is_array()).cloned().unwrap_or(json!([])));
+    kept.insert("encrypted_content".into(), json!(encrypted));
+    Some(kept)
+}

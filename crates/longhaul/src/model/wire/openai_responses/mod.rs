@@ -1,0 +1,147 @@
+//! OpenAI's Responses, asked without anything being stored there.
+
+mod form;
+mod parse;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::history::{self, Transcript};
+use super::{Memo, Parser, Wire, common};
+use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::{ModelErrorKind, Request, ToolSpec};
+use form::ItemForm;
+
+/// The keys of a body that only we write.
+const OURS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
+
+/// OpenAI's Responses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenAiResponses;
+
+impl OpenAiResponses {
+    /// Responses as OpenAI speaks them, and xAI, Azure, llama.cpp and others after it.
+    pub fn new() -> Self {
+        OpenAiResponses
+    }
+
+    /// Everything in a body but the conversation and the tools.
+    fn frame(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
+        let mut body = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                body.insert(key.to_owned(), value);
+            }
+        };
+        put("model", Some(json!(settings.model)));
+        put("stream", Some(json!(true)));
+        put("store", Some(json!(false)));
+        put("include", thinks(&settings.model).then(|| json!(["reasoning.encrypted_content"])));
+        put("instructions", (!request.system.is_empty()).then(|| json!(request.system)));
+        put("max_output_tokens", settings.max_tokens.map(Value::from));
+        put("temperature", settings.temperature.map(Value::from));
+        put("top_p", settings.top_p.map(Value::from));
+        if !request.tools.is_empty() {
+            put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
+        }
+        if let Some(shape) = &settings.structured_output {
+            let mut format = json!({
+                "type": "json_schema", "name": shape.name, "schema": shape.schema, "strict": shape.strict,
+            });
+            if let Some(description) = &shape.description {
+                format["description"] = json!(description);
+            }
+            put("text", Some(json!({ "format": format })));
+        }
+        match &settings.thinking {
+            Some(Thinking::Off) => put("reasoning", Some(json!({"effort": "none"}))),
+            Some(Thinking::Effort(effort)) => put("reasoning", Some(json!({ "effort": effort }))),
+            Some(Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
+        }
+        history::merge(&mut body, &settings.provider_opts);
+        body
+    }
+}
+
+/// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking.
+fn thinks(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
+}
+
+/// What is remembered of a conversation.
+struct Remembered(Transcript<ItemForm>);
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Remembered(Transcript::new(ItemForm))
+    }
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// Left out, it would be true, and every argument would be demanded.
+    strict: bool,
+}
+
+fn tool(spec: &Arc<ToolSpec>) -> Tool<'_> {
+    Tool {
+        r#type: "function",
+        name: &spec.name,
+        description: &spec.description,
+        parameters: &spec.parameters,
+        strict: false,
+    }
+}
+
+impl Wire for OpenAiResponses {
+    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
+        history::refuse_ours(settings, &OURS)?;
+        let lacking = [
+            ("frequency_penalty", settings.frequency_penalty.is_some()),
+            ("presence_penalty", settings.presence_penalty.is_some()),
+        ];
+        if let Some((key, _)) = lacking.iter().find(|(_, set)| *set) {
+            return Err(format!("{key}: Responses do not have it; chat completions do"));
+        }
+        match settings.thinking {
+            Some(Thinking::Tokens(_)) => {
+                Err("thinking: Responses take an effort (such as `low` or `high`), not a number of tokens"
+                    .to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, _: &ModelSettings) -> String {
+        "/responses".to_owned()
+    }
+
+    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
+        self.check(settings)?;
+        let frame = Self::frame(request, settings);
+        memo.with(|Remembered(transcript)| {
+            transcript.write(request.messages, || ItemForm);
+            Ok(transcript.body(&frame, "input", &[], request.tools, tool))
+        })
+    }
+
+    fn parser(&self) -> Box<dyn Parser> {
+        Box::new(parse::ResponseParser::default())
+    }
+
+    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        common::refusal(status, body)
+    }
+}
+
+#[cfg(test)]
+mod body_tests;
+#[cfg(test)]
+mod stream_tests;

@@ -1,0 +1,343 @@
+//! A streamed response.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::form::sealed;
+use crate::message::{Block, Call, Reply, StopReason, Usage};
+use crate::model::wire::Parser;
+use crate::model::wire::common::{Collector, bounded, count, number, stream_error, string};
+use crate::model::wire::sse::{Sse, SseEvent};
+use crate::model::{Chunk, ModelErrorKind};
+
+/// Takes a response as it comes.
+#[derive(Default)]
+pub(super) struct ResponseParser {
+    sse: Sse,
+    answer: Answer,
+}
+
+#[derive(Default)]
+struct Answer {
+    collector: Collector,
+    /// Where the items are in the reply, by their place and by their ids.
+    by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, usize>,
+    usage: Usage,
+    model: String,
+    refused: bool,
+    stop: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    object: Option<&'a RawValue>,
+    output_index: Option<&'a RawValue>,
+    item_id: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
+    text: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+    summary_index: Option<&'a RawValue>,
+    item: Option<&'a RawValue>,
+    response: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct Response<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+    output: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    incomplete_details: Option<&'a RawValue>,
+}
+
+impl Parser for ResponseParser {
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+        let ResponseParser { sse, answer } = self;
+        sse.feed(bytes, |event| answer.event(event, chunks))
+    }
+
+    fn end(&mut self) -> Result<Reply, ModelErrorKind> {
+        let ResponseParser { sse, answer } = self;
+        // What comes only now is in the reply, if it is anywhere.
+        sse.end(|event| answer.event(event, &mut Vec::new()))?;
+        answer.reply()
+    }
+}
+
+impl Answer {
+    fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+        let data = sse.data.trim();
+        // Whatever follows the end is not part of it.
+        if self.stop.is_some() || (!data.starts_with(['{', '[']) && sse.event != "error") {
+            return Ok(());
+        }
+        let event: Event<'_> = match serde_json::from_str(data) {
+            Ok(event) => event,
+            Err(_) if sse.event == "error" => return Err(stream_error(&json!(data))),
+            Err(why) => {
+                return Err(ModelErrorKind::Cut(bounded(&format!(
+                    "what came is no part of an answer: {why}"
+                ))));
+            }
+        };
+        let kind = string(event.kind).unwrap_or_else(|| sse.event.to_owned());
+        match kind.as_str() {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.refused |= kind == "response.refusal.delta";
+                let at = self.place(&event, || Block::Text(String::new()));
+                self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                let at = self.place(&event, thinking);
+                self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
+            }
+            "response.function_call_arguments.delta" => {
+                let at = self.place(&event, || no_call(""));
+                if let Some(call) = self.collector.call(at) {
+                    call.arguments.push_str(&string(event.delta).unwrap_or_default());
+                }
+            }
+            "response.output_text.done" | "response.refusal.done" => {
+                let said = string(event.text).or_else(|| string(event.refusal)).unwrap_or_default();
+                self.refused |= kind == "response.refusal.done";
+                let at = self.place(&event, || Block::Text(String::new()));
+                self.fill(at, said, chunks);
+            }
+            "response.reasoning_summary_part.added" if number(event.summary_index).unwrap_or(0) > 0 => {
+                let at = self.place(&event, thinking);
+                self.collector.more(at, "\n\n".to_owned(), chunks);
+            }
+            "response.function_call_arguments.done" => {
+                let at = self.place(&event, || no_call(""));
+                self.arguments(at, string(event.arguments));
+            }
+            "response.output_item.added" | "response.output_item.done" => {
+                self.item(&event, kind.ends_with("done"), chunks);
+            }
+            "response.created" | "response.in_progress" | "response.queued" => {
+                self.model(&told(event.response));
+            }
+            "response.completed" | "response.done" | "response.incomplete" => {
+                self.ended(&told(event.response), &kind, chunks)?;
+            }
+            "response.failed" | "response.cancelled" => return Err(failed(&told(event.response))),
+            "error" => return Err(stream_error(&serde_json::from_str(data).unwrap_or_default())),
+            _ if event.error.is_some() => {
+                // A response that is not streamed has an error too, most often none.
+                return Err(stream_error(&serde_json::from_str(data).unwrap_or_default()));
+            }
+            _ if string(event.object).is_some_and(|object| object == "response") => {
+                let response: Response<'_> = serde_json::from_str(data).unwrap_or_default();
+                self.ended(&response, "", chunks)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The block of the item that an event is about; a new one if the item never began.
+    fn place(&mut self, event: &Event<'_>, new: impl FnOnce() -> Block) -> usize {
+        let (index, id) = (number(event.output_index), string(event.item_id).unwrap_or_default());
+        let known = match index {
+            Some(index) => self.by_index.get(&index),
+            None => self.by_id.get(&id),
+        };
+        match known {
+            Some(at) => *at,
+            None => {
+                let at = self.collector.open(new());
+                self.remember(index, [id], at);
+                at
+            }
+        }
+    }
+
+    fn remember<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], at: usize) {
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
+        }
+        for id in ids {
+            self.by_id.insert(id, at);
+        }
+    }
+
+    /// An item began, or is whole.
+    fn item(&mut self, event: &Event<'_>, whole: bool, chunks: &mut Vec<Chunk>) {
+        let item: Value = event.item.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let block = match item.get("type").and_then(Value::as_str) {
+            Some("message") => Block::Text(String::new()),
+            Some("reasoning") => thinking(),
+            Some("function_call") => no_call(&said("call_id")),
+            _ => return,
+        };
+        let index = number(event.output_index);
+        let known = match index {
+            Some(index) => self.by_index.get(&index),
+            None => self.by_id.get(&said("id")).or_else(|| self.by_id.get(&said("call_id"))),
+        };
+        let at = match known {
+            // Where nothing tells items apart, one that begins is another.
+            Some(at) if whole || index.is_some() => *at,
+            _ => self.collector.open(block),
+        };
+        self.remember(index, [said("id"), said("call_id")], at);
+        self.take(at, &item, whole, chunks);
+    }
+
+    /// Takes from an item what is not there yet.
+    fn take(&mut self, at: usize, item: &Value, whole: bool, chunks: &mut Vec<Chunk>) {
+        let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(call) = self.collector.call(at) {
+            if call.tool.is_empty() {
+                call.tool = said("name");
+            }
+            if call.id.is_empty() {
+                call.id = said("call_id");
+            }
+            self.arguments(at, Some(said("arguments")).filter(|arguments| whole || !arguments.is_empty()));
+            return;
+        }
+        if !whole {
+            return;
+        }
+        let mut text = String::new();
+        for part in ["summary", "content"].iter().filter_map(|key| item.get(key)?.as_array()).flatten() {
+            let refusal = part.get("refusal").and_then(Value::as_str);
+            self.refused |= refusal.is_some();
+            text.push_str(refusal.or_else(|| part.get("text")?.as_str()).unwrap_or_default());
+        }
+        self.fill(at, text, chunks);
+        if let Some(Block::Reasoning { opaque, .. }) = self.collector.block(at) {
+            *opaque = sealed(item).map(Value::Object);
+        }
+    }
+
+    /// The whole of a text of which no piece came.
+    fn fill(&mut self, at: usize, whole: String, chunks: &mut Vec<Chunk>) {
+        let nothing = match self.collector.block(at) {
+            Some(Block::Text(text) | Block::Reasoning { text, .. }) => text.is_empty(),
+            _ => false,
+        };
+        if nothing {
+            self.collector.more(at, whole, chunks);
+        }
+    }
+
+    /// The whole of some arguments, whatever pieces came. None at all is not more than some.
+    fn arguments(&mut self, at: usize, whole: Option<String>) {
+        if let (Some(call), Some(whole)) = (self.collector.call(at), whole)
+            && !(whole.is_empty() && !call.arguments.is_empty())
+        {
+            call.arguments = whole;
+        }
+    }
+
+    fn model(&mut self, response: &Response<'_>) {
+        if let Some(model) = string(response.model).filter(|model| !model.is_empty()) {
+            self.model = model;
+        }
+    }
+
+    /// The response has ended, one way or the other.
+    fn ended(
+        &mut self,
+        response: &Response<'_>,
+        kind: &str,
+        chunks: &mut Vec<Chunk>,
+    ) -> Result<(), ModelErrorKind> {
+        self.model(response);
+        let status = string(response.status).unwrap_or_default();
+        if response.error.is_some() || matches!(status.as_str(), "failed" | "cancelled") {
+            return Err(failed(response));
+        }
+        if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+            self.usage = usage(&told);
+        }
+        if self.collector.is_empty() {
+            self.output(response.output, chunks);
+        }
+        let why: Value = response
+            .incomplete_details
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let incomplete = kind == "response.incomplete" || status == "incomplete";
+        self.stop = Some(match why.get("reason").and_then(Value::as_str) {
+            Some("content_filter") => StopReason::Refused,
+            _ if incomplete => StopReason::Length,
+            _ if self.collector.has_calls() => StopReason::Calls,
+            _ if self.refused => StopReason::Refused,
+            _ => StopReason::End,
+        });
+        Ok(())
+    }
+
+    /// The items of a response of which none was streamed.
+    fn output(&mut self, raw: Option<&RawValue>, chunks: &mut Vec<Chunk>) {
+        let items: Vec<Value> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        for item in &items {
+            let block = match item.get("type").and_then(Value::as_str) {
+                Some("message") => Block::Text(String::new()),
+                Some("reasoning") => thinking(),
+                Some("function_call") => no_call(""),
+                _ => continue,
+            };
+            let at = self.collector.open(block);
+            self.take(at, item, true, chunks);
+        }
+    }
+
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        let Some(stop) = self.stop.take() else {
+            let why =
+                if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
+            return Err(ModelErrorKind::Cut(why.to_owned()));
+        };
+        let blocks = self.collector.finish(stop);
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: None })
+    }
+}
+
+fn thinking() -> Block {
+    Block::Reasoning { text: String::new(), opaque: None }
+}
+
+fn no_call(id: &str) -> Block {
+    Block::Call(Call { id: id.to_owned(), tool: String::new(), arguments: String::new() })
+}
+
+fn told(raw: Option<&RawValue>) -> Response<'_> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+fn failed(response: &Response<'_>) -> ModelErrorKind {
+    let status = string(response.status).unwrap_or_default();
+    match response.error.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+        Some(error) => stream_error(&json!({ "error": error })),
+        None => ModelErrorKind::Server { status: 500, message: format!("the response is {status}") },
+    }
+}
+
+/// What was used, in our sense.
+fn usage(told: &Value) -> Usage {
+    let cached = count(told, &["/input_tokens_details/cached_tokens"]);
+    let cache_written = count(told, &["/input_tokens_details/cache_write_tokens"]);
+    let output = count(told, &["/output_tokens"]);
+    Usage {
+        input: count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
+        cached,
+        cache_written,
+        output,
+        reasoning: count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
+    }
+}

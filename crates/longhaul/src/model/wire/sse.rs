@@ -1,0 +1,187 @@
+//! Server-sent events as providers really send them, taken in as bytes cut anywhere.
+
+use std::borrow::Cow;
+
+use crate::model::ModelErrorKind;
+
+/// No line, and no event, is longer than this.
+pub(crate) const LONGEST: usize = 16 << 20;
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SseEvent<'a> {
+    /// Its name; empty where it has none.
+    pub(crate) event: &'a str,
+    /// Its data lines, put together with newlines. Never empty.
+    pub(crate) data: &'a str,
+}
+
+/// Takes a stream of events apart. Every byte is looked at once and copied at most twice.
+///
+/// Beyond the letter of the standard: an event that the end of the stream leaves without its blank line counts; a
+/// field `error:` is an event named `error` (old llama.cpp); and JSON that stands there without any field, as the
+/// whole answer or in the middle of it, is an event without a name.
+#[derive(Debug, Default)]
+pub(crate) struct Sse {
+    /// A line that has not ended yet.
+    line: Vec<u8>,
+    event: String,
+    data: String,
+    /// Whether there is an event to give, and of which kind.
+    pending: Pending,
+    /// The last byte was a CR: a LF right after it belongs to it.
+    after_cr: bool,
+    /// Something other than a byte order mark may have come.
+    begun: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    #[default]
+    Nothing,
+    Data,
+    Stray,
+}
+
+impl Sse {
+    /// At the start of a stream.
+    pub(crate) fn new() -> Self {
+        Sse::default()
+    }
+
+    /// Takes more bytes, and gives each event that they complete.
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
+    ) -> Result<(), ModelErrorKind> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_cr) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let Some(at) = memchr::memchr2(b'\n', b'\r', rest) else {
+                self.room(rest.len())?;
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            self.after_cr = rest[at] == b'\r';
+            self.room(at)?;
+            if self.line.is_empty() {
+                self.line(&rest[..at], &mut each)?;
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(&rest[..at]);
+                self.line(&line, &mut each)?;
+                line.clear();
+                self.line = line;
+            }
+            rest = &rest[at + 1..];
+        }
+        Ok(())
+    }
+
+    /// The stream has ended: gives the event that was not completed, if there is one.
+    pub(crate) fn end(
+        &mut self,
+        mut each: impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
+    ) -> Result<(), ModelErrorKind> {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.line(&line, &mut each)?;
+        }
+        self.give(&mut each)
+    }
+
+    fn room(&self, more: usize) -> Result<(), ModelErrorKind> {
+        if self.line.len() + self.data.len() + more > LONGEST {
+            return Err(ModelErrorKind::Cut(format!("an event of more than {} MiB", LONGEST >> 20)));
+        }
+        Ok(())
+    }
+
+    fn line(
+        &mut self,
+        line: &[u8],
+        each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
+    ) -> Result<(), ModelErrorKind> {
+        let line = match line.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) if !self.begun => rest,
+            _ => line,
+        };
+        self.begun = true;
+        if line.is_empty() {
+            return self.give(each);
+        }
+        if let Some(data) = field(line, b"data") {
+            self.no_stray(each)?;
+            self.add(data);
+        } else if let Some(name) = field(line, b"event") {
+            self.no_stray(each)?;
+            self.event.clear();
+            self.event.push_str(&lossy(name));
+        } else if let Some(data) = field(line, b"error") {
+            self.no_stray(each)?;
+            self.event.clear();
+            self.event.push_str("error");
+            self.add(data);
+        } else if self.pending == Pending::Stray || self.is_stray(line) {
+            self.add(line);
+            self.pending = Pending::Stray;
+        }
+        Ok(())
+    }
+
+    /// Whether JSON begins here that is no field of an event.
+    fn is_stray(&self, line: &[u8]) -> bool {
+        self.pending == Pending::Nothing && matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+    }
+
+    fn add(&mut self, data: &[u8]) {
+        if self.pending != Pending::Nothing {
+            self.data.push('\n');
+        }
+        self.pending = Pending::Data;
+        self.data.push_str(&lossy(data));
+    }
+
+    fn no_stray(
+        &mut self,
+        each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
+    ) -> Result<(), ModelErrorKind> {
+        if self.pending == Pending::Stray { self.give(each) } else { Ok(()) }
+    }
+
+    fn give(
+        &mut self,
+        each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
+    ) -> Result<(), ModelErrorKind> {
+        self.pending = Pending::Nothing;
+        let given = match self.data.is_empty() {
+            true => Ok(()),
+            false => each(&SseEvent { event: &self.event, data: &self.data }),
+        };
+        self.event.clear();
+        self.data.clear();
+        given
+    }
+}
+
+/// The value of a field, if the line is that field.
+fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let rest = line.strip_prefix(name)?;
+    match rest.strip_prefix(b":") {
+        Some(value) => Some(value.strip_prefix(b" ").unwrap_or(value)),
+        None if rest.is_empty() => Some(rest),
+        None => None,
+    }
+}
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;

@@ -1,0 +1,203 @@
+//! What the tests of the wires share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Memo, Wire};
+use crate::id::{AgentName, TaskKey};
+use crate::message::{Block, Call, Message, Reply, ToolResult};
+use crate::model::settings::ModelSettings;
+use crate::model::{Chunk, ModelErrorKind, Request, ToolSpec};
+
+pub(super) type Read = Result<(Reply, Vec<Chunk>), ModelErrorKind>;
+
+/// What a stream is when it comes in these pieces.
+pub(super) fn pieces<'a>(wire: &dyn Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
+    let mut parser = wire.parser();
+    let mut chunks = Vec::new();
+    for piece in pieces {
+        parser.feed(piece, &mut chunks)?;
+    }
+    Ok((parser.end()?, chunks))
+}
+
+/// What a stream is: the same byte by byte, and cut in two at every position.
+pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
+    let stream = stream.as_bytes();
+    let whole = pieces(wire, [stream]);
+    assert_eq!(pieces(wire, stream.chunks(1)), whole, "byte by byte");
+    for at in 0..=stream.len() {
+        assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "cut at {at}");
+    }
+    whole
+}
+
+/// The reply that a stream is; what was streamed is what is in it.
+pub(super) fn reply(wire: &dyn Wire, stream: &str) -> Reply {
+    let (reply, chunks) = read(wire, stream).unwrap_or_else(|why| panic!("{why}\n{stream}"));
+    let (text, reasoning) = streamed(&chunks);
+    assert_eq!(text, reply.text());
+    assert_eq!(reasoning, reply.reasoning());
+    reply
+}
+
+/// Why a stream is no reply.
+pub(super) fn failure(wire: &dyn Wire, stream: &str) -> ModelErrorKind {
+    match read(wire, stream) {
+        Err(why) => why,
+        Ok((reply, _)) => panic!("{reply:?}"),
+    }
+}
+
+/// The text and the thinking of some chunks.
+pub(super) fn streamed(chunks: &[Chunk]) -> (String, String) {
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    for chunk in chunks {
+        match chunk {
+            Chunk::Text(piece) => text.push_str(piece),
+            Chunk::Reasoning(piece) => reasoning.push_str(piece),
+            Chunk::Done(_) => panic!("a parser does not end the stream"),
+        }
+    }
+    (text, reasoning)
+}
+
+/// Name and arguments of each call.
+pub(super) fn calls(reply: &Reply) -> Vec<(String, String)> {
+    reply.calls().map(|c| (c.tool.clone(), c.arguments.clone())).collect()
+}
+
+pub(super) fn ids(reply: &Reply) -> Vec<&str> {
+    reply.calls().map(|c| c.id.as_str()).collect()
+}
+
+/// Events without names, one for each JSON.
+pub(super) fn stream(frames: &[Value]) -> String {
+    frames.iter().map(|frame| format!("data: {frame}\n\n")).collect()
+}
+
+pub(super) fn call(id: &str, tool: &str, arguments: &str) -> Block {
+    Block::Call(Call { id: id.into(), tool: tool.into(), arguments: arguments.into() })
+}
+
+pub(super) fn user(text: &str) -> Message {
+    Message::User(text.into())
+}
+
+pub(super) fn said(blocks: Vec<Block>) -> Message {
+    Message::Assistant(Arc::new(Reply { blocks, ..Reply::default() }))
+}
+
+pub(super) fn text(text: &str) -> Block {
+    Block::Text(text.into())
+}
+
+pub(super) fn thought(text: &str, opaque: Option<Value>) -> Block {
+    Block::Reasoning { text: text.into(), opaque }
+}
+
+pub(super) fn returned(call: &str, output: &str) -> Message {
+    let (call, output) = (call.into(), output.into());
+    Message::Tool(ToolResult { call, tool: "look".into(), output, is_error: false })
+}
+
+pub(super) fn tools() -> Vec<Arc<ToolSpec>> {
+    let parameters = json!({"type": "object", "properties": {"at": {"type": "integer"}}});
+    vec![Arc::new(ToolSpec { name: "look".into(), description: "Looks.".into(), parameters })]
+}
+
+pub(super) fn settings() -> ModelSettings {
+    ModelSettings { model: "m".into(), ..ModelSettings::default() }
+}
+
+/// The body of a request, as bytes and as JSON.
+pub(super) fn body(
+    wire: &dyn Wire,
+    messages: &[Message],
+    tools: &[Arc<ToolSpec>],
+    settings: &ModelSettings,
+    memo: &Memo,
+) -> (Vec<u8>, Value) {
+    let agent = AgentName::from("worker");
+    let task = TaskKey::chosen("test").candidates().next().unwrap();
+    let request = Request { task, agent: &agent, system: "Be brief.", messages, tools, turn: 0, retry: 0 };
+    let bytes = wire.body(&request, settings, memo).unwrap();
+    let value =
+        serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&bytes)));
+    (bytes, value)
+}
+
+/// One recorded exchange.
+pub(super) struct Recorded {
+    pub(super) case: String,
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+/// The recorded traffic of a family, if there is any on this machine.
+pub(super) fn traffic(family: &str) -> Vec<Recorded> {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let folder = match std::env::var_os("LONGHAUL_TRAFFIC") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => here.ancestors().map(|folder| folder.join("shared/traffic")).find(|folder| folder.is_dir()),
+    };
+    let Some(folder) = folder else {
+        println!("skipped: there is no recorded traffic here");
+        return Vec::new();
+    };
+    let mut recorded = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with(&format!("{family}.")) {
+            continue;
+        }
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            recorded.push(Recorded {
+                case: format!("{name}: {}", value["case"].as_str().unwrap()),
+                status: value["status"].as_u64().unwrap() as u16,
+                body: value["body"].as_str().unwrap().to_owned(),
+            });
+        }
+    }
+    recorded
+}
+
+/// What a recorded stream is, the same in pieces of many sizes.
+pub(super) fn read_recorded(wire: &dyn Wire, case: &Recorded) -> Reply {
+    let stream = case.body.as_bytes();
+    let whole = pieces(wire, [stream]);
+    for size in [1, 2, 3, 7, 61, 1009] {
+        assert_eq!(pieces(wire, stream.chunks(size)), whole, "{} in pieces of {size}", case.case);
+    }
+    let step = (stream.len() * stream.len() / 300_000).max(1);
+    for at in (0..stream.len()).step_by(step) {
+        assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "{} cut at {at}", case.case);
+    }
+    let (reply, chunks) = whole.unwrap_or_else(|why| panic!("{}: {why}", case.case));
+    assert_eq!(streamed(&chunks), (reply.text(), reply.reasoning()), "{}", case.case);
+    reply
+}
+
+/// The JSON of each data line.
+pub(super) fn data_lines(body: &str) -> Vec<Value> {
+    let lines = body.lines().filter_map(|line| line.strip_prefix("data:"));
+    lines.filter(|line| line.trim() != "[DONE]").map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// An error is what its status says, and says what the provider said.
+pub(super) fn check_refusal(wire: &dyn Wire, case: &Recorded) {
+    let kind = wire.refusal(case.status, case.body.as_bytes());
+    let error: Value = serde_json::from_str(&case.body).unwrap();
+    let said = [&error["error"]["message"], &error["error"], &error["message"]];
+    let said = said.iter().find_map(|said| said.as_str()).unwrap();
+    assert!(kind.to_string().contains(said), "{}: {kind}", case.case);
+    match case.status {
+        429 => assert!(matches!(kind, ModelErrorKind::RateLimited(_)), "{}", case.case),
+        500.. => assert!(matches!(kind, ModelErrorKind::Server { .. }), "{}", case.case),
+        _ => assert!(matches!(kind, ModelErrorKind::Rejected(_)), "{}", case.case),
+    }
+}

@@ -1,0 +1,282 @@
+//! A conversation in the form of a wire whose turns alternate: every call answered, results first, what is new
+//! serialised once.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::message::{Message, Reply};
+
+/// What stands where the result of a call never came.
+const UNANSWERED: &str = "There is no result: the call was not carried out.";
+
+/// How a wire writes the pieces of a conversation.
+pub(super) trait Form: Send + 'static {
+    /// How a turn of the user begins.
+    const USER: &'static str;
+    /// How a turn of the model begins.
+    const MODEL: &'static str;
+    /// How a turn ends. What comes before it is the brace of its last piece.
+    const END: &'static str;
+
+    /// Writes what the task is told.
+    fn text(out: &mut Vec<u8>, text: &str);
+
+    /// Writes the result of a call.
+    fn result(out: &mut Vec<u8>, asked: &Asked, output: &str, is_error: bool);
+
+    /// Writes what of a reply may go to this model, and says which calls are in it. `used` are the ids that the
+    /// conversation has so far.
+    fn reply(pieces: &mut Pieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<Asked>;
+}
+
+/// A call that waits for its result.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Its id in the conversation.
+    pub(super) id: Box<str>,
+    /// Its id on the wire.
+    pub(super) wire: Box<str>,
+    /// The tool.
+    pub(super) tool: Box<str>,
+}
+
+/// Pieces of a turn, with commas between them.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(Vec<u8>);
+
+impl Pieces {
+    pub(super) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        write(&mut self.0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+}
+
+/// The conversation so far. Only the turn that is still open is ever written again, and that as bytes.
+#[derive(Debug)]
+pub(super) struct Turns<F> {
+    model: String,
+    taken: usize,
+    /// The last message that was taken: what lies before it is trusted to be the same if it is.
+    last: Option<Message>,
+    done: Vec<u8>,
+    /// Where in `done` the last two turns of the user end; 0 where there is none.
+    ends: [usize; 2],
+    open: Option<Role>,
+    results: Pieces,
+    pieces: Pieces,
+    asked: Vec<Asked>,
+    used: HashSet<Box<str>>,
+    form: PhantomData<F>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    User,
+    Model,
+}
+
+impl<F> Default for Turns<F> {
+    fn default() -> Self {
+        Turns {
+            model: String::new(),
+            taken: 0,
+            last: None,
+            done: Vec::new(),
+            ends: [0; 2],
+            open: None,
+            results: Pieces::default(),
+            pieces: Pieces::default(),
+            asked: Vec::new(),
+            used: HashSet::new(),
+            form: PhantomData,
+        }
+    }
+}
+
+impl<F: Form> Turns<F> {
+    /// Takes what is new in a conversation with a model; all of it if it is another conversation or another model.
+    pub(super) fn take(&mut self, messages: &[Message], model: &str) {
+        let known = self.taken.checked_sub(1).and_then(|at| messages.get(at));
+        if self.model != model || self.last.as_ref() != known {
+            *self = Turns { model: model.to_owned(), ..Turns::default() };
+        }
+        for message in messages.get(self.taken..).unwrap_or_default() {
+            self.add(message);
+        }
+        self.taken = messages.len();
+        self.last = messages.last().cloned();
+    }
+
+    /// Whether there is nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.done.is_empty() && self.open.is_none()
+    }
+
+    /// Whether a call was ever made.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.used.is_empty()
+    }
+
+    /// About how long it is.
+    pub(super) fn len(&self) -> usize {
+        self.done.len() + self.results.len() + self.pieces.len() + 256
+    }
+
+    /// Writes the turns. `mark` goes into the last piece of each of the last two turns of the user.
+    pub(super) fn write(&self, out: &mut Vec<u8>, mark: &str) {
+        let answers = !self.asked.is_empty();
+        let open = self.open == Some(Role::User) || answers;
+        let mut at = 0;
+        for end in self.ends.into_iter().skip(usize::from(open)) {
+            if end > 0 {
+                let last = end - F::END.len() - 1;
+                out.extend_from_slice(&self.done[at..last]);
+                out.extend_from_slice(mark.as_bytes());
+                at = last;
+            }
+        }
+        out.extend_from_slice(&self.done[at..]);
+        let comma = |out: &mut Vec<u8>| {
+            if out.last() == Some(&b'}') {
+                out.push(b',');
+            }
+        };
+        if self.open == Some(Role::Model) {
+            comma(out);
+            turn(out, F::MODEL, &[&self.pieces.0], F::END);
+        }
+        if open {
+            comma(out);
+            let mut late = Pieces::default();
+            for asked in &self.asked {
+                late.add(|out| F::result(out, asked, UNANSWERED, true));
+            }
+            let texts: &[u8] = if self.open == Some(Role::User) { &self.pieces.0 } else { &[] };
+            turn(out, F::USER, &[&self.results.0, &late.0, texts], F::END);
+            let last = out.len() - F::END.len() - 1;
+            out.truncate(last);
+            out.extend_from_slice(mark.as_bytes());
+            out.push(b'}');
+            out.extend_from_slice(F::END.as_bytes());
+        }
+    }
+
+    fn add(&mut self, message: &Message) {
+        match message {
+            Message::User(text) if text.trim().is_empty() => {}
+            Message::User(text) => self.say(text),
+            Message::Tool(result) => match self.asked.iter().position(|asked| *asked.id == *result.call) {
+                Some(at) => {
+                    let asked = self.asked.remove(at);
+                    self.turn_to(Role::User);
+                    self.results.add(|out| F::result(out, &asked, &result.output, result.is_error));
+                }
+                None => self.say(&format!("Result of '{}':\n{}", result.tool, result.output)),
+            },
+            Message::Assistant(reply) => {
+                let mut pieces = Pieces::default();
+                let asked = F::reply(&mut pieces, reply, &self.model, &mut self.used);
+                if pieces.len() == 0 {
+                    return;
+                }
+                for asked in std::mem::take(&mut self.asked) {
+                    self.turn_to(Role::User);
+                    self.results.add(|out| F::result(out, &asked, UNANSWERED, true));
+                }
+                self.turn_to(Role::Model);
+                self.pieces.add(|out| out.extend_from_slice(&pieces.0));
+                self.asked = asked;
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.turn_to(Role::User);
+        self.pieces.add(|out| F::text(out, text));
+    }
+
+    fn turn_to(&mut self, role: Role) {
+        if self.open == Some(role) {
+            return;
+        }
+        let begin = match self.open.replace(role) {
+            None => return,
+            Some(Role::User) => F::USER,
+            Some(Role::Model) => F::MODEL,
+        };
+        if !self.done.is_empty() {
+            self.done.push(b',');
+        }
+        turn(&mut self.done, begin, &[&self.results.0, &self.pieces.0], F::END);
+        if role == Role::Model {
+            self.ends = [self.ends[1], self.done.len()];
+        }
+        self.results.0.clear();
+        self.pieces.0.clear();
+    }
+}
+
+fn turn(out: &mut Vec<u8>, begin: &str, parts: &[&[u8]], end: &str) {
+    out.extend_from_slice(begin.as_bytes());
+    for (n, part) in parts.iter().filter(|part| !part.is_empty()).enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(part);
+    }
+    out.extend_from_slice(end.as_bytes());
+}
+
+/// Writes a value as JSON. Strings, numbers and JSON values cannot fail to be written to memory.
+pub(super) fn json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+/// The arguments of a call as a JSON object: as the model wrote them where they are one.
+pub(super) fn object(arguments: &str) -> Cow<'_, str> {
+    let arguments = arguments.trim();
+    if arguments.is_empty() || arguments == "null" {
+        return Cow::Borrowed("{}");
+    }
+    // Looked at closely: half a surrogate, for one, is JSON to some readers only.
+    if serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object()) {
+        return Cow::Borrowed(arguments);
+    }
+    Cow::Owned(serde_json::json!({ "arguments": arguments }).to_string())
+}
+
+/// A name that has nothing in it but what `allowed` lets pass, and is at most `longest` long.
+pub(super) fn clean(name: &str, longest: usize, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || allowed(c);
+    if !name.is_empty() && name.len() <= longest && name.chars().all(fine) {
+        return Cow::Borrowed(name);
+    }
+    let cleaned: String = name.chars().take(longest).map(|c| if fine(c) { c } else { '_' }).collect();
+    Cow::Owned(if cleaned.is_empty() { "unnamed".to_owned() } else { cleaned })
+}
+
+/// Puts `more` into `value`: objects are merged, everything else is replaced.
+pub(super) fn merge(value: &mut Value, more: &Value) {
+    match (value, more) {
+        (Value::Object(map), Value::Object(more)) => {
+            for (key, more) in more {
+                merge(map.entry(key.clone()).or_insert(Value::Null), more);
+            }
+        }
+        (value, more) => *value = more.clone(),
+    }
+}
