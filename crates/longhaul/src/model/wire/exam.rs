@@ -33,7 +33,7 @@ pub(super) fn feed(wire: &dyn Wire, answer: &[u8], cuts: impl IntoIterator<Item 
             match chunk {
                 Chunk::Text(text) => came.said.push_str(&text),
                 Chunk::Reasoning(text) => came.thought.push_str(&text),
-                Chunk::Done(_) => panic!("a parser is never done"),
+                _ => panic!("a parser is never done"),
             }
         }
         if let Err(error) = fed {
@@ -192,6 +192,7 @@ impl Talk {
             tools: &self.tools,
             turn: 0,
             retry: 0,
+            memo: &self.memo,
         };
         let body = wire.body(&request, settings, &self.memo)?;
         Ok(serde_json::from_slice(&body).expect("JSON"))
