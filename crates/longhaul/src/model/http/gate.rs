@@ -29,6 +29,9 @@ const STILL_HERE: Duration = Duration::from_secs(60);
 /// Over how long at most those are spread who wait for the same moment.
 const SPREAD: Duration = Duration::from_secs(1);
 
+/// How soon somebody goes whose time has come.
+const PROMPT: Duration = Duration::from_millis(50);
+
 /// The gate of one endpoint and key.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -40,12 +43,22 @@ pub(super) struct Gate {
 
 #[derive(Debug)]
 struct State {
-    /// Nothing is sent before this, and those who wait for it are spread out after it.
-    closed: Option<(Instant, Duration)>,
+    closed: Option<Closed>,
     budget: f64,
     counted: Instant,
     /// How many wait for the budget.
     queue: usize,
+}
+
+/// A provider that wants to be left alone.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    /// Nothing is sent before this.
+    until: Instant,
+    /// Over how long those are spread out who wait for it.
+    spread: Duration,
+    /// When it was said.
+    heard: Instant,
 }
 
 impl Gate {
@@ -58,7 +71,7 @@ impl Gate {
 
     /// Stands in line. `jitter`, in 0..1, spreads out those who wait for the same moment.
     pub(super) fn line_up(self: &Arc<Self>, retry: bool, jitter: f64) -> Ticket {
-        Ticket { gate: self.clone(), paid: !retry, jitter, told: None, seat: None, queued: false }
+        Ticket { gate: self.clone(), paid: !retry, jitter, told: None, due: None, seat: None, queued: false }
     }
 
     /// The provider answered.
@@ -68,10 +81,11 @@ impl Gate {
 
     /// The provider wants to be left alone for so long. It invites a retry with that, so the budget need not pay.
     pub(super) fn close(&self, wish: Duration) {
-        let until = Instant::now() + wish;
+        let heard = Instant::now();
+        let closed = Closed { until: heard + wish, spread: (wish / 2).min(SPREAD), heard };
         self.with(|state| {
-            if state.closed.is_none_or(|(old, _)| old < until) {
-                state.closed = Some((until, (wish / 2).min(SPREAD)));
+            if state.closed.is_none_or(|old| old.until < closed.until) {
+                state.closed = Some(closed);
             }
         });
         self.pay(1.0);
@@ -79,8 +93,12 @@ impl Gate {
 
     /// For how long it is still closed.
     pub(super) fn left(&self) -> Option<Duration> {
-        let (until, _) = self.with(|state| state.closed)?;
-        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        self.closed().map(|closed| closed.until.saturating_duration_since(Instant::now()))
+    }
+
+    fn closed(&self) -> Option<Closed> {
+        let now = Instant::now();
+        self.with(|state| state.closed).filter(|closed| closed.until > now)
     }
 
     fn pay(&self, tries: f64) {
@@ -119,6 +137,8 @@ pub(super) struct Ticket {
     paid: bool,
     jitter: f64,
     told: Option<(Why, Instant)>,
+    /// When its time came, if it waited for one.
+    due: Option<Instant>,
     seat: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     queued: bool,
 }
@@ -150,14 +170,13 @@ impl Ticket {
     /// tell about the wait.
     pub(super) async fn next(&mut self) -> Next {
         loop {
-            if let Some((until, spread)) = self.gate.with(|state| state.closed)
-                && until > Instant::now()
-            {
-                let until = until + spread.mul_f64(self.jitter);
+            if let Some(closed) = self.heeds() {
+                let until = closed.until + closed.spread.mul_f64(self.jitter);
                 if let Some(held) = self.tell(Why::Closed, Some(until), until) {
                     return Next::Held(held);
                 }
                 sleep_until(until).await;
+                self.due = Some(until);
                 continue;
             }
             if !self.paid {
@@ -167,11 +186,19 @@ impl Ticket {
                 continue;
             }
             match self.sit().await {
-                Ok(_) if self.gate.left().is_some() => {}
+                Ok(_) if self.heeds().is_some() => {}
                 Ok(seat) => return Next::Go(seat),
                 Err(held) => return Next::Held(held),
             }
         }
+    }
+
+    /// The wish of the provider that it has to heed. Whose time had come before the wish was heard goes: with those it
+    /// waited with, which are under way already, and not one by one, each to be told the same.
+    fn heeds(&self) -> Option<Closed> {
+        let closed = self.gate.closed()?;
+        let goes = |due: Instant| due <= closed.heard && due.elapsed() < PROMPT;
+        (!self.due.is_some_and(goes)).then_some(closed)
     }
 
     async fn pay(&mut self) -> Option<Held> {

@@ -152,7 +152,8 @@ impl Model for Provider {
     fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
         let mut hasher = DefaultHasher::new();
         (request.task, request.turn, request.retry).hash(&mut hasher);
-        let jitter = (hasher.finish() % 1000) as f64 / 1000.0;
+        // In two waves, not one by one, so that a provider that is not ready yet need not be asked often to learn it.
+        let jitter = (hasher.finish() % 2) as f64 / 2.0;
         let ticket = self.gate.line_up(request.retry > 0, jitter);
         let talk = Talk {
             model: self,
