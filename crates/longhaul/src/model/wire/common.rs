@@ -8,8 +8,6 @@ use serde_json::value::RawValue;
 use crate::message::{Block, Call, StopReason};
 use crate::model::{Chunk, ModelErrorKind};
 
-pub(crate) use super::text_calls::text_calls;
-
 /// Of what a provider says about an error, this many characters are kept.
 const LONGEST_ERROR: usize = 600;
 

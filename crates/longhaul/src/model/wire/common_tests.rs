@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::model::ToolSpec;
+use crate::model::wire::text_calls;
 
 fn tools() -> Vec<Arc<ToolSpec>> {
     ["look", "read_file"]

@@ -26,6 +26,8 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+pub use text_calls::text_calls;
+
 use super::settings::ModelSettings;
 use super::{Chunk, ModelErrorKind, Request};
 use crate::message::Reply;

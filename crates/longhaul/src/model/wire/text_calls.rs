@@ -9,7 +9,7 @@ use crate::model::ToolSpec;
 
 /// The calls that a text consists of, if it consists of nothing else: JSON that names one of these tools, bare, in a
 /// code fence or in `<tool_call>` tags. Anything less plain is just text.
-pub(crate) fn text_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
+pub fn text_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
     let text = text.trim();
     let mut found = Vec::new();
     if text.starts_with("<tool_call>") {

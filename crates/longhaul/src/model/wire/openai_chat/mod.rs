@@ -120,7 +120,7 @@ impl Wire for OpenAiChat {
     }
 
     fn parser(&self) -> Box<dyn Parser> {
-        Box::new(parse::ChatParser::default())
+        Box::new(parse::ChatParser::new())
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
@@ -130,5 +130,9 @@ impl Wire for OpenAiChat {
 
 #[cfg(test)]
 mod body_tests;
+#[cfg(test)]
+mod call_tests;
+#[cfg(test)]
+mod recorded_tests;
 #[cfg(test)]
 mod stream_tests;

@@ -16,7 +16,6 @@ use crate::model::wire::sse::{Sse, SseEvent};
 use crate::model::{Chunk, ModelErrorKind};
 
 /// Takes a chat completion as it comes.
-#[derive(Default)]
 pub(super) struct ChatParser {
     sse: Sse,
     answer: Answer,
@@ -72,6 +71,12 @@ struct Delta<'a> {
     function_call: Option<FunctionPiece<'a>>,
 }
 
+impl ChatParser {
+    pub(super) fn new() -> Self {
+        ChatParser { sse: Sse::new(), answer: Answer::default() }
+    }
+}
+
 impl Parser for ChatParser {
     fn is_over(&self) -> bool {
         self.answer.done
@@ -111,7 +116,8 @@ impl Answer {
             Ok(frame) => frame,
             Err(why) => return Err(misread(data, &why)),
         };
-        if frame.error.is_some() || string(frame.object).is_some_and(|object| object == "error") {
+        let wrong = frame.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "{}" | "false"));
+        if wrong || frame.object.is_some_and(|object| object.get() == "\"error\"") {
             return Err(stream_error(&serde_json::from_str(data).unwrap_or_default()));
         }
         if self.model.is_empty() {

@@ -1,40 +1,30 @@
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::message::{Block, Reply, StopReason, Usage};
-use crate::model::wire::testing::{self, calls, failure, ids, pieces, stream};
+use crate::model::wire::testing::{self, calls, failure, stream};
 
-fn wire() -> OpenAiChat {
+pub(super) fn wire() -> OpenAiChat {
     OpenAiChat::new(Quirks::PLAIN)
 }
 
-fn reply(frames: &[Value]) -> Reply {
+pub(super) fn reply(frames: &[Value]) -> Reply {
     testing::reply(&wire(), &(stream(frames) + "data: [DONE]\n\n"))
 }
 
-fn delta(delta: Value) -> Value {
+pub(super) fn delta(delta: Value) -> Value {
     json!({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
-fn finish(reason: &str) -> Value {
+pub(super) fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn piece(piece: Value) -> Value {
+pub(super) fn piece(piece: Value) -> Value {
     delta(json!({"tool_calls": [piece]}))
 }
 
-/// The calls that these pieces make.
-fn made(frames: &[Value]) -> Vec<(String, String)> {
-    let mut frames: Vec<Value> = frames.iter().cloned().map(piece).collect();
-    frames.push(finish("tool_calls"));
-    let reply = reply(&frames);
-    assert_eq!(reply.stop, StopReason::Calls);
-    calls(&reply)
-}
-
-fn pairs(calls: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn pairs(calls: &[(&str, &str)]) -> Vec<(String, String)> {
     calls.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
 }
 
@@ -158,165 +148,6 @@ fn only_the_first_choice_counts() {
 }
 
 #[test]
-fn calls_come_in_fragments_side_by_side_and_interleaved() {
-    let made = made(&[
-        json!({"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}}),
-        json!({"index": 1, "id": "b", "type": "function", "function": {"name": "read", "arguments": "{\"p"}}),
-        json!({"index": 0, "function": {"arguments": "{\"at\""}}),
-        json!({"index": 1, "function": {"arguments": "\":\"ü\"}"}}),
-        json!({"index": 0, "id": null, "function": {"name": null, "arguments": ": 1}"}}),
-    ]);
-    assert_eq!(made, pairs(&[("look", "{\"at\": 1}"), ("read", "{\"p\":\"ü\"}")]));
-}
-
-#[test]
-fn calls_are_told_apart_however_they_are_numbered() {
-    let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
-    let two = pairs(&[("look", "{\"a\":1}"), ("look", "{\"b\":2}")]);
-    // Without any number, with ids and without.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"id": "b", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    assert_eq!(
-        made(&[json!({"function": f("look", "{\"a\":1}")}), json!({"function": f("look", "{\"b\":2}")})]),
-        two
-    );
-    // All with the same number, with ids (Ollama) and without (Gemini's imitation).
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"index": 0, "id": "b", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "function": f("look", "{\"a\":1}")}),
-            json!({"index": 0, "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    // No number, the same id twice.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\":1}")}),
-            json!({"id": "a", "function": f("look", "{\"b\":2}")})
-        ]),
-        two
-    );
-    // In fragments, without any number.
-    assert_eq!(
-        made(&[
-            json!({"id": "a", "function": f("look", "{\"a\"")}),
-            json!({"function": {"arguments": ":1}"}}),
-            json!({"id": "b", "function": f("look", "")}),
-            json!({"function": {"arguments": "{\"b\":2}"}}),
-        ]),
-        two
-    );
-    // The name, and a new id, in every piece.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "")}),
-            json!({"index": 0, "id": "b", "function": f("look", "{\"a\"")}),
-            json!({"index": 0, "id": "c", "function": f("look", ":1}")}),
-            json!({"index": 0, "id": "d", "function": f("look", "{\"b\":2}")}),
-        ]),
-        two
-    );
-    // The name in every piece, and an empty piece behind.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "{\"a\"")}),
-            json!({"index": 0, "function": f("look", ":1}")}),
-            json!({"index": 0, "function": f("look", "")}),
-            json!({"index": 1, "id": "b", "function": f("look", "{\"b\":2}")}),
-        ]),
-        two
-    );
-    // Calls without arguments, all with the same number.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("look", "")}),
-            json!({"index": 0, "id": "b", "function": f("read", "")})
-        ]),
-        pairs(&[("look", "{}"), ("read", "{}")])
-    );
-    // A name in pieces, and one that grows.
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("lo", "")}),
-            json!({"index": 0, "function": f("ok", "{}")})
-        ]),
-        pairs(&[("look", "{}")])
-    );
-    assert_eq!(
-        made(&[
-            json!({"index": 0, "id": "a", "function": f("lo", "")}),
-            json!({"index": 0, "function": f("look", "{}")})
-        ]),
-        pairs(&[("look", "{}")])
-    );
-}
-
-#[test]
-fn arguments_are_what_was_written_and_no_arguments_are_none() {
-    for arguments in [json!(""), json!(null), json!("{}"), json!("null"), json!({})] {
-        let look = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
-        assert_eq!(made(&[look]), pairs(&[("look", "{}")]), "{arguments}");
-    }
-    assert_eq!(
-        made(&[json!({"index": 0, "id": "a", "function": {"name": "look"}})]),
-        pairs(&[("look", "{}")])
-    );
-    assert_eq!(
-        made(&[json!({"index": 0, "function": {"name": "look", "arguments": "at 7"}})]),
-        pairs(&[("look", "at 7")])
-    );
-    assert_eq!(
-        made(&[json!({"index": 0, "function": {"name": "look", "arguments": {"at":1}}})]),
-        pairs(&[("look", "{\"at\":1}")])
-    );
-    let cut = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}}));
-    assert_eq!(calls(&reply(&[cut, finish("length")])), pairs(&[("look", "")]));
-}
-
-#[test]
-fn every_call_has_an_id_of_its_own() {
-    let f = json!({"name": "look", "arguments": "{}"});
-    let numbered = |id: Value| {
-        let frames = [0, 1, 2].map(|n| piece(json!({"index": n, "id": id, "function": f})));
-        reply(&[frames.as_slice(), &[finish("tool_calls")]].concat())
-    };
-    assert_eq!(ids(&numbered(json!("a"))), ["a", "a_1", "a_2"]);
-    assert_eq!(ids(&numbered(json!(""))), ["call_0", "call_1", "call_2"]);
-    assert_eq!(ids(&numbered(json!(null))), ["call_0", "call_1", "call_2"]);
-}
-
-#[test]
-fn the_old_function_call_is_a_call() {
-    let reply = reply(&[
-        delta(json!({"content": null, "function_call": {"name": "look", "arguments": "{\"at"}})),
-        delta(json!({"function_call": {"arguments": "\":1}"}})),
-        finish("function_call"),
-    ]);
-    assert_eq!((calls(&reply), reply.stop), (pairs(&[("look", "{\"at\":1}")]), StopReason::Calls));
-}
-
-#[test]
-fn text_before_and_after_calls_stays_where_it_was() {
-    let look = piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}}));
-    let reply =
-        reply(&[delta(json!({"content": "a"})), look, delta(json!({"content": "b"})), finish("tool_calls")]);
-    assert_eq!(reply.blocks.len(), 3);
-    assert_eq!(reply.text(), "ab");
-}
-
-#[test]
 fn thinking_has_many_names() {
     for frames in [
         vec![
@@ -403,93 +234,4 @@ fn usage_may_come_in_every_chunk_or_under_another_name() {
     assert_eq!((each.usage.input, each.usage.output), (3, 2));
     let groq = json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "x_groq": {"id": "r", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}});
     assert_eq!(reply(&[groq]).usage, each.usage);
-}
-
-/// What is in a recorded body, by the plainest reading of it.
-fn oracle(body: &str) -> (String, String, Vec<(String, String)>, Option<String>, Option<Value>) {
-    let (mut text, mut reasoning, mut made, mut finish, mut usage) = Default::default();
-    for frame in testing::data_lines(body) {
-        if frame["usage"].is_object() {
-            usage = Some(frame["usage"].clone());
-        }
-        for choice in frame["choices"].as_array().unwrap().iter().filter(|c| c["index"] == 0) {
-            let delta = &choice["delta"];
-            text += delta["content"].as_str().unwrap_or_default();
-            text += delta["refusal"].as_str().unwrap_or_default();
-            reasoning +=
-                delta["reasoning_content"].as_str().or(delta["reasoning"].as_str()).unwrap_or_default();
-            for call in delta["tool_calls"].as_array().into_iter().flatten() {
-                let n = call["index"].as_u64().unwrap() as usize;
-                let made: &mut Vec<(String, String)> = &mut made;
-                made.resize(made.len().max(n + 1), Default::default());
-                made[n].0 += call["function"]["name"].as_str().unwrap_or_default();
-                made[n].1 += call["function"]["arguments"].as_str().unwrap_or_default();
-            }
-            finish = choice["finish_reason"].as_str().map(str::to_owned).or(finish);
-        }
-    }
-    (text, reasoning, made, finish, usage)
-}
-
-#[test]
-fn recorded_traffic_is_read_as_it_was() {
-    let wire = wire();
-    for case in testing::traffic("openai_chat") {
-        if case.status != 200 {
-            testing::check_refusal(&wire, &case);
-            continue;
-        }
-        let reply = testing::read_recorded(&wire, &case);
-        let (text, reasoning, mut made, finish, usage) = oracle(&case.body);
-        let finish = finish.unwrap();
-        if finish != "length" {
-            made.iter_mut().filter(|(_, arguments)| arguments.is_empty()).for_each(|(_, a)| *a = "{}".into());
-        }
-        assert_eq!(
-            (reply.text(), reply.reasoning(), calls(&reply)),
-            (text, reasoning, made),
-            "{}",
-            case.case
-        );
-        let refused = case.body.contains("\"refusal\":\"");
-        let stop = match finish.as_str() {
-            "stop" if refused => StopReason::Refused,
-            "stop" => StopReason::End,
-            "length" => StopReason::Length,
-            "tool_calls" => StopReason::Calls,
-            other => panic!("{other}"),
-        };
-        assert_eq!(reply.stop, stop, "{}", case.case);
-        if let Some(usage) = usage {
-            assert_eq!(usage["prompt_tokens"], reply.usage.input, "{}", case.case);
-            assert_eq!(usage["completion_tokens"], reply.usage.output, "{}", case.case);
-            let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
-            assert_eq!(cached, reply.usage.cached, "{}", case.case);
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn nothing_that_comes_makes_it_panic(
-        cuts in prop::collection::vec((0_usize..2000, any::<u8>()), 0..20),
-        size in 1_usize..50,
-        noise in prop::collection::vec(any::<u8>(), 0..200),
-    ) {
-        let frames = stream(&[
-            delta(json!({"content": "a", "reasoning_content": "ü", "refusal": "r", "reasoning_details": [{"index": 0, "text": "x"}]})),
-            piece(json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"a\": [1, \"}\"]"}})),
-            piece(json!({"function": {"name": "look", "arguments": "}"}})),
-            finish("tool_calls"),
-            json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
-        ]);
-        let mut bytes = frames.into_bytes();
-        for (at, byte) in cuts {
-            let at = at % bytes.len();
-            bytes[at] = byte;
-        }
-        bytes.extend(noise);
-        let whole = pieces(&wire(), [bytes.as_slice()]);
-        prop_assert_eq!(pieces(&wire(), bytes.chunks(size)), whole);
-    }
 }

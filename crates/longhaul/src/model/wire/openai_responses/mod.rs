@@ -133,7 +133,7 @@ impl Wire for OpenAiResponses {
     }
 
     fn parser(&self) -> Box<dyn Parser> {
-        Box::new(parse::ResponseParser::default())
+        Box::new(parse::ResponseParser::new())
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {

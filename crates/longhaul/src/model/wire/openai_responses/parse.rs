@@ -14,7 +14,6 @@ use crate::model::wire::sse::{Sse, SseEvent};
 use crate::model::{Chunk, ModelErrorKind};
 
 /// Takes a response as it comes.
-#[derive(Default)]
 pub(super) struct ResponseParser {
     sse: Sse,
     answer: Answer,
@@ -26,6 +25,7 @@ struct Answer {
     /// Where the items are in the reply, by their place and by their ids.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
+    last: Option<usize>,
     usage: Usage,
     model: String,
     refused: bool,
@@ -58,6 +58,12 @@ struct Response<'a> {
     output: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     incomplete_details: Option<&'a RawValue>,
+}
+
+impl ResponseParser {
+    pub(super) fn new() -> Self {
+        ResponseParser { sse: Sse::new(), answer: Answer::default() }
+    }
 }
 
 impl Parser for ResponseParser {
@@ -98,15 +104,15 @@ impl Answer {
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.refused |= kind == "response.refusal.delta";
-                let at = self.place(&event, || Block::Text(String::new()));
+                let at = self.place(&event, no_text());
                 self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                let at = self.place(&event, thinking);
+                let at = self.place(&event, no_thinking());
                 self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
             }
             "response.function_call_arguments.delta" => {
-                let at = self.place(&event, || no_call(""));
+                let at = self.place(&event, no_call());
                 if let Some(call) = self.collector.call(at) {
                     call.arguments.push_str(&string(event.delta).unwrap_or_default());
                 }
@@ -114,15 +120,15 @@ impl Answer {
             "response.output_text.done" | "response.refusal.done" => {
                 let said = string(event.text).or_else(|| string(event.refusal)).unwrap_or_default();
                 self.refused |= kind == "response.refusal.done";
-                let at = self.place(&event, || Block::Text(String::new()));
+                let at = self.place(&event, no_text());
                 self.fill(at, said, chunks);
             }
             "response.reasoning_summary_part.added" if number(event.summary_index).unwrap_or(0) > 0 => {
-                let at = self.place(&event, thinking);
+                let at = self.place(&event, no_thinking());
                 self.collector.more(at, "\n\n".to_owned(), chunks);
             }
             "response.function_call_arguments.done" => {
-                let at = self.place(&event, || no_call(""));
+                let at = self.place(&event, no_call());
                 self.arguments(at, string(event.arguments));
             }
             "response.output_item.added" | "response.output_item.done" => {
@@ -149,30 +155,36 @@ impl Answer {
         Ok(())
     }
 
-    /// The block of the item that an event is about; a new one if the item never began.
-    fn place(&mut self, event: &Event<'_>, new: impl FnOnce() -> Block) -> usize {
+    /// The block of the item that an event is about; a new one if no item of its kind began there.
+    fn place(&mut self, event: &Event<'_>, new: Block) -> usize {
         let (index, id) = (number(event.output_index), string(event.item_id).unwrap_or_default());
-        let known = match index {
-            Some(index) => self.by_index.get(&index),
-            None => self.by_id.get(&id),
-        };
-        match known {
-            Some(at) => *at,
-            None => {
-                let at = self.collector.open(new());
-                self.remember(index, [id], at);
-                at
-            }
+        match self.known(index, [&id], &new) {
+            Some(at) => at,
+            None => self.open(index, [id], new),
         }
     }
 
-    fn remember<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], at: usize) {
+    /// Where an item is: by its place, else by one of its ids, else the last.
+    fn known<const N: usize>(&mut self, index: Option<u64>, ids: [&str; N], like: &Block) -> Option<usize> {
+        let at = match index {
+            Some(index) => self.by_index.get(&index).copied(),
+            None if ids.iter().all(|id| id.is_empty()) => self.last,
+            None => ids.iter().find_map(|id| self.by_id.get(*id).copied()),
+        };
+        let kind = std::mem::discriminant(like);
+        at.filter(|at| self.collector.block(*at).is_some_and(|block| std::mem::discriminant(block) == kind))
+    }
+
+    fn open<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], block: Block) -> usize {
+        let at = self.collector.open(block);
+        self.last = Some(at);
         if let Some(index) = index {
             self.by_index.insert(index, at);
         }
-        for id in ids {
+        for id in ids.into_iter().filter(|id| !id.is_empty()) {
             self.by_id.insert(id, at);
         }
+        at
     }
 
     /// An item began, or is whole.
@@ -180,22 +192,18 @@ impl Answer {
         let item: Value = event.item.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let block = match item.get("type").and_then(Value::as_str) {
-            Some("message") => Block::Text(String::new()),
-            Some("reasoning") => thinking(),
-            Some("function_call") => no_call(&said("call_id")),
+            Some("message") => no_text(),
+            Some("reasoning") => no_thinking(),
+            Some("function_call") => no_call(),
             _ => return,
         };
-        let index = number(event.output_index);
-        let known = match index {
-            Some(index) => self.by_index.get(&index),
-            None => self.by_id.get(&said("id")).or_else(|| self.by_id.get(&said("call_id"))),
-        };
+        let (index, ids) = (number(event.output_index), [said("id"), said("call_id")]);
+        let known = self.known(index, [&ids[0], &ids[1]], &block);
         let at = match known {
             // Where nothing tells items apart, one that begins is another.
-            Some(at) if whole || index.is_some() => *at,
-            _ => self.collector.open(block),
+            Some(at) if whole || index.is_some() => at,
+            _ => self.open(index, ids, block),
         };
-        self.remember(index, [said("id"), said("call_id")], at);
         self.take(at, &item, whole, chunks);
     }
 
@@ -241,7 +249,7 @@ impl Answer {
     /// The whole of some arguments, whatever pieces came. None at all is not more than some.
     fn arguments(&mut self, at: usize, whole: Option<String>) {
         if let (Some(call), Some(whole)) = (self.collector.call(at), whole)
-            && !(whole.is_empty() && !call.arguments.is_empty())
+            && (!whole.is_empty() || call.arguments.is_empty())
         {
             call.arguments = whole;
         }
@@ -291,9 +299,9 @@ impl Answer {
         let items: Vec<Value> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         for item in &items {
             let block = match item.get("type").and_then(Value::as_str) {
-                Some("message") => Block::Text(String::new()),
-                Some("reasoning") => thinking(),
-                Some("function_call") => no_call(""),
+                Some("message") => no_text(),
+                Some("reasoning") => no_thinking(),
+                Some("function_call") => no_call(),
                 _ => continue,
             };
             let at = self.collector.open(block);
@@ -312,12 +320,16 @@ impl Answer {
     }
 }
 
-fn thinking() -> Block {
+fn no_text() -> Block {
+    Block::Text(String::new())
+}
+
+fn no_thinking() -> Block {
     Block::Reasoning { text: String::new(), opaque: None }
 }
 
-fn no_call(id: &str) -> Block {
-    Block::Call(Call { id: id.to_owned(), tool: String::new(), arguments: String::new() })
+fn no_call() -> Block {
+    Block::Call(Call { id: String::new(), tool: String::new(), arguments: String::new() })
 }
 
 fn told(raw: Option<&RawValue>) -> Response<'_> {
