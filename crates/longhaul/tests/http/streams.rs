@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use longhaul::message::Message;
 use longhaul::model::http::ModelSpec;
 use longhaul::model::wire::Memo;
-use longhaul::model::{Chunk, Model as _, Request};
+use longhaul::model::{Chunk, Model as _, ModelErrorKind, Request};
 use longhaul::{AgentName, Status};
 use serde_json::json;
 
@@ -55,6 +55,27 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
     drop(stream);
     server.until(|server| server.gone().len() == 1).await;
     assert!(server.gone()[0].duration_since(dropped) < Duration::from_millis(100));
+}
+
+/// No cryptography has to be installed by anybody, and what fails in it is a provider that cannot be reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
+    let server = Server::start(|_| Act::Hangup).await;
+    let model = http().model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
+    let (agent, memo, messages) = (AgentName::from("solo"), Memo::default(), [Message::User("go".into())]);
+    let request = Request {
+        task: "t-7f3k2".parse().unwrap(),
+        agent: &agent,
+        system: "",
+        messages: &messages,
+        tools: &[],
+        turn: 0,
+        retry: 0,
+        memo: &memo,
+    };
+    let error = within(model.stream(request).next()).await.unwrap().unwrap_err();
+    assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");
+    println!("{error}");
 }
 
 /// The request as it goes over the wire, the turns of a conversation, and what they used and cost, rolled up once.

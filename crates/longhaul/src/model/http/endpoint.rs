@@ -36,6 +36,9 @@ impl Auth {
     }
 }
 
+/// A place, and the fingerprint of a key.
+pub(super) type Identity = (String, [u8; 32]);
+
 /// Where a provider is, and how it is asked.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -105,7 +108,7 @@ impl Endpoint {
     }
 
     /// What tells its gate from others.
-    pub(super) fn identity(&self) -> (String, [u8; 32]) {
+    pub(super) fn identity(&self) -> Identity {
         let place = format!("{}://{}{}", self.base.scheme(), self.host(), self.base.path());
         (place, self.key.as_ref().map(Key::fingerprint).unwrap_or_default())
     }

@@ -28,7 +28,7 @@ pub(super) struct Answer {
 
 /// The rest of an answer.
 pub(super) enum Body {
-    Net { response: reqwest::Response, recording: Option<Recording> },
+    Net { response: Box<reqwest::Response>, recording: Option<Box<Recording>> },
     Tape { chunks: VecDeque<Bytes>, cut: Option<String> },
 }
 
@@ -55,7 +55,9 @@ impl Line {
                 match client.post(url).headers(headers).body(body).send().await {
                     Ok(response) => {
                         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-                        let recording = recording.map(|recording| recording.answered(status, &headers));
+                        let recording =
+                            recording.map(|recording| Box::new(recording.answered(status, &headers)));
+                        let response = Box::new(response);
                         Ok(Answer { status, headers, body: Body::Net { response, recording } })
                     }
                     Err(error) => {

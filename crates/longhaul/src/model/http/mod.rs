@@ -39,6 +39,7 @@ pub use provider::Provider;
 use crate::model::prices::Prices;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::Wire;
+use endpoint::Identity;
 use exchange::Line;
 use gate::Gate;
 
@@ -79,7 +80,7 @@ pub struct Http(Arc<Inner>);
 struct Inner {
     options: HttpOptions,
     line: Line,
-    gates: Mutex<HashMap<(String, [u8; 32]), Arc<Gate>>>,
+    gates: Mutex<HashMap<Identity, Arc<Gate>>>,
 }
 
 impl Http {

@@ -15,8 +15,7 @@ use super::{Endpoint, Http, limits};
 use crate::message::{Block, Reply, StopReason};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
-use crate::model::wire::common::text_calls;
-use crate::model::wire::{Parser, Wire};
+use crate::model::wire::{Parser, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
 /// No more is read of an answer that is an error.
@@ -126,12 +125,14 @@ impl Provider {
     }
 
     fn complete(&self, mut reply: Reply, request: &Request<'_>) -> Reply {
-        if self.reads_text_calls && reply.stop == StopReason::End && reply.calls().next().is_none() {
-            if let Some(calls) = text_calls(&reply.text(), request.tools) {
-                reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
-                reply.blocks.extend(calls.into_iter().map(Block::Call));
-                reply.stop = StopReason::Calls;
-            }
+        if self.reads_text_calls
+            && reply.stop == StopReason::End
+            && reply.calls().next().is_none()
+            && let Some(calls) = text_calls(&reply.text(), request.tools)
+        {
+            reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
+            reply.blocks.extend(calls.into_iter().map(Block::Call));
+            reply.stop = StopReason::Calls;
         }
         if reply.model.is_empty() {
             reply.model.clone_from(&self.settings.model);
@@ -224,8 +225,9 @@ impl Talk<'_> {
                 }
             },
             Stage::Send(seat) => {
-                let body = model.send(&self.request).await?.body;
-                self.stage = Stage::Listen { seat: seat, body, parser: model.wire.parser(), begun: false };
+                // Boxed, so that who waits at the gate stays small.
+                let body = Box::pin(model.send(&self.request)).await?.body;
+                self.stage = Stage::Listen { seat, body, parser: model.wire.parser(), begun: false };
             }
             Stage::Listen { seat, mut body, mut parser, begun } => {
                 match self.listen(&mut body, &mut *parser, begun).await? {
