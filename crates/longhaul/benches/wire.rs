@@ -101,6 +101,7 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
     let agent = AgentName::from("worker");
     let task = TaskKey::chosen("bench").candidates().next().expect("a key has candidates");
     let messages = conversation(200);
+    let none = Memo::default();
     let request = |messages| Request {
         task,
         agent: &agent,
@@ -109,6 +110,7 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
         tools: &[],
         turn: 0,
         retry: 0,
+        memo: &none,
     };
     bencher
         .with_inputs(|| {

@@ -161,8 +161,12 @@ pub enum Notices {
 /// How often, and how far apart, a reply is asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// How often at most, the first time included.
+    /// How often at most, the first time included, where the reply itself failed.
     pub tries: u32,
+    /// Where the provider is down: for how long at least, however often that is.
+    pub outage: Duration,
+    /// Where the provider says when to come back: for how long.
+    pub invited: Duration,
     /// The pause before the second try; it doubles with each.
     pub pause: Duration,
     /// The longest pause of our own; a provider that asks for a longer one gets it.
@@ -171,7 +175,13 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { tries: 6, pause: Duration::from_millis(500), longest: Duration::from_secs(30) }
+        Patience {
+            tries: 6,
+            outage: Duration::from_secs(600),
+            invited: Duration::from_secs(3600),
+            pause: Duration::from_millis(500),
+            longest: Duration::from_secs(30),
+        }
     }
 }
 

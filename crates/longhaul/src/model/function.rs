@@ -118,12 +118,22 @@ mod tests {
     use crate::id::{AgentName, TaskKey};
     use crate::message::StopReason;
     use crate::model::ModelErrorKind;
+    use crate::model::wire::Memo;
     use crate::testing::reply;
 
     async fn ask(model: &FnModel, turn: u32) -> Pieces {
         let agent = AgentName::from("lead");
         let task = TaskKey::chosen("test").candidates().next().unwrap();
-        let request = Request { task, agent: &agent, system: "", messages: &[], tools: &[], turn, retry: 0 };
+        let request = Request {
+            task,
+            agent: &agent,
+            system: "",
+            messages: &[],
+            tools: &[],
+            turn,
+            retry: 0,
+            memo: &Memo::default(),
+        };
         model.stream(request).collect().await
     }
 
@@ -182,6 +192,7 @@ mod tests {
             tools: &[],
             turn: 0,
             retry: 0,
+            memo: &Memo::default(),
         }));
         assert_eq!(asked.load(Ordering::Relaxed), 0);
         assert_eq!(ask(&model, 0).await, [Ok(Chunk::Text("cut he".to_owned()))]);

@@ -7,9 +7,12 @@ use futures::stream::BoxStream;
 
 use crate::id::{AgentName, TaskId};
 use crate::message::{Message, Reply};
+use wire::Memo;
 
 #[cfg(any(test, feature = "testing"))]
 mod function;
+pub mod http;
+pub mod prices;
 pub mod scripted;
 pub mod settings;
 pub mod wire;
@@ -49,6 +52,8 @@ pub struct Request<'a> {
     pub turn: u32,
     /// How often this very reply has been asked for before, because it failed.
     pub retry: u32,
+    /// Where the model keeps what of the conversation is already in the form of its wire.
+    pub memo: &'a Memo,
 }
 
 /// What a model is told of a tool.
@@ -69,8 +74,22 @@ pub enum Chunk {
     Text(String),
     /// Some thinking.
     Reasoning(String),
+    /// Nothing is being asked right now: the provider wants to be left alone, or too many are asking it. What was said
+    /// before is void.
+    Held(Held),
+    /// What was held is being sent now.
+    Sent,
     /// The end: the whole reply, the streamed pieces included.
     Done(Box<Reply>),
+}
+
+/// A request that is not sent yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// Why not, in words.
+    pub why: String,
+    /// For how long, where that is known.
+    pub left: Option<Duration>,
 }
 
 /// Why a model did not answer.
@@ -99,6 +118,9 @@ pub enum ModelErrorKind {
         /// What it said.
         message: String,
     },
+    /// The provider cannot be reached: no connection, or one that broke before anything was answered.
+    #[error("the provider cannot be reached{}", suffix(.0))]
+    Unreachable(String),
     /// The stream ended before the reply did.
     #[error("the stream was cut before the reply was complete{}", suffix(.0))]
     Cut(String),
@@ -118,9 +140,21 @@ impl ModelErrorKind {
     /// Whether asking again may help.
     pub fn is_passing(&self) -> bool {
         match self {
-            ModelErrorKind::RateLimited(_) | ModelErrorKind::Cut(_) | ModelErrorKind::Silent(_) => true,
+            ModelErrorKind::RateLimited(_)
+            | ModelErrorKind::Unreachable(_)
+            | ModelErrorKind::Cut(_)
+            | ModelErrorKind::Silent(_) => true,
             ModelErrorKind::Server { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
             ModelErrorKind::Rejected(_) => false,
+        }
+    }
+
+    /// Whether it tells of the provider's state, and nothing of this request: it passes when the provider is well.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_) => true,
+            ModelErrorKind::Server { status, .. } => *status >= 500 || *status == 429,
+            ModelErrorKind::Cut(_) | ModelErrorKind::Silent(_) | ModelErrorKind::Rejected(_) => false,
         }
     }
 }

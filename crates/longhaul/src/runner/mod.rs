@@ -31,6 +31,7 @@ use crate::agent::{Agent, Habits, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Order, Record, Submitted};
 use crate::id::{Seq, TaskId};
+use crate::model::wire::Memo;
 use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
 use crate::turn::{Act, Step, Turn};
@@ -64,6 +65,8 @@ pub(crate) struct Run {
     /// When the journal is looked at although no hint came.
     look_at: Instant,
     ledger: Ledger,
+    /// The conversation as it goes over the wire, as far as it has gone.
+    memo: Arc<Memo>,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
 }
@@ -156,6 +159,7 @@ impl Run {
             deadline,
             look_at,
             ledger,
+            memo: Arc::default(),
             may_launch,
         })
     }
@@ -248,6 +252,9 @@ impl Run {
         let task = self.head.id;
         self.head.step(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
         self.turn.apply(record);
+        if matches!(record.entry, Entry::Compacted { .. }) {
+            self.memo.forget();
+        }
         Ok(())
     }
 

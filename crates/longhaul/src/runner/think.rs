@@ -11,7 +11,7 @@ use crate::agent::Patience;
 use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
 use crate::id::CallId;
 use crate::message::Reply;
-use crate::model::{Chunk, Model, ModelError, ModelErrorKind, Request};
+use crate::model::{Chunk, Held, Model, ModelError, ModelErrorKind, Request};
 
 impl Run {
     /// Gets a reply and writes it down, together with the calls that begin with it.
@@ -20,12 +20,16 @@ impl Run {
         self.ledger.check(&self.head, &*self.around.store).await?;
         let model = self.model()?;
         let mut tries = 1;
+        let mut failing_since = None;
         let reply = loop {
             let (error, mut words) = match self.ask(&*model, tools, tries - 1).await? {
                 Ok(reply) => break reply,
                 Err(failed) => failed,
             };
-            if !error.kind.is_passing() || tries >= self.habits.patience.tries {
+            let patience = &self.habits.patience;
+            let pause = pause_before_retry(patience, error.retry_after, tries, self.jitter(tries));
+            let failing = failing_since.get_or_insert_with(Instant::now).elapsed();
+            if !is_worth_it(patience, &error, tries, failing + pause) {
                 self.leave_behind(&mut words).await?;
                 let kind = match error.kind {
                     ModelErrorKind::Silent(_) => FailureKind::Silent,
@@ -34,7 +38,7 @@ impl Run {
                 let times = if tries > 1 { format!(" (tried {tries} times)") } else { String::new() };
                 return Err(Halt::Fail(Failure::new(kind, format!("{error}{times}"))));
             }
-            self.back_off(&error, tries).await?;
+            self.back_off(&error, pause).await?;
             tries += 1;
         };
         let turn = self.turn.replies() + 1;
@@ -75,6 +79,7 @@ impl Run {
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
         let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
+        let memo = self.memo.clone();
         let mut stream = model.stream(Request {
             task: self.head.id,
             agent: &agent.name,
@@ -83,10 +88,13 @@ impl Run {
             tools: if tools { &gear.specs } else { &[] },
             turn: self.turn.replies(),
             retry,
+            memo: &memo,
         });
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
         let mut words = Words::default();
         let mut silent_at = Instant::now() + self.habits.inactivity;
+        // Nothing has been sent yet, so nothing is lost by going away.
+        let mut held = false;
         let halt = loop {
             tokio::select! {
                 biased;
@@ -96,6 +104,12 @@ impl Run {
                         Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
                         Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, &text),
                         Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, &text),
+                        Some(Ok(Chunk::Held(Held { why, left }))) => {
+                            (held, words) = (true, Words::default());
+                            silent_at += left.unwrap_or_default();
+                            self.wait_on_provider(why, left).await?;
+                        }
+                        Some(Ok(Chunk::Sent)) => held = false,
                         Some(Err(error)) => return Ok(Err((error, words))),
                         None => return Ok(Err((failed(ModelErrorKind::Cut(String::new())), words))),
                     }
@@ -113,6 +127,7 @@ impl Run {
                         break Halt::Stop;
                     }
                 }
+                () = self.around.drain.cancelled(), if held => break Halt::Drain,
                 () = overdue(self.deadline) => break self.too_late(),
             }
         };
@@ -126,13 +141,9 @@ impl Run {
         if words.len() > 0 { self.note(words.take()).await } else { Ok(()) }
     }
 
-    /// Waits as long as the provider asked for, or a while that doubles, never the same for two tasks.
-    async fn back_off(&mut self, error: &ModelError, tries: u32) -> Result<(), Halt> {
-        let pause = pause_before_retry(&self.habits.patience, error.retry_after, tries, self.jitter(tries));
-        let until = jiff::SignedDuration::try_from(pause)
-            .ok()
-            .and_then(|d| self.around.store.now().checked_add(d).ok());
-        self.note(vec![Entry::Waiting { on: Wait::Provider(error.to_string()), until }]).await?;
+    /// Waits before the next try.
+    async fn back_off(&mut self, error: &ModelError, pause: Duration) -> Result<(), Halt> {
+        self.wait_on_provider(error.to_string(), Some(pause)).await?;
         let again = Instant::now() + pause;
         loop {
             tokio::select! {
@@ -149,6 +160,14 @@ impl Run {
         }
     }
 
+    /// Shows that the task waits for its provider. What was said until now is void.
+    async fn wait_on_provider(&mut self, why: String, left: Option<Duration>) -> Result<(), Halt> {
+        let until = left
+            .and_then(|left| jiff::SignedDuration::try_from(left).ok())
+            .and_then(|left| self.around.store.now().checked_add(left).ok());
+        self.note(vec![Entry::Waiting { on: Wait::Provider(why), until }]).await
+    }
+
     /// A number in 0..1 that differs between tasks and tries. It need not be random, only spread out.
     fn jitter(&self, tries: u32) -> f64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -158,7 +177,18 @@ impl Run {
     }
 }
 
-/// How long to wait before the next try. A provider's own wish is a least, spread out above so that not all who
+/// Whether to try again, when that would be so long after the first failure. What is wrong with a reply is tried a
+/// few times; a provider that is down is waited for, and one that says when to come back even longer.
+fn is_worth_it(patience: &Patience, error: &ModelError, tries: u32, after: Duration) -> bool {
+    match (&error.kind, error.retry_after) {
+        (kind, _) if !kind.is_passing() => false,
+        (kind, _) if !kind.is_outage() => tries < patience.tries,
+        (_, Some(_)) => after <= patience.invited,
+        (_, None) => after <= patience.outage,
+    }
+}
+
+/// How long to wait before the next try, never the same for two tasks. A provider's own wish is a least, spread out above so that not all who
 /// heard it come back at once; our own pause is spread over its whole length.
 fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
     let doubled = patience.pause.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.longest);
@@ -213,5 +243,23 @@ mod tests {
             }
         }
         assert!(pause_before_retry(&patience, None, 3, 0.0) > pause_before_retry(&patience, None, 1, 0.999));
+    }
+
+    #[test]
+    fn a_bad_reply_is_tried_a_few_times_and_an_outage_is_waited_for() {
+        let patience = Patience::default();
+        let worth = |kind: &ModelErrorKind, wish: Option<u64>, tries, after| {
+            let retry_after = wish.map(Duration::from_secs);
+            let error = ModelError { model: String::new(), kind: kind.clone(), retry_after };
+            is_worth_it(&patience, &error, tries, Duration::from_secs(after))
+        };
+        let rejected = ModelErrorKind::Rejected(String::new());
+        let cut = ModelErrorKind::Cut(String::new());
+        let down = ModelErrorKind::Unreachable(String::new());
+        let limited = ModelErrorKind::RateLimited(String::new());
+        assert!(!worth(&rejected, Some(1), 1, 1));
+        assert!(worth(&cut, None, 5, 9_999) && !worth(&cut, None, 6, 1));
+        assert!(worth(&down, None, 99, 600) && !worth(&down, None, 1, 601));
+        assert!(worth(&limited, Some(60), 99, 3600) && !worth(&limited, Some(86_400), 1, 86_400));
     }
 }

@@ -140,7 +140,7 @@ impl Take {
                 match first {
                     Some(Chunk::Text(text)) => take.text = Rest::new(text),
                     Some(Chunk::Reasoning(text)) => take.reasoning = Rest::new(text),
-                    Some(Chunk::Done(_)) | None => {}
+                    _ => {}
                 }
                 take.ending = Ending::Hangs;
             }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::id::{AgentName, TaskKey};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult, Usage};
+use crate::model::wire::Memo;
 use crate::model::{Chunk, ModelError, ModelErrorKind};
 
 /// A conversation with a model, as the runner would have it.
@@ -15,6 +16,7 @@ struct Scene {
     messages: Vec<Message>,
     turn: u32,
     retry: u32,
+    memo: Memo,
 }
 
 type Pieces = Vec<Result<Chunk, ModelError>>;
@@ -23,7 +25,14 @@ impl Scene {
     fn new(yaml: &str, agent: &str, task: &str) -> Self {
         let script = Script::parse("demo.yaml", yaml).unwrap_or_else(|e| panic!("{e}"));
         let model = Scripted::new(Arc::new(script));
-        Scene { model, agent: agent.into(), messages: vec![Message::User(task.into())], turn: 0, retry: 0 }
+        Scene {
+            model,
+            agent: agent.into(),
+            messages: vec![Message::User(task.into())],
+            turn: 0,
+            retry: 0,
+            memo: Memo::default(),
+        }
     }
 
     /// One turn of the agent `lead`.
@@ -33,8 +42,8 @@ impl Scene {
 
     fn request(&self) -> Request<'_> {
         let task = TaskKey::chosen("test").candidates().next().unwrap();
-        let Scene { agent, messages, turn, retry, .. } = self;
-        Request { task, agent, system: "Be brief.", messages, tools: &[], turn: *turn, retry: *retry }
+        let Scene { agent, messages, turn, retry, memo, .. } = self;
+        Request { task, agent, system: "Be brief.", messages, tools: &[], turn: *turn, retry: *retry, memo }
     }
 
     async fn pieces(&self) -> Pieces {
@@ -379,6 +388,7 @@ proptest! {
                     prop_assert_eq!(reply.text(), said.as_str());
                     prop_assert_eq!(reply.reasoning(), thoughts.as_str());
                 }
+                Chunk::Held(_) | Chunk::Sent => panic!("a script is never held"),
             }
         }
         prop_assert_eq!((said, thoughts), (text, thought));

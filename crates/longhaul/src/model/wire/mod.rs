@@ -22,6 +22,7 @@ pub use gemini::Gemini;
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 pub use text_calls::text_calls;
 
@@ -46,6 +47,11 @@ pub trait Wire: Send + Sync + 'static {
 
     /// What an answer with an error status says. The text has no secrets in it and is bounded.
     fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind;
+
+    /// How long the provider wants to be left alone, where it says so in the body of such an answer.
+    fn retry_after(&self, _body: &[u8]) -> Option<Duration> {
+        None
+    }
 }
 
 /// Takes the bytes of a streamed answer as they come.
@@ -56,6 +62,11 @@ pub trait Parser: Send {
     /// No more bytes: the whole reply, or why it is none. A stream that ended without saying why it stopped was
     /// cut.
     fn end(&mut self) -> Result<Reply, ModelErrorKind>;
+
+    /// Whether the answer has said that it is complete, so that nothing is lost if its end never comes.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// What a task remembers of its conversation in the form of a wire. Empty until somebody remembers something.

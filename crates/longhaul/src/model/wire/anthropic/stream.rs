@@ -20,6 +20,10 @@ pub(super) struct Stream {
 }
 
 impl Parser for Stream {
+    fn is_over(&self) -> bool {
+        self.answer.over
+    }
+
     fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
         let Stream { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))

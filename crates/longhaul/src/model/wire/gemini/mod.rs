@@ -54,11 +54,8 @@ impl Wire for Gemini {
         let said = error(body).and_then(|error| error.words());
         oops::by_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
     }
-}
 
-impl Gemini {
-    /// How long the provider wants to be left alone: it says so in the body of a 429, not in a header.
-    pub fn retry_after(body: &[u8]) -> Option<Duration> {
+    fn retry_after(&self, body: &[u8]) -> Option<Duration> {
         error(body)?.retry
     }
 }

@@ -226,8 +226,8 @@ fn error_answers() {
         {"@type":"type.googleapis.com/google.rpc.Help"},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
     assert_eq!(Gemini.refusal(429, body), ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into()));
-    assert_eq!(Gemini::retry_after(body), Some(Duration::from_millis(34_500)));
-    assert_eq!(Gemini::retry_after(b"{}"), None);
+    assert_eq!(Gemini.retry_after(body), Some(Duration::from_millis(34_500)));
+    assert_eq!(Gemini.retry_after(b"{}"), None);
     let array = br#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#;
     assert_eq!(
         Gemini.refusal(400, array),

@@ -78,6 +78,10 @@ impl ChatParser {
 }
 
 impl Parser for ChatParser {
+    fn is_over(&self) -> bool {
+        self.answer.done
+    }
+
     fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
         let ChatParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))

@@ -67,6 +67,10 @@ impl ResponseParser {
 }
 
 impl Parser for ResponseParser {
+    fn is_over(&self) -> bool {
+        self.answer.stop.is_some()
+    }
+
     fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
         let ResponseParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))

@@ -36,7 +36,7 @@ pub(in crate::model::wire) fn feed(
             match chunk {
                 Chunk::Text(text) => came.said.push_str(&text),
                 Chunk::Reasoning(text) => came.thought.push_str(&text),
-                Chunk::Done(_) => panic!("a parser is never done"),
+                _ => panic!("a parser is never done"),
             }
         }
         if let Err(error) = fed {
@@ -157,6 +157,7 @@ impl Talk {
             tools: &self.tools,
             turn: 0,
             retry: 0,
+            memo: &self.memo,
         };
         let body = wire.body(&request, settings, &self.memo)?;
         Ok(serde_json::from_slice(&body).expect("JSON"))

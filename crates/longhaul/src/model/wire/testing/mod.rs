@@ -60,7 +60,7 @@ pub(super) fn streamed(chunks: &[Chunk]) -> (String, String) {
         match chunk {
             Chunk::Text(piece) => text.push_str(piece),
             Chunk::Reasoning(piece) => reasoning.push_str(piece),
-            Chunk::Done(_) => panic!("a parser does not end the stream"),
+            _ => panic!("a parser does not end the stream"),
         }
     }
     (text, reasoning)
@@ -124,7 +124,8 @@ pub(super) fn body(
 ) -> (Vec<u8>, Value) {
     let agent = AgentName::from("worker");
     let task = TaskKey::chosen("test").candidates().next().unwrap();
-    let request = Request { task, agent: &agent, system: "Be brief.", messages, tools, turn: 0, retry: 0 };
+    let request =
+        Request { task, agent: &agent, system: "Be brief.", messages, tools, turn: 0, retry: 0, memo };
     let bytes = wire.body(&request, settings, memo).unwrap();
     let value =
         serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&bytes)));

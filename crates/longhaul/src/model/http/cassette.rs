@@ -1,0 +1,280 @@
+//! Recordings: what went over the line, one exchange a line of JSON, without secrets; and the same played back.
+//!
+//! Headers of requests are not recorded at all, of answers only those that are listened to. Every key that is in use is
+//! taken out of URLs, bodies and answers.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use regex::Regex;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::exchange::{Answer, Body};
+use crate::model::ModelErrorKind;
+
+/// A recording: being made, or being played.
+pub struct Cassette {
+    inner: Mutex<Inner>,
+    fleeting: Regex,
+}
+
+#[derive(Default)]
+struct Inner {
+    file: Option<File>,
+    endpoints: Vec<Endpoint>,
+    exchanges: Vec<(Exchange, String, bool)>,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum CassetteError {
+    /// The file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A line that is no exchange.
+    #[error("line {line} is not a recorded exchange: {error}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// Why.
+        error: serde_json::Error,
+    },
+}
+
+/// One request and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Exchange {
+    url: String,
+    body: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunks: Vec<Piece>,
+    /// Why there was no answer, or no more of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
+}
+
+/// A piece of an answer: text where it is text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Piece {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Piece {
+    fn of(bytes: &[u8]) -> Piece {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Piece::Text(text.to_owned()),
+            Err(_) => Piece::Bytes(bytes.to_vec()),
+        }
+    }
+}
+
+impl Cassette {
+    /// An empty one, to be recorded on. Only its owner can read the file.
+    pub fn create(path: &Path) -> Result<Cassette, CassetteError> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(|error| unusable(path, error))?;
+        Ok(Cassette::of(Inner { file: Some(file), ..Inner::default() }))
+    }
+
+    /// One that was recorded, to be played.
+    pub fn load(path: &Path) -> Result<Cassette, CassetteError> {
+        Cassette::parse(&std::fs::read_to_string(path).map_err(|error| unusable(path, error))?)
+    }
+
+    /// One that was recorded, as its text.
+    pub fn parse(text: &str) -> Result<Cassette, CassetteError> {
+        let cassette = Cassette::of(Inner::default());
+        let mut exchanges = Vec::new();
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let exchange: Exchange =
+                serde_json::from_str(line).map_err(|error| CassetteError::Line { line: at + 1, error })?;
+            let lasting = cassette.lasting(&exchange.body);
+            exchanges.push((exchange, lasting, false));
+        }
+        cassette.lock().exchanges = exchanges;
+        Ok(cassette)
+    }
+
+    fn of(inner: Inner) -> Cassette {
+        #[expect(clippy::expect_used, reason = "a constant, and tested")]
+        let fleeting = Regex::new(r"\bt-[0-9a-z]{4,}\b|[0-9]+").expect("a pattern");
+        Cassette { inner: Mutex::new(inner), fleeting }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns of one more key that must not be on the tape.
+    pub(super) fn know(&self, endpoint: &Endpoint) {
+        self.lock().endpoints.push(endpoint.clone());
+    }
+
+    pub(super) fn begin(self: &Arc<Self>, url: &Url, body: &[u8]) -> Recording {
+        let exchange = Exchange {
+            url: url.to_string(),
+            body: serde_json::from_slice(body).unwrap_or_default(),
+            status: None,
+            headers: BTreeMap::new(),
+            chunks: Vec::new(),
+            cut: Some("nobody waited for its end".to_owned()),
+        };
+        Recording { cassette: self.clone(), exchange: Some(exchange), heard: Vec::new() }
+    }
+
+    fn write(&self, mut exchange: Exchange, heard: &[Bytes]) {
+        let mut inner = self.lock();
+        let whole = String::from_utf8_lossy(&heard.concat()).into_owned();
+        let clean = inner.scrub(whole.clone());
+        // A key may lie across two pieces.
+        exchange.chunks = match clean == whole {
+            true => heard.iter().map(|bytes| Piece::of(bytes)).collect(),
+            false => vec![Piece::Text(clean)],
+        };
+        let line = serde_json::to_string(&exchange).map(|line| inner.scrub(line));
+        let Some(file) = &mut inner.file else { return };
+        let written = line.map_err(std::io::Error::from).and_then(|line| writeln!(file, "{line}"));
+        if let Err(error) = written {
+            tracing::warn!(%error, "an exchange could not be recorded");
+        }
+    }
+
+    /// Answers a request with what was recorded for it: for the very same one, or for one that differs only in what
+    /// differs from run to run, such as the ids of tasks and times.
+    pub(super) fn play(&self, url: &Url, body: &[u8]) -> Result<Answer, ModelErrorKind> {
+        let mut inner = self.lock();
+        let asked = inner.scrub(String::from_utf8_lossy(body).into_owned());
+        let asked: Value = serde_json::from_str(&asked).unwrap_or_default();
+        let (url, lasting) = (inner.scrub(url.to_string()), self.lasting(&asked));
+        let mut fresh = inner.exchanges.iter_mut().filter(|(old, _, played)| !played && old.url == url);
+        let same = fresh.position(|(old, _, _)| old.body == asked);
+        let mut fresh = inner.exchanges.iter_mut().filter(|(old, _, played)| !played && old.url == url);
+        let found = match same {
+            Some(at) => fresh.nth(at),
+            None => fresh.find(|(_, old, _)| *old == lasting),
+        };
+        let Some((exchange, _, played)) = found else {
+            let why = "the recording has no (more) answer to this request";
+            return Err(ModelErrorKind::Rejected(why.to_owned()));
+        };
+        *played = true;
+        let exchange = exchange.clone();
+        drop(inner);
+        self.answer(exchange, &asked)
+    }
+
+    fn answer(&self, exchange: Exchange, asked: &Value) -> Result<Answer, ModelErrorKind> {
+        let Some(status) = exchange.status else {
+            return Err(ModelErrorKind::Unreachable(exchange.cut.unwrap_or_default()));
+        };
+        // The ids of tasks as they are now.
+        let (then, now) = (exchange.body.to_string(), asked.to_string());
+        let ids: Vec<(&str, &str)> = self
+            .fleeting
+            .find_iter(&then)
+            .zip(self.fleeting.find_iter(&now))
+            .map(|(then, now)| (then.as_str(), now.as_str()))
+            .filter(|(then, now)| then.starts_with("t-") && then != now)
+            .collect();
+        let renamed = |text: String| ids.iter().fold(text, |text, (then, now)| text.replace(then, now));
+        let chunks = exchange.chunks.into_iter().map(|piece| match piece {
+            Piece::Text(text) => Bytes::from(renamed(text)),
+            Piece::Bytes(bytes) => Bytes::from(bytes),
+        });
+        let header = |(name, value): (String, String)| {
+            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(&value).ok()?))
+        };
+        let headers = exchange.headers.into_iter().filter_map(header).collect();
+        Ok(Answer { status, headers, body: Body::Tape { chunks: chunks.collect(), cut: exchange.cut } })
+    }
+
+    /// A body without what differs from run to run.
+    fn lasting(&self, body: &Value) -> String {
+        self.fleeting.replace_all(&body.to_string(), "#").into_owned()
+    }
+}
+
+impl Inner {
+    fn scrub(&self, text: String) -> String {
+        self.endpoints.iter().fold(text, |text, endpoint| endpoint.scrub(text))
+    }
+}
+
+impl std::fmt::Debug for Cassette {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cassette")
+    }
+}
+
+fn unusable(path: &Path, error: std::io::Error) -> CassetteError {
+    CassetteError::File { path: path.display().to_string(), error }
+}
+
+/// An exchange that is being recorded. It is written when it ends, however it ends.
+pub(super) struct Recording {
+    cassette: Arc<Cassette>,
+    exchange: Option<Exchange>,
+    heard: Vec<Bytes>,
+}
+
+impl Recording {
+    pub(super) fn answered(mut self, status: u16, headers: &HeaderMap) -> Recording {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.status = Some(status);
+            let told = |name: &str| {
+                matches!(name, "content-type" | "retry-after" | "retry-after-ms")
+                    || name.contains("ratelimit")
+            };
+            let kept = headers.iter().filter(|(name, _)| told(name.as_str()));
+            let text = |(name, value): (&HeaderName, &HeaderValue)| {
+                Some((name.to_string(), value.to_str().ok()?.to_owned()))
+            };
+            exchange.headers = kept.filter_map(text).collect();
+        }
+        self
+    }
+
+    pub(super) fn unreachable(mut self, why: &str) {
+        self.ended(Some(why));
+    }
+
+    pub(super) fn heard(&mut self, bytes: &Bytes) {
+        self.heard.push(bytes.clone());
+    }
+
+    pub(super) fn ended(&mut self, cut: Option<&str>) {
+        if let Some(exchange) = self.exchange.take() {
+            self.cassette.write(Exchange { cut: cut.map(str::to_owned), ..exchange }, &self.heard);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.cassette.write(exchange, &self.heard);
+        }
+    }
+}

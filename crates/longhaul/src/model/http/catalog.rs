@@ -1,0 +1,307 @@
+//! Providers by name: which wire each speaks, where it is, and which key it wants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::endpoint::{Auth, Endpoint};
+use super::keys::{self, Key, Keys};
+use super::{Http, HttpError, Provider};
+use crate::model::settings::ModelSettings;
+use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
+use crate::model::wire::openai_responses::OpenAiResponses;
+use crate::model::wire::{Anthropic, Gemini, Wire};
+
+/// Which protocol a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ApiType {
+    /// Chat completions, as OpenAI made them known.
+    #[serde(rename = "openai_chatcompletions")]
+    Chat,
+    /// OpenAI's Responses.
+    #[serde(rename = "openai_responses")]
+    Responses,
+    /// Anthropic's messages.
+    #[serde(rename = "anthropic")]
+    Anthropic,
+    /// Google's Gemini.
+    #[serde(rename = "gemini")]
+    Gemini,
+}
+
+/// A provider of one's own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CustomProvider {
+    /// What it speaks; chat completions unless it says otherwise.
+    pub api_type: Option<ApiType>,
+    /// Where it is.
+    pub base_url: Option<String>,
+    /// The name of its key.
+    pub token_key: Option<String>,
+}
+
+/// A model, as a team names it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ModelSpec {
+    /// The provider: a known one, or the name of `custom`.
+    pub provider: String,
+    /// The model and how it is asked.
+    pub settings: ModelSettings,
+    /// Where it is, if not where its provider usually is.
+    pub base_url: Option<String>,
+    /// The name of its key, if not its provider's usual one.
+    pub token_key: Option<String>,
+    /// What it speaks, if not what its provider usually does.
+    pub api_type: Option<ApiType>,
+    /// The provider, where it is one of the team's own.
+    pub custom: Option<CustomProvider>,
+}
+
+impl ModelSpec {
+    /// `provider/model`.
+    pub fn parse(name: &str) -> Result<ModelSpec, CatalogError> {
+        match name.split_once('/') {
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                let settings = ModelSettings { model: model.to_owned(), ..ModelSettings::default() };
+                Ok(ModelSpec { provider: provider.to_owned(), settings, ..ModelSpec::default() })
+            }
+            _ => Err(CatalogError::NoName(name.to_owned())),
+        }
+    }
+
+    /// What people call it: `provider/model`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.settings.model)
+    }
+}
+
+/// What is known of a provider.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    api: ApiType,
+    pub(super) base_url: Option<&'static str>,
+    auth: Auth,
+    /// The usual names of its key, the first one the one to tell people.
+    pub(super) keys: &'static [&'static str],
+    /// Whether it answers without a key.
+    open: bool,
+    /// What `auto` asks for.
+    pub(super) default_model: Option<&'static str>,
+}
+
+const fn chat(name: &'static str, base_url: &'static str, keys: &'static [&'static str]) -> Entry {
+    let base_url = Some(base_url);
+    Entry { name, api: ApiType::Chat, base_url, auth: Auth::Bearer, keys, open: false, default_model: None }
+}
+
+const fn local(name: &'static str, base_url: Option<&'static str>) -> Entry {
+    Entry {
+        name,
+        api: ApiType::Chat,
+        base_url,
+        auth: Auth::Bearer,
+        keys: &[],
+        open: true,
+        default_model: None,
+    }
+}
+
+const fn picked(entry: Entry, model: &'static str) -> Entry {
+    Entry { default_model: Some(model), ..entry }
+}
+
+/// All known providers, in the order in which `auto` looks for their keys.
+pub(super) const PROVIDERS: [Entry; 20] = [
+    Entry {
+        api: ApiType::Anthropic,
+        auth: Auth::Anthropic,
+        ..picked(
+            chat("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"]),
+            "claude-sonnet-4-5",
+        )
+    },
+    picked(chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"]), "gpt-5-mini"),
+    Entry {
+        api: ApiType::Gemini,
+        auth: Auth::Google,
+        ..picked(
+            chat(
+                "google",
+                "https://generativelanguage.googleapis.com/v1beta",
+                &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
+            ),
+            "gemini-2.5-flash",
+        )
+    },
+    picked(chat("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]), "mistral-medium-latest"),
+    picked(chat("xai", "https://api.x.ai/v1", &["XAI_API_KEY"]), "grok-4"),
+    picked(chat("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"]), "deepseek-chat"),
+    picked(chat("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]), "openai/gpt-oss-120b"),
+    picked(chat("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]), "openrouter/auto"),
+    picked(chat("nebius", "https://api.studio.nebius.com/v1", &["NEBIUS_API_KEY"]), "Qwen/Qwen3-32B"),
+    picked(chat("minimax", "https://api.minimax.io/v1", &["MINIMAX_API_KEY"]), "MiniMax-M2"),
+    chat("requesty", "https://router.requesty.ai/v1", &["REQUESTY_API_KEY"]),
+    chat("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"]),
+    // A token for GitHub is in many environments, and seldom meant for this: nobody is given it by `auto`.
+    chat("github-models", "https://models.github.ai/inference", &["GITHUB_TOKEN", "GH_TOKEN"]),
+    Entry {
+        auth: Auth::Azure,
+        base_url: None,
+        ..chat("azure", "", &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"])
+    },
+    local("ollama", Some("http://127.0.0.1:11434/v1")),
+    local("llamacpp", Some("http://127.0.0.1:8080/v1")),
+    local("lmstudio", Some("http://127.0.0.1:1234/v1")),
+    local("vllm", Some("http://127.0.0.1:8000/v1")),
+    local("dmr", Some("http://127.0.0.1:12434/engines/v1")),
+    local("local", None),
+];
+
+/// Other spellings of the same.
+fn usual(provider: &str) -> &str {
+    match provider {
+        "gemini" => "google",
+        "github" => "github-models",
+        "llama.cpp" => "llamacpp",
+        "azure-openai" | "azure_openai" => "azure",
+        "bedrock" | "aws-bedrock" => "amazon-bedrock",
+        other => other,
+    }
+}
+
+/// How long a server of one's own may take to read a prompt.
+const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
+
+impl Http {
+    /// The model of this name, with the key that it needs.
+    pub fn model(&self, spec: &ModelSpec, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
+        let name = spec.name();
+        if spec.settings.model.is_empty() {
+            return Err(CatalogError::NoName(name));
+        }
+        let provider = usual(&spec.provider);
+        if provider == "amazon-bedrock" {
+            return Err(CatalogError::Bedrock);
+        }
+        let custom = spec.custom.clone().unwrap_or_default();
+        let own_url = spec.base_url.as_ref().or(custom.base_url.as_ref());
+        let entry = match (PROVIDERS.iter().find(|entry| entry.name == provider), &spec.custom, own_url) {
+            (Some(entry), None, _) => *entry,
+            (known, Some(_), Some(_)) | (known @ None, None, Some(_)) => {
+                Entry { name: known.map_or("custom", |entry| entry.name), ..local("", None) }
+            }
+            (Some(entry), Some(_), None) => *entry,
+            (None, Some(_), None) => return Err(CatalogError::NoBaseUrl(name)),
+            (None, None, None) => return Err(CatalogError::Unknown(spec.provider.clone())),
+        };
+        let Some(base_url) = own_url.map(String::as_str).or(entry.base_url) else {
+            return Err(CatalogError::NoBaseUrl(name));
+        };
+        let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
+        let api = spec.api_type.or(custom.api_type).unwrap_or(entry.api);
+        let auth = match (api, entry.auth) {
+            (ApiType::Anthropic, Auth::Bearer) => Auth::Anthropic,
+            (ApiType::Gemini, Auth::Bearer) => Auth::Google,
+            (_, auth) => auth,
+        };
+        let token_key = spec.token_key.as_deref().or(custom.token_key.as_deref());
+        let key = key(&name, token_key, &entry, own_url.is_some(), keys)?;
+        let mut endpoint = Endpoint::new(&base_url, auth, key)?;
+        if entry.open {
+            endpoint = endpoint.first_byte(LOCAL_FIRST_BYTE);
+        }
+        let wire: Box<dyn Wire> = match api {
+            // What speaks chat at a place of its own is, more often than not, a server of one's own.
+            ApiType::Chat => Box::new(OpenAiChat::new(Quirks::of(provider))),
+            ApiType::Responses => Box::new(OpenAiResponses::new()),
+            ApiType::Anthropic => Box::new(Anthropic),
+            ApiType::Gemini => Box::new(Gemini),
+        };
+        let mut model = self.provider_of(&name, wire, spec.settings.clone(), endpoint)?;
+        model.reads_text_calls = entry.open;
+        Ok(Arc::new(model))
+    }
+}
+
+/// The key. A `token_key` that is named must be there; a usual one only where the provider needs it.
+fn key(
+    model: &str,
+    token_key: Option<&str>,
+    entry: &Entry,
+    elsewhere: bool,
+    keys: &dyn Keys,
+) -> Result<Option<Key>, CatalogError> {
+    let missing = |names: &[&str]| CatalogError::NoKey {
+        model: model.to_owned(),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    if let Some(name) = token_key {
+        return keys::first(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
+    }
+    match keys::first(keys, entry.keys) {
+        Some((_, key)) => Ok(Some(key)),
+        None if entry.open || elsewhere => Ok(None),
+        None => Err(missing(entry.keys)),
+    }
+}
+
+/// Azure's resources are given without the path of their API more often than with it.
+fn azure(base_url: &str) -> String {
+    let base = base_url.trim_end_matches('/');
+    let bare = base.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
+    if bare { format!("{base}/openai/v1") } else { base_url.to_owned() }
+}
+
+/// Why there is no such model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// Not `provider/model`.
+    #[error("'{0}' does not name a model: write provider/model, such as openai/gpt-5")]
+    NoName(String),
+    /// A provider that nobody knows.
+    #[error("there is no provider '{0}'; known are {names}. A provider of your own needs a base_url", names = names())]
+    Unknown(String),
+    /// A provider without a place of its own.
+    #[error("{0}: this provider needs a base_url")]
+    NoBaseUrl(String),
+    /// No key.
+    #[error("{model} needs a key: set {}", .names.join(" or "))]
+    NoKey {
+        /// The model.
+        model: String,
+        /// The names under which a key was looked for.
+        names: Vec<String>,
+    },
+    /// Amazon's own protocol.
+    #[error(
+        "amazon-bedrock is not supported yet: it wants requests signed in its own way. Use the maker's own \
+         provider, or a gateway with a base_url"
+    )]
+    Bedrock,
+    /// `auto` found nothing.
+    #[error(
+        "no model can be asked: set one of {}, start Ollama or llama.cpp's server, or name a model with a base_url. \
+         `longhaul demo` needs none of these",
+        auto_keys()
+    )]
+    Nothing,
+    /// No way to it.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+}
+
+fn names() -> String {
+    PROVIDERS.map(|entry| entry.name).join(", ")
+}
+
+fn auto_keys() -> String {
+    let names = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).map(|entry| entry.keys[0]);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod tests;

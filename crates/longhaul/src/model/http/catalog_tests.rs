@@ -1,0 +1,99 @@
+use secrecy::SecretString;
+
+use super::*;
+use crate::model::Model as _;
+use crate::model::http::{HttpOptions, NoKeys};
+use crate::model::settings::Thinking;
+
+fn http() -> Http {
+    Http::new(HttpOptions::default()).unwrap()
+}
+
+fn spec(name: &str) -> ModelSpec {
+    ModelSpec::parse(name).unwrap()
+}
+
+fn with(names: &'static [&'static str]) -> impl Keys {
+    move |name: &str| names.contains(&name).then(|| SecretString::from(format!("sk-secret-of-{name}")))
+}
+
+fn all(_: &str) -> Option<SecretString> {
+    Some(SecretString::from("sk-secret".to_owned()))
+}
+
+#[test]
+fn every_provider_that_has_a_place_can_be_asked_with_its_usual_key() {
+    let http = http();
+    for entry in PROVIDERS.iter().filter(|entry| entry.base_url.is_some_and(|url| !url.is_empty())) {
+        let name = format!("{}/some-model", entry.name);
+        let model = http.model(&spec(&name), &all).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(model.name(), name);
+        assert!(!format!("{model:?}").contains("secret"));
+        match http.model(&spec(&name), &NoKeys) {
+            Ok(_) => assert!(entry.open, "{name} was made without a key"),
+            Err(error) => {
+                assert!(!entry.open && error.to_string().contains(entry.keys[0]), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_clear_word() {
+    let http = http();
+    let wrong = |spec: &ModelSpec| http.model(spec, &all).unwrap_err().to_string();
+    for name in ["gpt-5", "", "/x", "openai/"] {
+        assert!(ModelSpec::parse(name).unwrap_err().to_string().contains("provider/model"), "{name}");
+    }
+    assert!(wrong(&spec("amazon-bedrock/x")).contains("not supported yet"));
+    assert!(wrong(&spec("opena1/gpt-5")).contains("openai, google"));
+    assert!(wrong(&spec("azure/gpt-5")).contains("base_url"));
+    let custom = Some(CustomProvider::default());
+    assert!(wrong(&ModelSpec { custom, ..spec("acme/one") }).contains("base_url"));
+    let nowhere = ModelSpec { base_url: Some("nowhere".into()), ..spec("openai/gpt-5") };
+    assert!(wrong(&nowhere).contains("base_url"));
+    let mut thinks = spec("openai/gpt-5");
+    thinks.settings.thinking = Some(Thinking::Tokens(5));
+    assert!(wrong(&thinks).contains("openai/gpt-5: thinking"), "{}", wrong(&thinks));
+    let named = ModelSpec { token_key: Some("MY_KEY".into()), ..spec("ollama/x") };
+    let error = http.model(&named, &with(&["OPENAI_API_KEY"])).unwrap_err();
+    assert!(error.to_string().contains("set MY_KEY"), "a key that is named must be there: {error}");
+}
+
+#[test]
+fn a_provider_of_ones_own_speaks_what_it_says() {
+    let http = http();
+    for (api_type, path) in [
+        (None, "/chat/completions"),
+        (Some(ApiType::Responses), "/responses"),
+        (Some(ApiType::Anthropic), "/messages"),
+        (Some(ApiType::Gemini), "/models/one:streamGenerateContent?alt=sse"),
+    ] {
+        let base_url = Some("http://127.0.0.1:1/v1".to_owned());
+        let custom = CustomProvider { api_type, base_url, token_key: None };
+        let model = http.model(&ModelSpec { custom: Some(custom), ..spec("acme/one") }, &NoKeys).unwrap();
+        assert_eq!(model.path(), path);
+    }
+    let json = r#"{"api_type": "openai_responses", "base_url": "http://a", "token_key": "K"}"#;
+    let custom: CustomProvider = serde_json::from_str(json).unwrap();
+    assert_eq!(custom.api_type, Some(ApiType::Responses));
+}
+
+#[test]
+fn azure_is_found_with_and_without_its_path() {
+    assert_eq!(azure("https://me.openai.azure.com/"), "https://me.openai.azure.com/openai/v1");
+    assert_eq!(azure("https://me.openai.azure.com/openai/v1/"), "https://me.openai.azure.com/openai/v1/");
+}
+
+#[tokio::test]
+async fn auto_takes_the_first_key_and_says_what_to_set() {
+    let http = http();
+    let model =
+        http.auto_among(&with(&["OPENAI_API_KEY", "XAI_API_KEY", "GITHUB_TOKEN"]), &[]).await.unwrap();
+    assert!(model.name().starts_with("openai/"), "{}", model.name());
+    let none = http.auto_among(&with(&["GITHUB_TOKEN"]), &[("ollama", "http://127.0.0.1:9/v1")]).await;
+    let error = none.unwrap_err().to_string();
+    for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "Ollama", "longhaul demo"] {
+        assert!(error.contains(word), "{error}");
+    }
+}

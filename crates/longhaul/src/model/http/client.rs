@@ -1,0 +1,48 @@
+//! The one HTTP client, with its own cryptography: nothing is installed for the whole process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+
+use super::{HttpError, HttpOptions};
+
+pub(super) fn build(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
+    let wrong = |error: &dyn std::fmt::Display| HttpError::Client(error.to_string());
+    let builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls().map_err(|error| wrong(&error))?)
+        .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(options.connect)
+        // A key in a header of its own would go along to wherever the redirect points.
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .pool_idle_timeout(Duration::from_secs(90))
+        .tcp_keepalive(Duration::from_secs(30))
+        .http2_adaptive_window(true)
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(20));
+    let builder = if options.system_proxy { builder } else { builder.no_proxy() };
+    builder.build().map_err(|error| wrong(&error.without_url()))
+}
+
+fn tls() -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = match versions(provider.clone())?.with_platform_verifier() {
+        Ok(config) => config.with_no_client_auth(),
+        Err(error) => {
+            // Plain HTTP to a server of one's own needs no certificates.
+            tracing::warn!(%error, "this machine's certificates cannot be read: HTTPS will fail");
+            versions(provider)?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn versions(
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
+}

@@ -1,0 +1,158 @@
+//! Where a provider is, and how it is shown who asks.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use super::HttpError;
+use super::keys::Key;
+
+/// How a provider is shown a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// `authorization: Bearer …`.
+    Bearer,
+    /// `x-api-key`, and the version of the protocol beside it.
+    Anthropic,
+    /// `x-goog-api-key`.
+    Google,
+    /// `api-key`.
+    Azure,
+    /// Not at all.
+    None,
+}
+
+impl Auth {
+    fn header(self) -> Option<HeaderName> {
+        match self {
+            Auth::Bearer => Some(AUTHORIZATION),
+            Auth::Anthropic => Some(HeaderName::from_static("x-api-key")),
+            Auth::Google => Some(HeaderName::from_static("x-goog-api-key")),
+            Auth::Azure => Some(HeaderName::from_static("api-key")),
+            Auth::None => None,
+        }
+    }
+}
+
+/// A place, and the fingerprint of a key.
+pub(super) type Identity = (String, [u8; 32]);
+
+/// Where a provider is, and how it is asked.
+#[derive(Clone)]
+pub struct Endpoint {
+    base: Url,
+    key: Option<Key>,
+    headers: HeaderMap,
+    pub(super) first_byte: Option<Duration>,
+}
+
+impl Endpoint {
+    /// An endpoint below a URL, such as `https://api.openai.com/v1`.
+    pub fn new(base_url: &str, auth: Auth, key: Option<Key>) -> Result<Endpoint, HttpError> {
+        let wrong = |why: &str| HttpError::BaseUrl(why.to_owned());
+        let base = Url::parse(base_url.trim()).map_err(|error| wrong(&error.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none_or(str::is_empty) {
+            return Err(wrong("it does not begin with http:// or https:// and a host"));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(wrong("it has a user or a password in it; use token_key"));
+        }
+        let mut headers = HeaderMap::new();
+        if auth == Auth::Anthropic {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        if let (Some(name), Some(key)) = (auth.header(), &key) {
+            let prefix = if auth == Auth::Bearer { "Bearer " } else { "" };
+            let mut value =
+                HeaderValue::from_str(&format!("{prefix}{}", key.expose())).map_err(|_| HttpError::BadKey)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Endpoint { base, key, headers, first_byte: None })
+    }
+
+    /// The same endpoint with one more header on every request.
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// The same endpoint, which may take so long to begin its answer.
+    pub fn first_byte(mut self, time: Duration) -> Self {
+        self.first_byte = Some(time);
+        self
+    }
+
+    /// The URL of a path, which may bring a query of its own.
+    pub(super) fn url(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if !query.is_empty() {
+            let both = self.base.query().map(|old| format!("{old}&{query}"));
+            url.set_query(Some(both.as_deref().unwrap_or(query)));
+        }
+        url
+    }
+
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.headers.clone()
+    }
+
+    /// Host and port: all of a URL that is fit to be shown.
+    pub(super) fn host(&self) -> String {
+        let host = self.base.host_str().unwrap_or_default();
+        self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// What tells its gate from others.
+    pub(super) fn identity(&self) -> Identity {
+        let place = format!("{}://{}{}", self.base.scheme(), self.host(), self.base.path());
+        (place, self.key.as_ref().map(Key::fingerprint).unwrap_or_default())
+    }
+
+    /// A text without the key, and without whatever the URL has in its query.
+    pub(super) fn scrub(&self, mut text: String) -> String {
+        for (_, value) in self.base.query_pairs() {
+            text = Key::new(&value).scrub(text);
+        }
+        match &self.key {
+            Some(key) => key.scrub(text),
+            None => text,
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("host", &self.host()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_queries_are_put_below_the_base() {
+        let url =
+            |base: &str, path: &str| Endpoint::new(base, Auth::None, None).unwrap().url(path).to_string();
+        assert_eq!(url("https://a.b/v1/", "/chat/completions"), "https://a.b/v1/chat/completions");
+        assert_eq!(url("http://a.b:8080", "/x?alt=sse"), "http://a.b:8080/x?alt=sse");
+        assert_eq!(url("https://a.b/o?api-version=1", "/x?alt=sse"), "https://a.b/o/x?api-version=1&alt=sse");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_and_what_is_shown_has_no_key() {
+        for base in ["", "api.openai.com", "ftp://a.b", "https://me:secret@a.b", "http://"] {
+            assert!(Endpoint::new(base, Auth::None, None).is_err(), "{base}");
+        }
+        assert!(Endpoint::new("http://a", Auth::Bearer, Some(Key::new("two\nlines"))).is_err());
+        let key = Some(Key::new("sk-very-secret"));
+        let endpoint = Endpoint::new("https://a.b/v1?token=also-secret", Auth::Bearer, key).unwrap();
+        assert!(!format!("{endpoint:?} {:?}", endpoint.headers()).contains("secret"));
+        assert_eq!(endpoint.scrub("sk-very-secret, also-secret".into()), "[key], [key]");
+    }
+}

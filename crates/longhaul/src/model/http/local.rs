@@ -1,0 +1,65 @@
+//! `auto`: the first model that can be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::catalog::PROVIDERS;
+use super::exchange::Line;
+use super::{CatalogError, Http, Keys, ModelSpec, Provider, keys};
+
+/// How long a server on this machine may take to say that it is there.
+const THERE: Duration = Duration::from_millis(750);
+
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(default)]
+    data: Vec<One>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    id: String,
+}
+
+impl Http {
+    /// The first provider whose key is set, or a server on this machine that answers.
+    pub async fn auto(&self, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
+        let servers = ["ollama", "llamacpp"].map(|name| {
+            let entry = PROVIDERS.iter().find(|entry| entry.name == name);
+            (name, entry.and_then(|entry| entry.base_url).unwrap_or_default())
+        });
+        self.auto_among(keys, &servers).await
+    }
+
+    /// The same, with these servers.
+    pub async fn auto_among(
+        &self,
+        keys: &dyn Keys,
+        servers: &[(&str, &str)],
+    ) -> Result<Arc<Provider>, CatalogError> {
+        for entry in PROVIDERS {
+            if let Some(model) = entry.default_model
+                && keys::first(keys, entry.keys).is_some()
+            {
+                return self.model(&ModelSpec::parse(&format!("{}/{model}", entry.name))?, keys);
+            }
+        }
+        for (provider, base_url) in servers {
+            if let Some(model) = self.first_model(base_url).await {
+                let spec = ModelSpec::parse(&format!("{provider}/{model}"))?;
+                return self.model(&ModelSpec { base_url: Some((*base_url).to_owned()), ..spec }, keys);
+            }
+        }
+        Err(CatalogError::Nothing)
+    }
+
+    async fn first_model(&self, base_url: &str) -> Option<String> {
+        let Line::Net { client, .. } = self.line() else { return None };
+        let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(THERE).send();
+        let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
+        let listed: Listed = serde_json::from_slice(&body).ok()?;
+        listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))
+    }
+}

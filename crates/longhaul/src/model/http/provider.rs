@@ -1,0 +1,290 @@
+//! A model behind HTTP.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::exchange::{Answer, Body};
+use super::gate::{Gate, Next, Seat, Ticket};
+use super::{Endpoint, Http, limits};
+use crate::message::{Block, Reply, StopReason};
+use crate::model::prices::Price;
+use crate::model::settings::ModelSettings;
+use crate::model::wire::{Parser, Wire, text_calls};
+use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
+
+/// No more is read of an answer that is an error.
+const ERROR_BODY: usize = 64 * 1024;
+/// How long the end of such an answer, or of one that is complete, is waited for.
+const LAST_BYTES: Duration = Duration::from_secs(2);
+
+/// A model behind HTTP: a wire, spoken at an endpoint.
+pub struct Provider {
+    name: String,
+    wire: Box<dyn Wire>,
+    settings: ModelSettings,
+    endpoint: Endpoint,
+    http: Http,
+    gate: std::sync::Arc<Gate>,
+    price: Option<Price>,
+    /// Small models write calls as text now and then.
+    pub(super) reads_text_calls: bool,
+}
+
+impl Provider {
+    pub(super) fn new(
+        http: Http,
+        name: &str,
+        wire: Box<dyn Wire>,
+        settings: ModelSettings,
+        endpoint: Endpoint,
+    ) -> Provider {
+        let gate = http.gate(&endpoint);
+        let price = http.options().prices.of(name);
+        Provider {
+            name: name.to_owned(),
+            wire,
+            settings,
+            endpoint,
+            http,
+            gate,
+            price,
+            reads_text_calls: false,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn path(&self) -> String {
+        self.wire.path(&self.settings)
+    }
+
+    fn first_byte(&self) -> Duration {
+        self.endpoint.first_byte.unwrap_or(self.http.options().first_byte)
+    }
+
+    /// What went wrong, fit to be shown.
+    fn error(&self, kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
+        let clean = |text| self.endpoint.scrub(text);
+        let kind = match kind {
+            ModelErrorKind::RateLimited(text) => ModelErrorKind::RateLimited(clean(text)),
+            ModelErrorKind::Server { status, message } => {
+                ModelErrorKind::Server { status, message: clean(message) }
+            }
+            ModelErrorKind::Unreachable(text) => ModelErrorKind::Unreachable(clean(text)),
+            ModelErrorKind::Cut(text) => ModelErrorKind::Cut(clean(text)),
+            ModelErrorKind::Silent(time) => ModelErrorKind::Silent(time),
+            ModelErrorKind::Rejected(text) => ModelErrorKind::Rejected(clean(text)),
+        };
+        // Whatever this request met: nobody comes back while the gate is closed.
+        let retry_after = retry_after.max(self.gate.left().filter(|_| kind.is_passing()));
+        ModelError { model: self.name.clone(), kind, retry_after }
+    }
+
+    /// Sends the request, and hears whether the provider takes it.
+    async fn send(&self, request: &Request<'_>) -> Result<Answer, ModelError> {
+        let body = self
+            .wire
+            .body(request, &self.settings, request.memo)
+            .map_err(|why| self.error(ModelErrorKind::Rejected(why), None))?;
+        let url = self.endpoint.url(&self.wire.path(&self.settings));
+        let sent = self.http.line().send(&self.endpoint, url, body);
+        let silent = ModelErrorKind::Silent(self.first_byte());
+        let answer = match timeout(self.first_byte(), sent).await {
+            Ok(answer) => answer.map_err(|kind| self.error(kind, None))?,
+            Err(_) => return Err(self.error(silent, None)),
+        };
+        if (200..300).contains(&answer.status) {
+            self.gate.answered();
+            return Ok(answer);
+        }
+        Err(self.refused(answer).await)
+    }
+
+    async fn refused(&self, mut answer: Answer) -> ModelError {
+        let mut said = Vec::new();
+        while let Ok(Ok(Some(bytes))) = timeout(LAST_BYTES, answer.body.next()).await {
+            said.extend_from_slice(&bytes);
+            if said.len() > ERROR_BODY {
+                break;
+            }
+        }
+        let kind = self.wire.refusal(answer.status, &said);
+        let wish = match kind.is_passing() {
+            true => limits::wish(&answer.headers, Timestamp::now()).or_else(|| self.wire.retry_after(&said)),
+            false => None,
+        };
+        if let Some(wish) = wish {
+            self.gate.close(wish);
+        }
+        self.error(kind, wish)
+    }
+
+    fn complete(&self, mut reply: Reply, request: &Request<'_>) -> Reply {
+        if self.reads_text_calls
+            && reply.stop == StopReason::End
+            && reply.calls().next().is_none()
+            && let Some(calls) = text_calls(&reply.text(), request.tools)
+        {
+            reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
+            reply.blocks.extend(calls.into_iter().map(Block::Call));
+            reply.stop = StopReason::Calls;
+        }
+        if reply.model.is_empty() {
+            reply.model.clone_from(&self.settings.model);
+        }
+        // An alias has the price of the model that answered.
+        let maker = self.name.split('/').next().unwrap_or_default();
+        let price = self.price.or_else(|| self.http.options().prices.of(&format!("{maker}/{}", reply.model)));
+        reply.cost = reply.cost.or_else(|| Some(price?.of(&reply.usage)));
+        reply
+    }
+}
+
+impl Model for Provider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+        let mut hasher = DefaultHasher::new();
+        (request.task, request.turn, request.retry).hash(&mut hasher);
+        // In two waves, not one by one, so that a provider that is not ready yet need not be asked often to learn it.
+        let jitter = (hasher.finish() % 2) as f64 / 2.0;
+        let ticket = self.gate.line_up(request.retry > 0, jitter);
+        let talk = Talk {
+            model: self,
+            request,
+            heard: VecDeque::new(),
+            failed: None,
+            stage: Stage::Door { ticket, held: false },
+        };
+        stream::unfold(talk, async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+    }
+}
+
+impl std::fmt::Debug for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Provider")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request on its way, and its answer.
+struct Talk<'a> {
+    model: &'a Provider,
+    request: Request<'a>,
+    heard: VecDeque<Chunk>,
+    failed: Option<ModelError>,
+    stage: Stage,
+}
+
+enum Stage {
+    Door { ticket: Ticket, held: bool },
+    Send(Seat),
+    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool },
+    Over,
+}
+
+impl Talk<'_> {
+    async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
+        loop {
+            if let Some(chunk) = self.heard.pop_front() {
+                return Some(Ok(chunk));
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(error));
+            }
+            match self.step().await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                // Told after what was heard before it. Nothing is open any more.
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// Goes on by one step; `false` at the end.
+    async fn step(&mut self) -> Result<bool, ModelError> {
+        let model = self.model;
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Door { mut ticket, held } => match ticket.next().await {
+                Next::Held(told) => {
+                    self.heard.push_back(Chunk::Held(told));
+                    self.stage = Stage::Door { ticket, held: true };
+                }
+                Next::Go(seat) => {
+                    self.heard.extend(held.then_some(Chunk::Sent));
+                    self.stage = Stage::Send(seat);
+                }
+            },
+            Stage::Send(seat) => {
+                // Boxed, so that who waits at the gate stays small.
+                let body = Box::pin(model.send(&self.request)).await?.body;
+                self.stage = Stage::Listen { seat, body, parser: model.wire.parser(), begun: false };
+            }
+            Stage::Listen { seat, mut body, mut parser, begun } => {
+                match self.listen(&mut body, &mut *parser, begun).await? {
+                    true => self.stage = Stage::Listen { seat, body, parser, begun: true },
+                    false => {
+                        let reply = parser.end().map_err(|kind| model.error(kind, None))?;
+                        self.heard.push_back(Chunk::Done(Box::new(model.complete(reply, &self.request))));
+                    }
+                }
+            }
+            Stage::Over => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Hears more of the answer; `false` at its end.
+    async fn listen(
+        &mut self,
+        body: &mut Body,
+        parser: &mut dyn Parser,
+        begun: bool,
+    ) -> Result<bool, ModelError> {
+        let model = self.model;
+        let over = parser.is_over();
+        let patience = match (over, begun) {
+            // All is said; its end is waited for so that the connection can be used again.
+            (true, _) => LAST_BYTES,
+            (false, true) => model.http.options().silence,
+            (false, false) => model.first_byte(),
+        };
+        let more = match timeout(patience, body.next()).await {
+            Ok(Ok(more)) => more,
+            _ if over => None,
+            Ok(Err(kind)) => return Err(model.error(kind, None)),
+            Err(_) => return Err(model.error(ModelErrorKind::Silent(patience), None)),
+        };
+        let Some(bytes) = more else { return Ok(false) };
+        let mut chunks = Vec::from(std::mem::take(&mut self.heard));
+        let fed = parser.feed(&bytes, &mut chunks);
+        self.heard = together(chunks).into();
+        fed.map_err(|kind| model.error(kind, None))?;
+        Ok(true)
+    }
+}
+
+/// The same chunks, with what was said in one voice and came at once in one piece.
+fn together(chunks: Vec<Chunk>) -> Vec<Chunk> {
+    if chunks.len() < 2 {
+        return chunks;
+    }
+    let mut whole: Vec<Chunk> = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        match (whole.last_mut(), chunk) {
+            (Some(Chunk::Text(said)), Chunk::Text(more))
+            | (Some(Chunk::Reasoning(said)), Chunk::Reasoning(more)) => said.push_str(&more),
+            (_, chunk) => whole.push(chunk),
+        }
+    }
+    whole
+}

@@ -1,0 +1,142 @@
+//! What tokens cost. A small table ships with the program; a file of the same form can be laid over it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::message::Usage;
+
+/// What the tokens of one model cost, in millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Read.
+    pub input: u64,
+    /// Read from the provider's cache; as `input` where it is not given.
+    #[serde(default)]
+    pub cached: Option<u64>,
+    /// Written to the provider's cache; as `input` where it is not given.
+    #[serde(default)]
+    pub cache_write: Option<u64>,
+    /// Written.
+    pub output: u64,
+}
+
+impl Price {
+    /// What this usage costs, in millionths of a dollar.
+    pub fn of(&self, usage: &Usage) -> u64 {
+        let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
+        let parts = [
+            (fresh, self.input),
+            (usage.cached, self.cached.unwrap_or(self.input)),
+            (usage.cache_written, self.cache_write.unwrap_or(self.input)),
+            (usage.output, self.output),
+        ];
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        u64::try_from((sum + 500_000) / 1_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// A table of prices, by `provider/model`. A model that is not in it has no known price.
+#[derive(Debug, Clone)]
+pub struct Prices(Arc<BTreeMap<String, Option<Price>>>);
+
+impl Prices {
+    /// The table that ships with the program.
+    pub fn shipped() -> Prices {
+        let table = serde_json::from_str(include_str!("prices.json")).unwrap_or_else(|error| {
+            tracing::error!(%error, "the table of prices is broken: no price is known");
+            BTreeMap::new()
+        });
+        Prices(Arc::new(table))
+    }
+
+    /// No price is known.
+    pub fn unknown() -> Prices {
+        Prices(Arc::default())
+    }
+
+    /// The same table with another laid over it: `{"openai/gpt-5": {"input": 1250000, "output": 10000000}}`. `null`
+    /// makes a price unknown.
+    pub fn overlaid(&self, json: &str) -> Result<Prices, serde_json::Error> {
+        let over: BTreeMap<String, Option<Price>> = serde_json::from_str(json)?;
+        let mut table = (*self.0).clone();
+        table.extend(over.into_iter().map(|(name, price)| (name.to_ascii_lowercase(), price)));
+        Ok(Prices(Arc::new(table)))
+    }
+
+    /// The price of a model, or of the one that it is a dated edition of.
+    pub fn of(&self, name: &str) -> Option<Price> {
+        let name = name.to_ascii_lowercase();
+        if let Some(price) = self.0.get(&name) {
+            return *price;
+        }
+        self.0.get(edition_of(&name)).copied().flatten()
+    }
+}
+
+/// `openai/gpt-5-2025-08-07` is an edition of `openai/gpt-5`; so are `…-20250929`, `…-latest` and `…@20250929`.
+fn edition_of(name: &str) -> &str {
+    let name = name.strip_suffix("-latest").unwrap_or(name);
+    let dated = |tail: &str| tail.len() >= 4 && tail.chars().all(|c| c.is_ascii_digit() || c == '-');
+    let marks = name.char_indices().filter(|(_, c)| matches!(c, '-' | '@'));
+    for (at, _) in marks {
+        let tail = &name[at + 1..];
+        let digits = tail.chars().filter(char::is_ascii_digit).count();
+        if dated(tail) && (digits == 8 || digits == 4 && tail.len() == 4) {
+            return &name[..at];
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64, cached: u64, cache_written: u64, output: u64) -> Usage {
+        Usage { input, cached, cache_written, output, reasoning: 0 }
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let price = Price {
+            input: 3_000_000,
+            cached: Some(300_000),
+            cache_write: Some(3_750_000),
+            output: 15_000_000,
+        };
+        assert_eq!(price.of(&usage(1_000_000, 0, 0, 0)), 3_000_000);
+        assert_eq!(price.of(&usage(1_000, 400, 100, 200)), 1_500 + 120 + 375 + 3_000);
+        let plain = Price { input: 1_000_000, cached: None, cache_write: None, output: 0 };
+        assert_eq!(plain.of(&usage(10, 4, 4, 99)), 10);
+        assert_eq!(plain.of(&usage(u64::MAX, 0, 0, 0)), u64::MAX);
+        assert_eq!(plain.of(&usage(1, 2, 0, 0)), 2, "more from the cache than read at all is believed");
+    }
+
+    #[test]
+    fn the_table_is_whole_and_editions_are_found() {
+        let prices = Prices::shipped();
+        assert!(prices.0.len() > 50);
+        assert!(prices.0.keys().all(|name| *name == name.to_ascii_lowercase() && name.contains('/')));
+        let sonnet = prices.of("anthropic/claude-sonnet-4-5").unwrap();
+        assert_eq!((sonnet.input, sonnet.output), (3_000_000, 15_000_000));
+        assert_eq!(prices.of("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
+        assert_eq!(prices.of("OpenAI/gpt-5-2025-08-07"), prices.of("openai/gpt-5"));
+        assert!(prices.of("openai/gpt-5").is_some());
+        assert_eq!(prices.of("openai/gpt-99"), None, "unknown is unknown, not free");
+        assert_eq!(prices.of("acme/gpt-5"), None);
+    }
+
+    #[test]
+    fn a_file_is_laid_over_the_table() {
+        let json = r#"{"Acme/One": {"input": 5, "output": 6}, "openai/gpt-5": null}"#;
+        let prices = Prices::shipped().overlaid(json).unwrap();
+        assert_eq!(prices.of("acme/one").map(|price| price.output), Some(6));
+        assert_eq!(prices.of("openai/gpt-5"), None);
+        assert!(prices.of("openai/gpt-5-mini").is_some());
+        assert!(Prices::unknown().overlaid(r#"{"a/b": {"input": 1}}"#).is_err());
+        assert!(Prices::unknown().overlaid(r#"{"a/b": {"input": 1, "output": 1, "Output": 2}}"#).is_err());
+    }
+}
