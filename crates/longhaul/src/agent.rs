@@ -111,7 +111,7 @@ pub struct Habits {
     pub on_finish: OnFinish,
     /// Whether the end of a child wakes it when it is idle.
     pub notices: Notices,
-    /// When letters that do not say so themselves are read.
+    /// When letters are read; with [`Deliver::WhenIdle`] none is read before the agent has nothing more to say.
     pub letters: Deliver,
     /// How often a reply is asked for when the provider fails.
     pub patience: Patience,
@@ -281,7 +281,12 @@ impl AgentBuilder {
         toolsets.insert(0, Arc::new(self.tools));
         match self.dialect.unwrap_or_default() {
             _ if self.sub_agents.is_empty() => {}
-            Dialect::SubAgents => toolsets.push(Arc::new(SubAgentTools)),
+            Dialect::SubAgents => {
+                if let Some(other) = self.sub_agents.iter().find(|other| !is_tool_name(other.as_str())) {
+                    return Err(TeamError::NotATool { agent: name, other: other.clone() });
+                }
+                toolsets.push(Arc::new(SubAgentTools));
+            }
             Dialect::Background => toolsets.push(Arc::new(BackgroundAgents)),
             Dialect::Managed => toolsets.push(Arc::new(ManagedAgents)),
         }
@@ -300,6 +305,11 @@ impl AgentBuilder {
             kin: self.kin,
         })
     }
+}
+
+/// Whether a model's provider takes it for the name of a tool.
+fn is_tool_name(name: &str) -> bool {
+    name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 /// Agents that know one another. Every name that is used in it is in it.
@@ -438,6 +448,16 @@ pub enum TeamError {
         /// Whose.
         agent: AgentName,
         /// Whom.
+        other: AgentName,
+    },
+    /// A sub-agent whose name cannot be the name of a tool.
+    #[error(
+        "agent '{agent}' has its sub-agents as tools, and '{other}' cannot be a tool's name: use at most 64 of a-z, A-Z, 0-9, '-' and '_', or another dialect"
+    )]
+    NotATool {
+        /// Whose.
+        agent: AgentName,
+        /// Which.
         other: AgentName,
     },
     /// A team file that does not load.

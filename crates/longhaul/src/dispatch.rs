@@ -131,7 +131,7 @@ pub struct Limits {
     pub depth: u32,
     /// Tasks in one tree; `None` is no bound.
     pub tree: Option<u32>,
-    /// Whether a task is refused, instead of queued, when all seats are taken.
+    /// Whether a task is refused, instead of queued, when there are as many tasks that have not ended as may run.
     pub reject_when_full: bool,
 }
 
@@ -204,9 +204,6 @@ pub enum DeskError {
     /// The other's mailbox is full.
     #[error("the mailbox of {0} is full: write again when it has read its letters")]
     MailboxFull(TaskId),
-    /// A task was to wait for itself, or for something that waits for it.
-    #[error("a task cannot do this to itself")]
-    Oneself,
     /// The store failed. That is not the model's business: the run ends.
     #[error(transparent)]
     Store(#[from] StoreError),

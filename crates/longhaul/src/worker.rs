@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -222,15 +222,18 @@ impl Worker {
                 return;
             }
         };
-        for head in abandoned {
-            match self.take_away(&head).await {
-                // Somebody else was faster, or the owner is back.
-                Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
-                Err(error) => {
-                    tracing::warn!(task = %head.id, %error, "an abandoned task could not be released")
+        // At once, so that they share the store's commits: there may be thousands.
+        futures::stream::iter(abandoned)
+            .for_each_concurrent(64, |head| async move {
+                match self.take_away(&head).await {
+                    // Somebody else was faster, or the owner is back.
+                    Ok(()) | Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) => {}
+                    Err(error) => {
+                        tracing::warn!(task = %head.id, %error, "an abandoned task could not be released");
+                    }
                 }
-            }
-        }
+            })
+            .await;
     }
 
     async fn take_away(&self, head: &Head) -> Result<(), StoreError> {

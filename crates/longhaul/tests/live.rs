@@ -44,7 +44,8 @@ fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
         return None;
     };
     let model = std::env::var("LONGHAUL_LIVE_MODEL").unwrap_or_else(|_| "qwen1.5b".to_owned());
-    let settings = ModelSettings { model, max_tokens: Some(400), temperature: Some(0.0), ..ModelSettings::default() };
+    let settings =
+        ModelSettings { model, max_tokens: Some(400), temperature: Some(0.0), ..ModelSettings::default() };
     let spec = ModelSpec {
         provider: "llamacpp".to_owned(),
         settings,
@@ -101,7 +102,10 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         assert!(child.usage.output > 0, "what was used is known");
     }
     let journal = longhaul.store().read(root, Seq(0), 1000).await.unwrap();
-    let endings = journal.iter().filter(|r| matches!(&r.entry, Entry::Letter(letter) if letter.ending.is_some())).count();
+    let endings = journal
+        .iter()
+        .filter(|r| matches!(&r.entry, Entry::Letter(letter) if letter.ending.is_some()))
+        .count();
     assert_eq!(endings, children.len(), "each end was told by letter");
     assert_eq!(tree[0].status, Status::Completed, "{:?}", tree[0].error);
     assert!(!longhaul.output(root).await.unwrap().trim().is_empty());

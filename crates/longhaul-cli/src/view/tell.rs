@@ -164,7 +164,6 @@ impl Teller {
                 let why = match why {
                     Release::Drained => "its process is ending".to_owned(),
                     Release::Lost => "its process is gone".to_owned(),
-                    Release::GaveUp(why) => one_line(why),
                 };
                 (Ink::Waits, format!("given back: {why}"))
             }

@@ -329,8 +329,6 @@ pub enum Release {
     Drained,
     /// The owner is gone.
     Lost,
-    /// The owner could not go on here, for this reason.
-    GaveUp(String),
 }
 
 #[cfg(test)]

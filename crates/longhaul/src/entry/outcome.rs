@@ -100,6 +100,8 @@ pub enum FailureKind {
     LostWorker,
     /// The task's agent or model is not in its team.
     Team,
+    /// Its journal cannot be read.
+    Journal,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -117,6 +119,7 @@ impl std::fmt::Display for FailureKind {
             FailureKind::Panic => "internal error",
             FailureKind::LostWorker => "worker lost",
             FailureKind::Team => "team error",
+            FailureKind::Journal => "unreadable journal",
         })
     }
 }

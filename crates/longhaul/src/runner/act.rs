@@ -39,31 +39,15 @@ impl Run {
         let mut halt: Option<(Halt, Instant)> = None;
         let mut draining = false;
 
+        let mut progress = Progress::default();
+
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
+            // In this order: a tool that talks without end must not drown a stop.
             tokio::select! {
                 biased;
-                Some(came) = running.next() => {
-                    let mut all = vec![came];
-                    while let Some(Some(more)) = running.next().now_or_never() {
-                        all.push(more);
-                    }
-                    // What a call said before it returned comes before its result.
-                    while let Ok(signal) = signals.try_recv() {
-                        self.hear(signal, &mut waiting).await?;
-                    }
-                    all.iter().for_each(|(call, _)| drop(waiting.remove(call)));
-                    if let Some(fatal) = self.note_returned(all, &names).await? {
-                        halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
-                        stop.cancel();
-                    }
-                }
-                Some(signal) = signals.recv() => {
-                    self.hear(signal, &mut waiting).await?;
-                    if draining {
-                        waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
-                    }
-                }
+                // Whoever ignores the stop for too long is dropped, which ends what it has started.
+                () = overdue(until), if until.is_some() => break,
                 () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() && halt.is_none() {
@@ -79,8 +63,31 @@ impl Run {
                     halt = Some((self.too_late(), Instant::now() + GRACE));
                     stop.cancel();
                 }
-                // Whoever ignores the stop for too long is dropped, which ends what it has started.
-                () = overdue(until), if until.is_some() => break,
+                () = overdue(progress.due) => self.note(progress.take()).await?,
+                Some(came) = running.next() => {
+                    let mut all = vec![came];
+                    while let Some(Some(more)) = running.next().now_or_never() {
+                        all.push(more);
+                    }
+                    // What a call said before it returned comes before its result.
+                    while let Ok(signal) = signals.try_recv() {
+                        hear(signal, &mut waiting, &mut progress);
+                    }
+                    if progress.due.is_some() {
+                        self.note(progress.take()).await?;
+                    }
+                    all.iter().for_each(|(call, _)| drop(waiting.remove(call)));
+                    if let Some(fatal) = self.note_returned(all, &names).await? {
+                        halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
+                        stop.cancel();
+                    }
+                }
+                Some(signal) = signals.recv() => {
+                    hear(signal, &mut waiting, &mut progress);
+                    if draining {
+                        waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
+                    }
+                }
             }
             if !running.is_empty() && waiting.len() == running.len() {
                 self.wait_for(&waiting).await?;
@@ -149,16 +156,6 @@ impl Run {
         }
     }
 
-    /// Hears what a call tells while it runs.
-    async fn hear(&mut self, signal: Signal, waiting: &mut HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
-        match signal {
-            Signal::Progress(text) => self.note(vec![Entry::Said { voice: Voice::Progress, text }]).await?,
-            Signal::Waits { call, tasks } => drop(waiting.insert(call, tasks)),
-            Signal::Works { call } => drop(waiting.remove(&call)),
-        }
-        Ok(())
-    }
-
     /// All calls that still run only wait: others may have the seat.
     async fn wait_for(&mut self, waiting: &HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
         let mut tasks: Vec<TaskId> = waiting.values().flatten().copied().collect();
@@ -204,6 +201,36 @@ impl Run {
             Some(part) => (part.into(), Some(self.around.store.keep(text.into_bytes()).await?)),
         };
         Ok(Returned { call, output, is_error, whole, collected, handoff })
+    }
+}
+
+/// Hears what a call tells while it runs.
+fn hear(signal: Signal, waiting: &mut HashMap<CallId, Vec<TaskId>>, progress: &mut Progress) {
+    match signal {
+        Signal::Progress(text) => progress.hear(text),
+        Signal::Waits { call, tasks } => drop(waiting.insert(call, tasks)),
+        Signal::Works { call } => drop(waiting.remove(&call)),
+    }
+}
+
+/// How far tools say that they are: only the last word of a moment counts.
+#[derive(Default)]
+struct Progress {
+    last: Option<String>,
+    due: Option<Instant>,
+}
+
+impl Progress {
+    const MOMENT: Duration = Duration::from_millis(50);
+
+    fn hear(&mut self, text: String) {
+        self.last = Some(text);
+        self.due = self.due.or_else(|| Some(Instant::now() + Self::MOMENT));
+    }
+
+    fn take(&mut self) -> Vec<Entry> {
+        self.due = None;
+        self.last.take().map(|text| Entry::Said { voice: Voice::Progress, text }).into_iter().collect()
     }
 }
 

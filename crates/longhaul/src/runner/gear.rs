@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
@@ -10,6 +11,7 @@ use crate::entry::TeamRef;
 use crate::id::AgentName;
 use crate::model::ToolSpec;
 use crate::tool::{DynTool, Manner};
+use crate::toolset::ToolsetError;
 
 /// What an agent works with.
 pub(crate) struct Gear {
@@ -18,26 +20,40 @@ pub(crate) struct Gear {
     /// What its model is told of its tools.
     pub(crate) specs: Vec<Arc<ToolSpec>>,
     tools: HashMap<String, (Arc<dyn DynTool>, Manner)>,
+    /// Whether every toolset could be opened.
+    whole: bool,
 }
+
+/// How long a toolset may take to start.
+const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 impl Gear {
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
-        let mut gear =
-            Gear { system: agent.instruction.to_string(), specs: Vec::new(), tools: HashMap::new() };
+        let mut gear = Gear {
+            system: agent.instruction.to_string(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            whole: true,
+        };
         for toolset in &agent.toolsets {
-            let tools = match toolset.open(&patron).await {
+            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
+            let opened = opened.unwrap_or_else(|_| {
+                let why = format!("it did not start within {LONGEST_OPEN:?}");
+                Err(ToolsetError { toolset: toolset.name().to_owned(), why })
+            });
+            let tools = match opened {
                 Ok(tools) => tools,
                 Err(error) => {
                     tracing::warn!(agent = %agent.name, %error, "the agent runs without this toolset");
+                    // The model is told, so that it does not promise what it cannot do.
+                    gear.add(&format!("Some of your tools are not available: {error}."));
+                    gear.whole = false;
                     continue;
                 }
             };
             if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
-                if !gear.system.is_empty() {
-                    gear.system.push_str("\n\n");
-                }
-                gear.system.push_str(&text);
+                gear.add(&text);
             }
             for tool in tools {
                 let spec = Arc::new(tool.spec());
@@ -52,6 +68,13 @@ impl Gear {
         gear
     }
 
+    fn add(&mut self, text: &str) {
+        if !self.system.is_empty() {
+            self.system.push_str("\n\n");
+        }
+        self.system.push_str(text);
+    }
+
     /// The tool of a name.
     pub(crate) fn tool(&self, name: &str) -> Option<&(Arc<dyn DynTool>, Manner)> {
         self.tools.get(name)
@@ -64,6 +87,7 @@ impl Gear {
             system: self.system.clone(),
             specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
             tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
+            whole: self.whole,
         }
     }
 
@@ -84,6 +108,14 @@ impl Locker {
     pub(crate) async fn gear(&self, team: &Team, agent: &Agent) -> Arc<Gear> {
         let key = (team.reference().clone(), agent.name.clone());
         let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        shelf.get_or_init(|| async { Arc::new(Gear::open(team, agent).await) }).await.clone()
+        let open = || async {
+            let gear = Arc::new(Gear::open(team, agent).await);
+            // What could not be opened is tried again for the next task.
+            if gear.whole { Ok(gear) } else { Err(gear) }
+        };
+        match shelf.get_or_try_init(open).await {
+            Ok(gear) => gear.clone(),
+            Err(gear) => gear,
+        }
     }
 }

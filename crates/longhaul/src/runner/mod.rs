@@ -89,7 +89,11 @@ pub(crate) enum Halt {
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Superseded { .. } | StoreError::NoTask(_) | StoreError::Illegal { .. } => Halt::Lost,
+            StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
+            // Nobody can go on with a journal that cannot be read, or that does not add up.
+            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. }) => {
+                Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
+            }
             error => Halt::Store(error),
         }
     }
@@ -135,9 +139,9 @@ impl Run {
         let order = submitted.order;
         let agent = find_agent(&team, &turn)?;
         let habits = habits_of(&agent, &order);
-        let deadline = habits.timeout.map(|timeout| {
+        let deadline = habits.timeout.and_then(|timeout| {
             let left = timeout.saturating_sub(head.elapsed(around.store.now()));
-            Instant::now() + left
+            Instant::now().checked_add(left)
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
@@ -389,18 +393,37 @@ async fn recall(
     journal: &[Record],
 ) -> Result<(Head, Turn, Submitted), Halt> {
     let submitted = submission(id, journal)?;
-    let mut turn = match submitted.continues {
-        None => Turn::begin(&submitted, team.root()),
-        Some(old) => {
-            let journal = read_all(store, old, Seq(0)).await?;
-            let (_, turn, _) = Box::pin(recall(store, team, old, &journal)).await?;
-            turn.continued(&submitted)
-        }
-    };
-    journal.iter().for_each(|record| turn.apply(record));
+    let mut turn: Option<Turn> = None;
+    // The oldest first, one journal at a time.
+    for old in chain_before(store, submitted.continues).await?.into_iter().rev() {
+        let journal = read_all(store, old, Seq(0)).await?;
+        let told = follow(turn.take(), team, &submission(old, &journal)?, &journal);
+        turn = Some(told);
+    }
+    let turn = follow(turn, team, &submitted, journal);
     let illegal = |why| StoreError::Illegal { task: id, why };
     let head = Head::of(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
     Ok((head, turn, submitted))
+}
+
+/// The turn of a task that goes on from another, or begins.
+fn follow(before: Option<Turn>, team: &Team, submitted: &Submitted, journal: &[Record]) -> Turn {
+    let mut turn = match before {
+        Some(turn) => turn.continued(submitted),
+        None => Turn::begin(submitted, team.root()),
+    };
+    journal.iter().for_each(|record| turn.apply(record));
+    turn
+}
+
+/// The tasks that a task continues, the last first.
+async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+    let mut chain = Vec::new();
+    while let Some(old) = continues {
+        chain.push(old);
+        continues = submission(old, &store.read(old, Seq(0), 1).await?)?.continues;
+    }
+    Ok(chain)
 }
 
 fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {

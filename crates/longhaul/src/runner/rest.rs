@@ -67,7 +67,8 @@ impl Run {
     async fn end_without_children(&mut self) -> Result<Option<Ended>, Halt> {
         loop {
             self.catch_up().await?;
-            if self.head.stop.is_some() || !self.turn.has_only_endings() {
+            let wanted = self.turn.unread().is_some() && !self.turn.has_only_endings();
+            if self.head.stop.is_some() || wanted {
                 return Ok(None);
             }
             if let Some(ended) = self.end_with_answer().await? {

@@ -24,7 +24,9 @@ impl Run {
                     StopCause::Closed => self.turn.is_at_rest(),
                     _ => self.has_answered().await,
                 };
-                self.abandon_children(StopCause::ParentStopped).await;
+                if let Err(error) = stop_below(&*store, &self.head, StopCause::ParentStopped).await {
+                    return settle_halt(&*store, &self.head, error.into()).await;
+                }
                 let outcome = match stands {
                     true => self.turn.answer(),
                     false => Outcome::Cancelled { stop, partial: self.turn.partial() },
@@ -49,7 +51,7 @@ impl Run {
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
         if self.habits.on_finish != OnFinish::Detach {
             // Nobody is left to read what they would say.
-            self.abandon_children(StopCause::ParentEnded).await;
+            stop_below(&*self.around.store, &self.head, StopCause::ParentEnded).await?;
         }
         self.finish(Outcome::Failed { failure, partial: self.turn.partial() }, None).await
     }
@@ -61,12 +63,6 @@ impl Run {
         let fence = Fence::Attempt(self.head.attempt);
         end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
         Ok(Ended::Finished)
-    }
-
-    async fn abandon_children(&self, cause: StopCause) {
-        if let Err(error) = stop_below(&*self.around.store, &self.head, cause).await {
-            tracing::warn!(task = %self.head.id, %error, "children could not be told to stop");
-        }
     }
 }
 

@@ -92,21 +92,21 @@ impl Run {
         });
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
         let mut words = Words::default();
-        let mut silent_at = Instant::now() + self.habits.inactivity;
+        let mut silent_at = Instant::now().checked_add(self.habits.inactivity);
         // Nothing has been sent yet, so nothing is lost by going away.
         let mut held = false;
         let halt = loop {
             tokio::select! {
                 biased;
                 chunk = stream.next() => {
-                    silent_at = Instant::now() + self.habits.inactivity;
+                    silent_at = Instant::now().checked_add(self.habits.inactivity);
                     match chunk {
                         Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
                         Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, &text),
                         Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, &text),
                         Some(Ok(Chunk::Held(Held { why, left }))) => {
                             (held, words) = (true, Words::default());
-                            silent_at += left.unwrap_or_default();
+                            silent_at = silent_at.and_then(|at| at.checked_add(left.unwrap_or_default()));
                             self.wait_on_provider(why, left).await?;
                         }
                         Some(Ok(Chunk::Sent)) => held = false,
@@ -118,7 +118,7 @@ impl Run {
                     }
                 }
                 () = overdue(words.due) => self.note(words.take()).await?,
-                () = tokio::time::sleep_until(silent_at) => {
+                () = overdue(silent_at) => {
                     return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
                 }
                 () = heard(&self.bell, self.look_at) => {
@@ -144,10 +144,10 @@ impl Run {
     /// Waits before the next try.
     async fn back_off(&mut self, error: &ModelError, pause: Duration) -> Result<(), Halt> {
         self.wait_on_provider(error.to_string(), Some(pause)).await?;
-        let again = Instant::now() + pause;
+        let again = Instant::now().checked_add(pause);
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(again) => return Ok(()),
+                () = overdue(again) => return Ok(()),
                 () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
@@ -193,7 +193,7 @@ fn is_worth_it(patience: &Patience, error: &ModelError, tries: u32, after: Durat
 fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
     let doubled = patience.pause.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.longest);
     match wish {
-        Some(wish) => wish + doubled.min(Duration::from_secs(1)).mul_f64(jitter),
+        Some(wish) => wish.saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter)),
         None => doubled.mul_f64(0.5 + jitter / 2.0),
     }
 }

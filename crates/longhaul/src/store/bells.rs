@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use tokio::sync::Notify;
 
 use super::{Hint, Hints, Kinds};
@@ -44,8 +44,8 @@ struct Rung {
 /// What a bell was rung for since somebody last answered it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// These tasks have something new, of these kinds.
-    pub tasks: IndexMap<TaskId, Kinds>,
+    /// These tasks have something new.
+    pub tasks: IndexSet<TaskId>,
     /// Hints were lost: any task may have something new.
     pub lagged: bool,
 }
@@ -92,8 +92,7 @@ impl Bells {
                 let wires = [board.tasks.get(&task), board.trees.get(&root), Some(&board.all)];
                 for wire in wires.into_iter().flatten().flatten().filter(|wire| wire.kinds.has(kinds)) {
                     wire.bell.ring(|heard| {
-                        let had = heard.tasks.entry(task).or_default();
-                        *had = had.and(kinds);
+                        heard.tasks.insert(task);
                     });
                 }
             }

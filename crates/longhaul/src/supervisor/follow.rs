@@ -40,13 +40,22 @@ pub(crate) enum Until {
 pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
     let bell = office.bells.for_tasks(&[id], Kinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(Follower { office, bell, root: id, tree: None, seen, until: Until::End, told: HashMap::new() })
+    follow(Follower {
+        office,
+        bell,
+        root: id,
+        tree: None,
+        seen,
+        until: Until::End,
+        over: false,
+        told: HashMap::new(),
+    })
 }
 
 /// A task and all of its tree, without what was seen of them before.
 pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
     let bell = office.bells.for_tree(root, Kinds::ALL);
-    follow(Follower { office, bell, root, tree: Some(root), seen, until, told: HashMap::new() })
+    follow(Follower { office, bell, root, tree: Some(root), seen, until, over: false, told: HashMap::new() })
 }
 
 struct Follower {
@@ -58,6 +67,7 @@ struct Follower {
     /// How far the one who follows has seen these tasks before.
     seen: HashMap<TaskId, Seq>,
     until: Until,
+    over: bool,
     told: HashMap<TaskId, (Narrator, Seq)>,
 }
 
@@ -92,7 +102,7 @@ impl Follower {
     /// The tasks that have something new; `None` if any may.
     async fn heard(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
-            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_keys().collect()),
+            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
             () = tokio::time::sleep(LOOK_ANYWAY) => None,
         }
     }
@@ -120,24 +130,37 @@ impl Follower {
                 below(&tree, self.root).iter().map(|task| task.id).collect()
             }
         };
-        // The root last: its end is the end, and the ends of the others were before it.
-        tasks.sort_by_key(|task| *task == self.root);
+        tasks.retain(|task| *task != self.root);
+        let mut events = self.news(&tasks).await?;
+        // The root last: its end is the end.
+        let own = self.news(&[self.root]).await?;
+        if let Some(tree) = self.tree.filter(|_| self.over) {
+            // What the others did in the meantime is told before it.
+            let tree = self.office.store.list(Filter::tree(tree)).await?;
+            let others: Vec<TaskId> = below(&tree, self.root).iter().map(|task| task.id).collect();
+            events.extend(self.news(&others).await?);
+        }
+        events.extend(own);
+        Ok((events, self.over))
+    }
+
+    /// What these tasks have to tell that was not told yet.
+    async fn news(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
         let mut events = Vec::new();
-        let mut over = false;
         for task in tasks {
-            let (narrator, seq) = self.told.entry(task).or_insert_with(|| (Narrator::new(task), Seq(0)));
-            for record in read_all(&*self.office.store, task, *seq).await? {
+            let (narrator, seq) = self.told.entry(*task).or_insert_with(|| (Narrator::new(*task), Seq(0)));
+            for record in read_all(&*self.office.store, *task, *seq).await? {
                 *seq = record.seq;
                 let told = narrator.tell(&record);
-                if task == self.root {
-                    over |= told.iter().any(|event| ends(&mut self.until, &event.what));
+                if *task == self.root {
+                    self.over |= told.iter().any(|event| ends(&mut self.until, &event.what));
                 }
-                if self.seen.get(&task).is_none_or(|seen| record.seq > *seen) {
+                if self.seen.get(task).is_none_or(|seen| record.seq > *seen) {
                     events.extend(told);
                 }
             }
         }
-        Ok((events, over))
+        Ok(events)
     }
 }
 

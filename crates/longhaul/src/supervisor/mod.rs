@@ -253,9 +253,11 @@ impl Longhaul {
         Ok(follow::tree(office.clone(), sent.to, seen, until))
     }
 
-    /// Closes a session: it ends with its last answer. One that is in the middle of something is cancelled.
+    /// Closes a session, or the one that continues it: it ends with its last answer. One that is in the middle of
+    /// something, or that nobody runs, is cancelled.
     pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
-        Ok(self.0.office.stop(session, &Stop { cause: StopCause::Closed, note: None }).await?)
+        let last = self.0.office.last(session).await?.id;
+        Ok(self.0.office.stop(last, &Stop { cause: StopCause::Closed, note: None }).await?)
     }
 
     /// What happens in a tree, from its beginning, until its root has ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Entry, Kind, Letter, Order, Stop, StopCause, Submitted, TeamRef};
+use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
 use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey};
 use crate::runner::{append, below, read_all, stop_one};
 use crate::snapshot::Snapshot;
@@ -167,7 +167,7 @@ impl Office {
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
             // Whoever goes on in its parent's place hears of its end.
-            Some(parent) => Some(self.last(parent).await?),
+            Some(parent) => Some(self.heir(parent, &letter.from).await?),
             None => None,
         };
         Ok(Plan {
@@ -178,6 +178,16 @@ impl Office {
             continues: Some(old.id),
             letter: Some(letter.id.clone()),
         })
+    }
+
+    /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;
+    /// if those have ended, the task that wrote to it.
+    async fn heir(&self, parent: TaskId, from: &Sender) -> Result<Head, StoreError> {
+        let last = self.last(parent).await?;
+        match from {
+            Sender::Task(writer) if last.status.is_final() => self.last(*writer).await,
+            _ => Ok(last),
+        }
     }
 
     /// Stops a task and everything below it.
@@ -200,10 +210,9 @@ impl Office {
         join: Join,
         timeout: Option<Duration>,
     ) -> Result<Waited, StoreError> {
-        let finished = Kinds::of([Kind::Finished]);
-        let ends = finished.and(Kinds::of([Kind::StopRequested, Kind::Released]));
+        let ends = Kinds::of([Kind::Finished, Kind::StopRequested, Kind::Released]);
         let bell = self.bells.for_tasks(ids, ends);
-        let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let deadline = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let mut open = HashMap::new();
         for id in ids {
             open.insert(*id, self.head(*id).await?.status.is_final());
@@ -222,15 +231,12 @@ impl Office {
                     None
                 }
             };
-            let look: Vec<(TaskId, Kinds)> = match heard {
+            let look: Vec<TaskId> = match heard {
                 Some(heard) if !heard.lagged => heard.tasks.into_iter().collect(),
-                _ => {
-                    open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| (*id, Kinds::default())).collect()
-                }
+                _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
             };
-            for (id, kinds) in look {
-                let ended = kinds.has(finished) || self.head(id).await?.status.is_final();
-                open.insert(id, ended);
+            for id in look {
+                open.insert(id, self.head(id).await?.status.is_final());
             }
             timed_out &= !over(&open);
         }

@@ -260,3 +260,49 @@ async fn stopping_all_stops_all() {
     let waited = within(longhaul.wait(ids)).await.unwrap();
     assert!(waited.tasks.iter().all(|task| task.head.status == Status::Cancelled));
 }
+
+/// A tool that talks without end drowns neither the stop nor the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chatty_tool_can_be_stopped() {
+    let model = model(|_| reply().call("chat", json!({})));
+    let chat = tool("chat", |_, context| async move {
+        loop {
+            context.progress("still here");
+            tokio::task::yield_now().await;
+        }
+    });
+    let longhaul = start(agent("solo", &model).toolset(chat)).await;
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    until(&longhaul, id, |head| head.progress.is_some()).await;
+    longhaul.stop(id).await.unwrap();
+    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert!(journal(&longhaul, id).await.len() < 200, "what it said is coalesced");
+}
+
+/// A letter that is only to be read when it is idle, a last word, and children to be stopped: it ends all the same.
+#[tokio::test(start_paused = true)]
+async fn a_last_word_is_the_end_though_a_letter_is_unread_and_children_run() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = slow(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => launch(reply(), "x"),
+                ("lead", _) => {
+                    gate.pass().await;
+                    reply().text("my last word")
+                }
+                _ => std::future::pending().await,
+            }
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let order = Order::new("lead", "go").max_turns(1).on_finish(longhaul::OnFinish::Stop);
+    let id = longhaul.submit(order).await.unwrap();
+    gate.came(1).await;
+    longhaul.send_when_idle(id, "by the way").await.unwrap();
+    gate.open(1);
+    let done = end(&longhaul, id).await;
+    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "my last word"));
+}

@@ -229,3 +229,16 @@ async fn events_of_a_task_that_is_not_there_are_an_error_and_not_a_hang() {
     assert!(within(longhaul.follow(nobody).next()).await.unwrap().is_err());
     assert!(within(longhaul.wait([nobody])).await.is_err());
 }
+
+/// However long somebody is ready to wait.
+#[tokio::test(start_paused = true)]
+async fn for_ever_is_no_overflow() {
+    let longhaul = start(
+        agent("solo", &model(|_| reply().text("done")))
+            .habits(habits(|h| (h.inactivity, h.timeout) = (Duration::MAX, Some(Duration::MAX)))),
+    )
+    .await;
+    let id = longhaul.submit(Order::new("solo", "go").timeout(Duration::MAX)).await.unwrap();
+    let waited = longhaul.wait([id]).timeout(Duration::MAX).await.unwrap();
+    assert_done(&waited.tasks[0]);
+}

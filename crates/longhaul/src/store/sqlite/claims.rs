@@ -21,21 +21,40 @@ impl Desk {
         waiting.truncate(claim.max);
         let mut claimed = Vec::with_capacity(waiting.len());
         for (_, id) in waiting {
-            let Some(mut head) = self.head(id)? else { continue };
-            let entry = Entry::Claimed { attempt: head.attempt.next(), worker: claim.worker.clone() };
-            let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
-            head.step(&record).map_err(|why| StoreError::Illegal { task: id, why })?;
-            let seq = record.seq;
-            let bytes = record.entry.encode().map_err(|why| StoreError::Entry { task: id, seq, why })?;
-            let Some(n) = self.heads.get(id).map(|known| known.n) else { continue };
-            self.write(n, &record, &bytes)?;
-            self.place(head.clone())?;
-            let kinds = Kinds::of([Kind::Claimed]);
-            self.transaction.hints.push(Hint::Task { task: id, root: head.root, kinds });
-            let first = rows::journal(&self.connection, &self.place, id, n, Seq(0), 1)?;
-            claimed.extend(first.into_iter().map(|first| Claimed { head: head.clone(), first }));
+            // Read before anything is written: one that cannot be read must not keep others from being claimed.
+            match self.claimable(id) {
+                Ok(Some((n, task))) => claimed.extend(self.take(n, task, &claim.worker, at)?),
+                Ok(None) => {}
+                Err(error @ StoreError::Database { .. }) => return Err(error),
+                Err(error) => tracing::warn!(task = %id, %error, "a task that cannot be read is not claimed"),
+            }
         }
         Ok(claimed)
+    }
+
+    fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, Claimed)>, StoreError> {
+        let Some(head) = self.head(id)? else { return Ok(None) };
+        let Some(n) = self.heads.get(id).map(|known| known.n) else { return Ok(None) };
+        let first = rows::journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
+        Ok(first.map(|first| (n, Claimed { head, first })))
+    }
+
+    fn take(
+        &mut self,
+        n: i64,
+        mut task: Claimed,
+        worker: &WorkerId,
+        at: Timestamp,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let id = task.head.id;
+        let entry = Entry::Claimed { attempt: task.head.attempt.next(), worker: worker.clone() };
+        let record = Record { seq: Seq(task.head.seq.0 + 1), at, entry };
+        let (Ok(()), Ok(bytes)) = (task.head.step(&record), record.entry.encode()) else { return Ok(None) };
+        self.write(n, &record, &bytes)?;
+        self.place(task.head.clone())?;
+        let kinds = Kinds::of([Kind::Claimed]);
+        self.transaction.hints.push(Hint::Task { task: id, root: task.head.root, kinds });
+        Ok(Some(task))
     }
 
     /// The oldest pending tasks that a claim may take, of each team and tree.

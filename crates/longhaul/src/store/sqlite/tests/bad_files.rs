@@ -79,6 +79,23 @@ async fn an_entry_of_the_future_says_so_and_hides_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_task_that_cannot_be_read_keeps_no_other_from_being_claimed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    written(&path, 3).await;
+    let sql = "UPDATE journal SET format = ?1 WHERE task = 2";
+    Connection::open(&path).unwrap().execute(sql, [FORMAT + 1]).unwrap();
+    let store = Sqlite::open(&path).unwrap();
+    let claimed: Vec<_> = store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.head.id).collect();
+    assert_eq!(claimed, [id(0), id(2)]);
+    assert_eq!(
+        store.head(id(1)).await.unwrap().unwrap().status,
+        crate::task::Status::Pending,
+        "it waits for who can read it"
+    );
+}
+
+#[tokio::test]
 async fn a_head_that_cannot_be_read_is_made_again_from_its_journal() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
