@@ -115,7 +115,8 @@ impl Provider {
         }
         let kind = self.wire.refusal(answer.status, &said);
         let wish = match kind.is_passing() {
-            true => limits::wish(&answer.headers, Timestamp::now()).or_else(|| self.wire.retry_after(&said)),
+            true => limits::wish(&answer.headers, answer.status == 429, Timestamp::now())
+                .or_else(|| self.wire.retry_after(&said)),
             false => None,
         };
         if let Some(wish) = wish {
