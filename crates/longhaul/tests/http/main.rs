@@ -7,6 +7,7 @@ mod stage;
 
 mod fallback;
 mod limits;
+mod live;
 mod outage;
 mod recording;
 mod secrets;
