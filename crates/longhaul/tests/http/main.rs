@@ -7,7 +7,6 @@ mod stage;
 
 mod fallback;
 mod limits;
-mod live;
 mod outage;
 mod recording;
 mod secrets;
