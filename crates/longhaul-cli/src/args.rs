@@ -51,6 +51,9 @@ pub(crate) struct DemoArgs {
     /// How slowly it goes: 1 is made for watching, 0 does not wait at all
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE")]
     pub(crate) pace: Pace,
+    /// Play another script with the same team (docs/scripted.md tells what can be in it)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<std::path::PathBuf>,
 }
 
 /// Which tasks are listed.
@@ -95,6 +98,9 @@ pub(crate) struct SendArgs {
     /// What to say; `-` reads it from standard input
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
+    /// Where the letter went, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is waited for.
@@ -124,6 +130,9 @@ pub(crate) struct StopArgs {
     /// Every task that has not ended
     #[arg(long)]
     pub(crate) all: bool,
+    /// One task a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is carried on.

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
 use jiff::Timestamp;
 use longhaul::snapshot::Event;
-use longhaul::store::Filter;
+use longhaul::store::{Filter, StoreError};
 use longhaul::task::Head;
 use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
@@ -35,6 +35,8 @@ enum Over {
     Ended,
     /// Somebody wants us to go.
     Interrupted,
+    /// Nothing can be written down any more.
+    Trouble(StoreError),
 }
 
 impl Carry<'_> {
@@ -57,6 +59,13 @@ impl Carry<'_> {
                 self.sum_up().await
             }
             Over::Interrupted => self.leave(&board, &mut signals).await,
+            Over::Trouble(error) => {
+                self.desk.screen.clear(self.desk.term.size().0)?;
+                // Nothing could be given back either: whoever resumes finds that we are gone.
+                let resume =
+                    self.roots.iter().map(|root| self.place.resume(*root)).collect::<Vec<_>>().join("; ");
+                Err(Trouble::from(LonghaulError::from(error)).hint(format!("then carry on with: {resume}")))
+            }
         }
     }
 
@@ -96,6 +105,7 @@ impl Carry<'_> {
                 () = signals.next() => {
                     return Ok(Over::Interrupted);
                 }
+                error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
         // A root may leave others running.
@@ -104,6 +114,7 @@ impl Carry<'_> {
             tokio::select! {
                 waited = self.longhaul.wait(open) => drop(waited?),
                 () = signals.next() => return Ok(Over::Interrupted),
+                error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
         self.desk.screen.clear(term.size().0)?;

@@ -440,6 +440,9 @@ pub enum TeamError {
         /// Whom.
         other: AgentName,
     },
+    /// A team file that does not load.
+    #[error("the team does not load: {0}")]
+    File(String),
     /// An agent that is its own sub-agent.
     #[error("agent '{0}' is its own sub-agent")]
     Itself(AgentName),

@@ -357,6 +357,17 @@ impl Head {
         self.calling.clear();
     }
 
+    /// The same task, if its worker is gone: nobody runs it, though nobody has written that down yet.
+    #[must_use]
+    pub fn interrupted(mut self) -> Head {
+        // One that is to stop is not going to run again: whoever finds it ends it.
+        if self.status == Status::Running && self.stop.is_none() {
+            self.status = Status::Pending;
+            self.at_rest();
+        }
+        self
+    }
+
     /// How long it has been at work: from its first claim to its end, or until `now`.
     pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
         let Some(started) = self.started else { return std::time::Duration::ZERO };

@@ -53,6 +53,9 @@ enum Ball {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OpenCall {
     call: Call,
+    /// Whether the model's output limit cut it, so that it is not the call that was meant.
+    #[serde(default)]
+    cut: bool,
     begun: Option<Attempt>,
     result: Option<(Arc<str>, bool)>,
 }
@@ -103,6 +106,8 @@ pub struct Act {
     pub id: CallId,
     /// The call.
     pub call: Call,
+    /// Whether the model's output limit cut it, so that it must not be made.
+    pub cut: bool,
     /// Whether it is written down that it begins.
     pub begun: bool,
     /// Whether an earlier attempt began it, and nobody knows how far it came.
@@ -328,6 +333,7 @@ impl Turn {
             .map(|(index, open)| Act {
                 id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
                 call: open.call.clone(),
+                cut: open.cut,
                 begun: open.begun == Some(self.attempt),
                 interrupted: open.begun.is_some_and(|attempt| attempt < self.attempt),
             })
@@ -415,7 +421,13 @@ impl Turn {
         self.turns += 1;
         self.push(Message::Assistant(reply.clone()));
         let text = reply.text();
-        self.open = reply.calls().map(|c| OpenCall { call: c.clone(), begun: None, result: None }).collect();
+        let was_cut = |call: &Call| {
+            let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
+            reply.stop == StopReason::Length && !whole
+        };
+        let open =
+            |call: &Call| OpenCall { cut: was_cut(call), call: call.clone(), begun: None, result: None };
+        self.open = reply.calls().map(open).collect();
         if self.last_word.is_some() {
             // The last word is the last word. But no call may stay without a result: providers refuse that.
             self.close_calls("Tools are off: this call was not made.");

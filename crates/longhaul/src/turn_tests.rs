@@ -264,6 +264,21 @@ fn a_refusal_is_a_failure_and_a_full_output_is_cut_short() {
 }
 
 #[test]
+fn a_call_that_the_output_limit_cut_is_not_the_call_that_was_meant() {
+    for (arguments, stop, cut) in [
+        ("{\"path\": \"/tmp", StopReason::Length, true),
+        ("", StopReason::Length, true),
+        ("{}", StopReason::Length, false),
+        ("", StopReason::Calls, false),
+    ] {
+        let mut bench = Bench::new();
+        bench.replies(reply().call("whole", 0.into()).raw_call("remove", arguments).stop(stop));
+        let Step::Act(acts) = bench.next() else { panic!("{:?}", bench.next()) };
+        assert_eq!(acts.iter().map(|act| act.cut).collect::<Vec<_>>(), [false, cut], "{arguments} {stop:?}");
+    }
+}
+
+#[test]
 fn a_continuation_has_the_whole_conversation_results_for_every_call_and_unread_letters() {
     let mut bench = Bench::new();
     bench.replies(reply().call("a", 0.into()).call("b", 1.into()));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -110,6 +111,8 @@ pub(crate) struct Worker {
     pub(crate) runs: TaskTracker,
     /// Fires when runs that did not end in time are to be dropped.
     pub(crate) abort: CancellationToken,
+    /// Why the store takes nothing at the moment.
+    pub(crate) trouble: Arc<watch::Sender<Option<StoreError>>>,
 }
 
 impl Worker {
@@ -184,6 +187,7 @@ impl Worker {
     fn start(&self, task: Claimed, seat: Seat) {
         let head = Box::new(task.head.clone());
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
+        let trouble = self.trouble.clone();
         self.runs.spawn(async move {
             let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat)).catch_unwind();
             let ended = tokio::select! {
@@ -197,7 +201,7 @@ impl Worker {
                     Box::pin(settle_halt(&*around.store, &head, Halt::Fail(failure))).await
                 }
             };
-            let ended = Box::pin(unstrand(&around, &abort, &head, ended)).await;
+            let ended = Box::pin(unstrand(&around, &trouble, &abort, &head, ended)).await;
             tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
     }
@@ -253,14 +257,27 @@ async fn renew(store: &dyn Store, id: &WorkerId, lease: Duration) {
 }
 
 /// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
-async fn unstrand(around: &Surroundings, abort: &CancellationToken, head: &Head, mut ended: Ended) -> Ended {
+async fn unstrand(
+    around: &Surroundings,
+    trouble: &watch::Sender<Option<StoreError>>,
+    abort: &CancellationToken,
+    head: &Head,
+    mut ended: Ended,
+) -> Ended {
+    let mut told = false;
     while let Ended::Stranded(error @ StoreError::Database { .. }) = &ended {
-        tracing::error!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
+        }
+        trouble.send_replace(Some(error.clone()));
         tokio::select! {
             () = tokio::time::sleep(UNSTRAND) => {}
-            () = abort.cancelled() => break,
+            () = abort.cancelled() => return ended,
         }
         ended = settle_halt(&*around.store, head, Halt::Drain).await;
+    }
+    if told {
+        trouble.send_replace(None);
     }
     ended
 }
@@ -272,7 +289,7 @@ async fn run(around: &Surroundings, teams: &Teams, head: &Head, task: Claimed, s
         return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
     };
     match Box::pin(Run::begin(around.clone(), team, task, seat)).await {
-        Ok(run) => Box::pin(run.drive()).await,
+        Ok(run) => Box::new(run).drive().await,
         Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
     }
 }

@@ -1,6 +1,10 @@
 //! `longhaul demo`.
 
+use std::path::Path;
+
 use jiff::Timestamp;
+use longhaul::entry::TeamRef;
+use longhaul::model::scripted::Script;
 use longhaul::{Longhaul, Order};
 
 use super::Desk;
@@ -18,8 +22,16 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
-    let team = demo::team(args.pace).map_err(broken)?;
-    let longhaul = Longhaul::builder(team).store_arc(place.open()?).own_trees_only().start().await?;
+    let own = args.script.as_deref().map(read).transpose()?;
+    let store = place.open()?;
+    let team = match own {
+        None => demo::team(args.pace).map_err(broken)?,
+        Some((script, text)) => {
+            let digest = store.keep(demo::kept(&text)).await?;
+            demo::play(script, args.pace).map_err(|why| broken(why.into()))?.kept_as(TeamRef::File(digest))
+        }
+    };
+    let longhaul = Longhaul::builder(team).store_arc(store).own_trees_only().start().await?;
     let root = longhaul.submit(Order::new("lead", demo::TASK).working_dir(&here)).await?;
     let term = desk.term;
     let what = format!(
@@ -34,6 +46,19 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         String::new(),
     ];
     Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
+}
+
+/// A script that somebody else wrote.
+fn read(path: &Path) -> Result<(Script, String), Trouble> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Trouble::new(Code::Usage, format!("the script {name} cannot be read: {error}"))
+            .hint("without `--script` the demo plays its own")
+    })?;
+    let script = Script::parse(&name, &text).map_err(|error| {
+        Trouble::new(Code::Usage, error.to_string()).hint("docs/scripted.md tells what can be in a script")
+    })?;
+    Ok((script, text))
 }
 
 /// The demo's own script is wrong: ours to mend, not the user's.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
+use longhaul::entry::TeamRef;
 use longhaul::store::{Filter, Store};
 use longhaul::task::Head;
 use longhaul::{Longhaul, Status, TaskId};
@@ -38,7 +39,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
                 root,
                 format!("{root} is run by another process: `longhaul logs -f {root}` follows it"),
             );
-        } else if team != known {
+        } else if !is_known(&*store, &team, &known).await? {
             let team = clean(&team.to_string());
             left.insert(root, format!("{id} is of {team}, which this program does not know"));
         } else {
@@ -58,7 +59,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         return Ok(Code::Fine);
     }
 
-    let mut builder = Longhaul::builder(team).store_arc(store.clone());
+    let mut builder = Longhaul::builder(team).store_arc(store.clone()).loader(demo::Scripts(args.pace));
     for root in &roots {
         builder = builder.tree(*root);
     }
@@ -66,6 +67,14 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
     Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await
+}
+
+/// Whether this program can run tasks of a team: the demo's, or one that plays a script that is kept in the store.
+async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) -> Result<bool, Trouble> {
+    Ok(match team {
+        TeamRef::File(digest) => store.kept(digest.clone()).await?.is_some_and(|file| demo::is_kept(&file)),
+        team => team == demo,
+    })
 }
 
 /// The trees that were asked for; all, if `None`.

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 
 use longhaul::supervisor::LONGEST_TEXT;
+use serde_json::json;
 
 use super::Desk;
 use crate::args::SendArgs;
@@ -18,6 +19,10 @@ pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
     let (term, to) = (desk.term, sent.to);
+    if args.json {
+        term.json(&json!({ "to": to, "continued": sent.continued }))?;
+        return Ok(Code::Fine);
+    }
     let shown = term.paint(Ink::Id, &to.to_string());
     if !sent.continued {
         term.line(&format!("sent to {shown}"))?;

@@ -1,6 +1,7 @@
 //! `longhaul stop`.
 
 use longhaul::store::Filter;
+use longhaul::{Longhaul, TaskId};
 
 use super::Desk;
 use crate::args::StopArgs;
@@ -10,6 +11,14 @@ use crate::view::{Ink, many};
 pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let term = desk.term;
+    if args.json {
+        let ids = if args.all { longhaul.stop_all().await? } else { found(&longhaul, &args.ids).await? };
+        for id in ids {
+            longhaul.stop(id).await?;
+            term.json(&longhaul.snapshot(id).await?.head)?;
+        }
+        return Ok(Code::Fine);
+    }
     if args.all {
         let stopped = longhaul.stop_all().await?;
         term.line(&match stopped.len() {
@@ -18,11 +27,7 @@ pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
         })?;
         return Ok(Code::Fine);
     }
-    let mut ids = Vec::new();
-    for typed in &args.ids {
-        ids.push(longhaul.find(typed).await?);
-    }
-    for id in ids {
+    for id in found(&longhaul, &args.ids).await? {
         let before = longhaul.snapshot(id).await?.head;
         let shown = term.paint(Ink::Id, &id.to_string());
         if before.status.is_final() {
@@ -35,4 +40,13 @@ pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
         term.line(&format!("{shown}{below} told to stop"))?;
     }
     Ok(Code::Fine)
+}
+
+/// All of them, before anything is done to any.
+async fn found(longhaul: &Longhaul, typed: &[String]) -> Result<Vec<TaskId>, Trouble> {
+    let mut ids = Vec::new();
+    for typed in typed {
+        ids.push(longhaul.find(typed).await?);
+    }
+    Ok(ids)
 }

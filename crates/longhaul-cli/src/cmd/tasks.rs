@@ -1,6 +1,7 @@
 //! `longhaul tasks`.
 
 use jiff::{SignedDuration, Timestamp};
+use longhaul::Status;
 use longhaul::store::Filter;
 
 use super::Desk;
@@ -34,6 +35,11 @@ pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> 
     }
     for line in view::tasks(&heads, desk.term, now) {
         desk.term.line(&line)?;
+    }
+    let left = heads.iter().filter(|head| head.status == Status::Pending && head.attempt.0 > 0).count();
+    if left > 0 {
+        let resume = format!("{} left by a process that is gone: longhaul resume", view::many(left, "task"));
+        desk.term.line(&desk.term.paint(view::Ink::Faint, &resume))?;
     }
     if heads.len() < all {
         let more = format!("{} older: longhaul tasks --all", view::many(all - heads.len(), "task"));

@@ -10,6 +10,7 @@ use longhaul::agent::TeamError;
 use longhaul::model::Model;
 use longhaul::model::scripted::{Script, ScriptError, Scripted};
 use longhaul::toolset::Files;
+use longhaul::worker::TeamLoader;
 use longhaul::{Agent, Dialect, Team};
 
 pub(crate) use pace::Pace;
@@ -50,7 +51,36 @@ impl From<TeamError> for NoDemo {
 
 /// The team, speaking at a pace.
 pub(crate) fn team(pace: Pace) -> Result<Team, NoDemo> {
-    let script = Script::parse("demo/script.yaml", SCRIPT)?;
+    Ok(play(Script::parse("demo/script.yaml", SCRIPT)?, pace)?.named("demo"))
+}
+
+/// A script of somebody else's, as it is kept in the store: tasks of its team can be carried on without the file.
+pub(crate) fn kept(script: &str) -> Vec<u8> {
+    format!("{KEPT}{script}").into_bytes()
+}
+
+/// Whether this is such a script.
+pub(crate) fn is_kept(bytes: &[u8]) -> bool {
+    bytes.starts_with(KEPT.as_bytes())
+}
+
+const KEPT: &str = "#!longhaul demo --script\n";
+
+/// Makes the demo's team of a script that is kept in the store.
+pub(crate) struct Scripts(pub(crate) Pace);
+
+impl TeamLoader for Scripts {
+    fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
+        let text = std::str::from_utf8(file).unwrap_or_default();
+        let script = text.strip_prefix(KEPT).ok_or_else(|| TeamError::File("it is no script".to_owned()))?;
+        let script =
+            Script::parse("the script", script).map_err(|error| TeamError::File(error.to_string()))?;
+        play(script, self.0)
+    }
+}
+
+/// The demo's team, playing a script.
+pub(crate) fn play(script: Script, pace: Pace) -> Result<Team, TeamError> {
     let model: Arc<dyn Model> = Arc::new(pace::Paced::new(Scripted::new(Arc::new(script)), pace));
     let mut lead = Agent::builder("lead")
         .description("Sends out the others, and tells what they found.")
@@ -65,7 +95,7 @@ pub(crate) fn team(pace: Pace) -> Result<Team, NoDemo> {
         let agent = Agent::builder(name).description(description).model(model.clone()).toolset(Files::new());
         lead = lead.sub_agent(agent.build()?);
     }
-    Ok(Team::new(lead.build()?)?.named("demo"))
+    Team::new(lead.build()?)
 }
 
 #[cfg(test)]

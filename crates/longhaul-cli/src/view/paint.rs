@@ -120,11 +120,13 @@ pub(crate) fn glyph(status: Status) -> &'static str {
     }
 }
 
-/// The word for where a task stands, and its ink. A running task that waits says so.
+/// The word for where a task stands, and its ink. A running task that waits says so, and so does one that ran before,
+/// and that nobody runs now.
 pub(crate) fn standing(head: &Head) -> (&'static str, &'static str, Ink) {
     match (head.status, &head.waiting) {
         (Status::Running, Some(_)) => ("◌", "waiting", Ink::Waits),
         (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Waits),
+        (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Waits),
         (status, _) => (glyph(status), status.as_str(), Ink::of(status)),
     }
 }

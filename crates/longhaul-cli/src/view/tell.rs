@@ -40,7 +40,7 @@ impl Teller {
         if let Happening::Submitted { agent, .. } = &event.what {
             self.agents.insert(event.task, agent.clone());
         }
-        if matches!(event.what, Happening::Usage { .. } | Happening::Started { .. }) {
+        if matches!(event.what, Happening::Usage { .. }) || event.what.voids_words() {
             self.said.remove(&event.task);
         }
     }

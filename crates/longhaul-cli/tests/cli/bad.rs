@@ -132,3 +132,46 @@ fn tasks_of_teams_that_nobody_knows_are_named() {
     assert!(ran.err.contains(&id) && ran.err.contains("team 'strangers'"), "{ran:?}");
     assert!(ran.out.contains("nothing that this process could carry on"), "{ran:?}");
 }
+
+#[test]
+fn a_script_that_is_wrong_in_line_twelve() {
+    let kit = Kit::new();
+    let script = kit.data.path().join("mine.yaml");
+    let turns = "      - text: fine\n".repeat(8);
+    fs::write(&script, format!("agents:\n  lead:\n    turns:\n{turns}      - txt: wrong\n")).unwrap();
+    let named = script.display().to_string();
+    kit.run(&["demo", "--script", &named]).complains(2, &["mine.yaml:12:", "txt", "docs/scripted.md"]);
+    kit.run(&["demo", "--script", "/no/such.yaml"]).complains(2, &["/no/such.yaml"]);
+    assert_eq!(kit.run(&["tasks", "--all", "--json"]).ended(0).json().len(), 0, "nothing was submitted");
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let kit = Kit::new();
+    let place = kit.data.path().join("small");
+    fs::create_dir(&place).unwrap();
+    let mount = |options: &str| {
+        let mut mount = std::process::Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&place)
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
+    if !mount("size=600k") {
+        eprintln!("skipped: a small disk cannot be mounted here");
+        return;
+    }
+    let filled = kit.command_at(&place, &["demo", "--pace", "0"]).output().unwrap();
+    let grown = mount("remount,size=16m");
+    let resumed = kit.command_at(&place, &["resume", "--pace", "0"]).output().unwrap();
+    let unmounted = std::process::Command::new("umount").arg(&place).status().unwrap();
+    assert!(grown && unmounted.success());
+    let filled = crate::kit::Ran::from(filled);
+    let root = filled.out.lines().find_map(|l| l.strip_prefix("task    ")).unwrap().to_owned();
+    filled.complains(5, &["is full", "all that was acknowledged", &format!("resume {root}")]);
+    // Nothing that was stored is lost: with some room it goes on to the same end.
+    let resumed = crate::kit::Ran::from(resumed).ended(0);
+    let whole = Kit::new().run(&["demo", "--pace", "0"]).ended(0);
+    assert_eq!(crate::kit::synthesis(&resumed.out), crate::kit::synthesis(&whole.out));
+}

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::fs;
 
 use longhaul::Status;
 use longhaul::entry::Entry;
@@ -93,4 +94,35 @@ fn killed_twice() {
     assert_eq!(synthesis(&ran.out), synthesis(&whole.out));
     let nothing = kit.run(&["resume"]).ended(0);
     assert!(nothing.out.contains("nothing to resume"), "{}", nothing.out);
+}
+
+#[test]
+fn a_script_of_ones_own_is_carried_on_without_its_file() {
+    let kit = Kit::new();
+    let script = kit.data.path().join("mine.yaml");
+    let words = "agents:\n  lead:\n    turns:\n      - { text: First., calls: [{ tool: list_background_agents }] }\n      - { text: \"All my own words.\", delay: 300ms }\n";
+    fs::write(&script, words).unwrap();
+    let mut demo = kit.start(&["demo", "--script", &script.display().to_string()]);
+    demo.until(|line| line.contains("got "));
+    demo.murder();
+    fs::remove_file(&script).unwrap();
+    let resumed = kit.run(&["resume", "--pace", "0"]).ended(0);
+    assert!(resumed.out.contains("All my own words."), "{}", resumed.out);
+    assert_eq!(kit.journals()[0].0.attempt.0, 2);
+}
+
+#[test]
+fn what_a_killed_process_left_is_not_shown_as_running() {
+    let kit = Kit::new();
+    let mut demo = kit.start(&["demo", "--pace", "0.15"]);
+    let root = demo.root().to_string();
+    demo.until(|line| line.contains("auditor ") && line.contains("calls"));
+    assert!(!kit.run(&["tasks"]).ended(0).out.contains("interrupted"), "while it runs, it runs");
+    demo.murder();
+    let tasks = kit.run(&["tasks"]).ended(0).out;
+    assert!(tasks.contains("interrupted") && tasks.contains("longhaul resume"), "{tasks}");
+    assert!(!tasks.contains("running") && !tasks.contains("waiting"), "{tasks}");
+    assert!(kit.run(&["show", &root]).ended(0).out.contains("interrupted"));
+    let heads = kit.run(&["tasks", "--json"]).ended(0).json();
+    assert!(heads.iter().all(|head| head["status"] != "running"), "{heads:?}");
 }

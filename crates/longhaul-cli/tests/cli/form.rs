@@ -70,6 +70,8 @@ fn json_is_json() {
         &["show", &id, "--json"],
         &["logs", &id, "--json"],
         &["wait", &id, "--timeout", "0", "--json"],
+        &["send", &id, "hello", "--json"],
+        &["stop", &id, "--json"],
     ] {
         assert_eq!(kit.run(command).json().len(), 1, "{command:?}");
     }

@@ -23,7 +23,7 @@ type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
 
 impl Run {
     /// Runs these calls to their end, unless the run is halted.
-    pub(super) async fn act(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
+    pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
         self.note_begun(&acts).await?;
         let (line, mut signals) = Line::new();
         let stop = CancellationToken::new();
@@ -126,6 +126,11 @@ impl Run {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
                 return (act.id, Some(Err(ToolError::Retry(text))));
             };
+            if act.cut {
+                let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
+                            it again, with less text before it or shorter arguments.";
+                return (act.id, Some(Err(ToolError::Retry(text.to_owned()))));
+            }
             if act.interrupted && !manner.repeatable {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +34,7 @@ use crate::id::{Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
-use crate::turn::{Step, Turn};
+use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
 
@@ -164,7 +165,7 @@ impl Run {
     }
 
     /// Drives the task to its end, or to the end of this attempt.
-    pub(crate) async fn drive(mut self) -> Ended {
+    pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
         let halt = loop {
             // A panic is contained here, where what was said and launched is still known.
             match AssertUnwindSafe(self.step()).catch_unwind().await {
@@ -174,7 +175,7 @@ impl Run {
                 Err(panic) => break Halt::Fail(Failure::new(FailureKind::Panic, said(&*panic))),
             }
         };
-        Box::pin(self.settle(halt)).await
+        self.settle(halt).await
     }
 
     async fn step(&mut self) -> Result<Option<Ended>, Halt> {
@@ -189,7 +190,7 @@ impl Run {
         let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
         let step = self.turn.next(&self.habits, looks);
         if let Step::Act(acts) = step {
-            Box::pin(self.act(acts)).await?;
+            self.act(acts).await?;
             return Ok(None);
         }
         if self.around.drain.is_cancelled() {
@@ -200,12 +201,25 @@ impl Run {
             Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
-            // Boxed, like all that is seldom: what a task that waits for its model keeps in memory stays small.
-            Step::Rest => return Box::pin(self.rest()).await,
+            Step::Rest => return self.rest().await,
             Step::Fail(failure) => return Err(Halt::Fail(failure)),
             Step::Act(_) => {}
         }
         Ok(None)
+    }
+
+    // Boxed, as all that is large and seldom: what a task that waits for its model keeps in memory stays small.
+
+    fn act(&mut self, acts: Vec<Act>) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(self.run_calls(acts))
+    }
+
+    fn rest(&mut self) -> BoxFuture<'_, Result<Option<Ended>, Halt>> {
+        Box::pin(self.end_or_wait())
+    }
+
+    fn settle(&mut self, halt: Halt) -> BoxFuture<'_, Ended> {
+        Box::pin(self.end_attempt(halt))
     }
 
     /// Writes entries down; when this returns they are part of the task.

@@ -16,7 +16,7 @@ const TOGETHER: Duration = Duration::from_millis(200);
 
 impl Run {
     /// Ends the task if nothing can come any more; otherwise waits until something has.
-    pub(super) async fn rest(&mut self) -> Result<Option<Ended>, Halt> {
+    pub(super) async fn end_or_wait(&mut self) -> Result<Option<Ended>, Halt> {
         let open = self.open_children().await?;
         if !self.head.interactive {
             if open.is_empty()

@@ -15,7 +15,7 @@ const LETTER_CAP: usize = 32 * 1024;
 
 impl Run {
     /// What becomes of the task after a halt.
-    pub(super) async fn settle(&mut self, halt: Halt) -> Ended {
+    pub(super) async fn end_attempt(&mut self, halt: Halt) -> Ended {
         let store = self.around.store.clone();
         let settled = match halt {
             Halt::Stop => {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -133,6 +134,7 @@ impl LonghaulBuilder {
         });
 
         let id = WorkerId::fresh();
+        let trouble = Arc::new(watch::Sender::new(None));
         if runs_tasks {
             let around = Surroundings {
                 store: store.clone(),
@@ -149,6 +151,7 @@ impl LonghaulBuilder {
                 roots,
                 runs: runs.clone(),
                 abort: abort.clone(),
+                trouble: trouble.clone(),
             };
             store.renew(id.clone(), self.lease).await?;
             worker.reap().await;
@@ -171,6 +174,7 @@ impl LonghaulBuilder {
             runs,
             drain,
             abort,
+            trouble,
             grace: self.grace,
         })))
     }

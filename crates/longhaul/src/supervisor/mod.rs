@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +43,7 @@ struct Inner {
     runs: TaskTracker,
     drain: CancellationToken,
     abort: CancellationToken,
+    trouble: Arc<watch::Sender<Option<StoreError>>>,
     grace: Duration,
 }
 
@@ -368,14 +370,19 @@ impl Longhaul {
         }
     }
 
-    /// One task at this moment.
+    /// One task at this moment. One whose process is gone is shown as what it is: pending, and not running.
     pub async fn snapshot(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
-        Ok(self.0.office.snapshot(id).await?)
+        let mut snapshot = self.0.office.snapshot(id).await?;
+        if let Some(head) = self.0.office.seen(vec![snapshot.head.clone()]).await?.pop() {
+            snapshot.head = head;
+        }
+        Ok(snapshot)
     }
 
     /// Where the tasks stand that match, in the order of their submission.
     pub async fn snapshots(&self, filter: Filter) -> Result<Vec<Head>, LonghaulError> {
-        Ok(self.0.office.store.list(filter).await?)
+        let office = &self.0.office;
+        Ok(office.seen(office.store.list(filter).await?).await?)
     }
 
     /// The answer of a task; before there is one, all it has said so far.
@@ -435,6 +442,17 @@ impl Longhaul {
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.office.store
+    }
+
+    /// Waits until the store takes nothing any more, and says why (a full disk, say). Tasks that were interrupted by
+    /// it are given back as soon as it is well again; whoever does not want to wait for that may simply leave.
+    pub async fn trouble(&self) -> StoreError {
+        let mut trouble = self.0.trouble.subscribe();
+        let found = trouble.wait_for(Option::is_some).await.ok().and_then(|trouble| trouble.clone());
+        match found {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
     }
 
     /// Begins to drain: no new task is taken, those that run finish their step and are given back.

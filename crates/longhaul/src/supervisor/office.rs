@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Stop, StopCause, Submitted, TeamRef};
-use crate::id::{LetterId, Seq, TaskId, TaskKey};
+use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey};
 use crate::runner::{append, below, read_all, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
@@ -239,6 +239,20 @@ impl Office {
             tasks.push(self.snapshot(*id).await?);
         }
         Ok(Waited { tasks, timed_out })
+    }
+
+    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last.
+    pub(crate) async fn seen(&self, heads: Vec<Head>) -> Result<Vec<Head>, StoreError> {
+        if heads.iter().all(|head| head.status != Status::Running) {
+            return Ok(heads);
+        }
+        let gone: HashMap<TaskId, Attempt> =
+            self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
+        let seen = |head: Head| match gone.get(&head.id) {
+            Some(attempt) if *attempt == head.attempt => head.interrupted(),
+            _ => head,
+        };
+        Ok(heads.into_iter().map(seen).collect())
     }
 
     pub(crate) async fn head(&self, id: TaskId) -> Result<Head, StoreError> {

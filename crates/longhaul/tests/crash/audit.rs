@@ -98,27 +98,33 @@ impl Audit {
         })
     }
 
-    /// Every task has one end, and every parent one letter about the end of each child.
+    /// Every task has one end, and every parent, or whoever goes on in its place, one letter about each child's.
     pub(crate) fn all_ended_once(&self) {
+        let mut told: BTreeMap<TaskId, Vec<LetterId>> = BTreeMap::new();
+        let mut expected = told.clone();
         for head in self.heads() {
             let id = head.id;
             assert!(head.status.is_final(), "{id} has not ended: {head:#?}");
             let ends = self.count(id, |entry| matches!(entry, Entry::Finished(_)));
             assert_eq!(ends, 1, "ends of {id}: {:#?}", self.tasks[&id].1);
-            let mut letters: Vec<LetterId> = Vec::new();
             for record in &self.tasks[&id].1 {
                 if let Entry::Letter(letter) = &record.entry
                     && letter.ending.is_some()
                 {
-                    letters.push(letter.id.clone());
+                    told.entry(self.first(id)).or_default().push(letter.id.clone());
                 }
             }
-            let children = self.heads().filter(|child| child.parent == Some(id));
-            let mut expected: Vec<LetterId> = children.map(|child| LetterId::ending(child.id)).collect();
-            letters.sort();
-            expected.sort();
-            assert_eq!(letters, expected, "the letters that {id} got about its children");
+            if let Some(parent) = head.parent {
+                expected.entry(self.first(parent)).or_default().push(LetterId::ending(id));
+            }
         }
+        told.values_mut().chain(expected.values_mut()).for_each(|letters| letters.sort());
+        assert_eq!(told, expected, "the letters about the ends of children, by the task that they are for");
+    }
+
+    /// The task whose conversation this one has: itself, or the first that it continues.
+    fn first(&self, id: TaskId) -> TaskId {
+        std::iter::successors(Some(id), |id| self.tasks[id].0.continues).last().unwrap_or(id)
     }
 
     /// No letter, whether it was delivered or made a task go on, is there twice.

@@ -239,10 +239,14 @@ fn every_test_that_the_demands_name_is_there() {
             ["lib", "turn", "random", test] => ("src/turn_tests/random.rs".to_owned(), test),
             ["lib", "turn", test] => ("src/turn_tests.rs".to_owned(), test),
             ["lib", "toolset", "shell", test] => ("src/toolset/shell/tests.rs".to_owned(), test),
+            ["crash", test] if *test != "…" => ("tests/crash/main.rs".to_owned(), test),
+            ["cli", file, test] if *file != "file" => (format!("../longhaul-cli/tests/cli/{file}.rs"), test),
             _ => continue,
         };
         let code = fs::read_to_string(root.join(&file)).unwrap();
-        assert!(code.contains(&format!("fn {test}(")), "{file} has no test {test}");
+        // The tests of the crash harness are in a list, by their names.
+        let there = code.contains(&format!("fn {test}(")) || code.contains(&format!("(\"{test}\","));
+        assert!(there, "{file} has no test {test}");
         named += 1;
     }
     assert!(named > 60, "{named}");

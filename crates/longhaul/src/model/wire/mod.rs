@@ -5,8 +5,6 @@
 
 pub mod anthropic;
 pub(crate) mod common;
-#[cfg(test)]
-mod exam;
 pub mod gemini;
 mod history;
 mod oops;

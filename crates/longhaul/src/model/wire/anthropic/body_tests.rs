@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
 use super::*;
 use crate::model::settings::{StructuredOutput, Thinking};
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::exam::{Case, cut_everywhere, failure, recorded, reply, survives, traffic};
+use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
+use super::super::testing::{Recorded, data_lines, traffic};
 use super::*;
 use crate::message::{Call, Reply, StopReason, Usage};
 
@@ -186,7 +187,7 @@ fn a_call_cut_by_the_limit_stays_as_it_was_written() {
     let mut events =
         vec![begin(), tool(0, "toolu_1", "a"), stop(0), tool(1, "toolu_2", "a"), argument(1, "")];
     events.extend(end("max_tokens"));
-    let cut = super::super::exam::reply(&Anthropic, &sse(&events));
+    let cut = super::super::testing::exam::reply(&Anthropic, &sse(&events));
     assert_eq!((calls(&cut)[0].2, calls(&cut)[1].2), ("{}", ""));
 }
 
@@ -323,12 +324,12 @@ fn any_bytes_are_survived() {
 }
 
 /// What is in a recorded stream, found in another way.
-fn oracle(case: &Case) -> (String, String, Vec<(String, Value)>, [u64; 5], StopReason) {
+fn oracle(case: &Recorded) -> (String, String, Vec<(String, Value)>, [u64; 5], StopReason) {
     let (mut text, mut thought, mut calls, mut stop) =
         (String::new(), String::new(), Vec::new(), String::new());
     let mut counts = json!({});
     let mut arguments = std::collections::BTreeMap::<u64, String>::new();
-    for data in case.data() {
+    for data in data_lines(&case.body) {
         let (delta, block) = (&data["delta"], &data["content_block"]);
         text += delta["text"].as_str().unwrap_or("");
         text += block["text"].as_str().unwrap_or("");
@@ -372,9 +373,9 @@ fn recorded_traffic() {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
             let ModelErrorKind::Rejected(words) = Anthropic.refusal(case.status, case.body.as_bytes()) else {
-                panic!("{}", case.name)
+                panic!("{}", case.case)
             };
-            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.name);
+            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);
             continue;
         }
         let reply = recorded(&Anthropic, &case.body);
@@ -386,11 +387,12 @@ fn recorded_traffic() {
             (reply.text(), reply.reasoning(), calls, used, reply.stop),
             oracle(&case),
             "{}",
-            case.name
+            case.case
         );
-        let signatures = case.data().iter().filter(|d| d["delta"]["type"] == "signature_delta").count();
+        let signatures =
+            data_lines(&case.body).iter().filter(|d| d["delta"]["type"] == "signature_delta").count();
         let kept =
             reply.blocks.iter().filter(|block| super::history::is_thinking(block, &reply, &reply.model));
-        assert_eq!(kept.count(), signatures, "{}", case.name);
+        assert_eq!(kept.count(), signatures, "{}", case.case);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
 use super::*;
 use crate::message::{Block, Message};
 use crate::model::settings::{StructuredOutput, Thinking};

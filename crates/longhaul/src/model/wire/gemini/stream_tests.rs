@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::exam::{Case, cut_everywhere, failure, recorded, reply, survives, traffic};
+use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
+use super::super::testing::{Recorded, data_lines, traffic};
 use super::*;
 use crate::message::{Block, Call, StopReason, Usage};
 
@@ -253,10 +254,10 @@ fn any_bytes_are_survived() {
 }
 
 /// What is in a recorded stream, found in another way.
-fn oracle(case: &Case) -> (String, String, Vec<(String, Value)>, [u64; 4], StopReason) {
+fn oracle(case: &Recorded) -> (String, String, Vec<(String, Value)>, [u64; 4], StopReason) {
     let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
     let (mut finish, mut counts) = (String::new(), Value::Null);
-    for data in case.data() {
+    for data in data_lines(&case.body) {
         let candidate = &data["candidates"][0];
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
             let words = part["text"].as_str().unwrap_or("");
@@ -293,9 +294,9 @@ fn recorded_traffic() {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
             let ModelErrorKind::Rejected(words) = Gemini.refusal(case.status, case.body.as_bytes()) else {
-                panic!("{}", case.name)
+                panic!("{}", case.case)
             };
-            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.name);
+            assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);
             continue;
         }
         let reply = recorded(&Gemini, &case.body);
@@ -306,9 +307,9 @@ fn recorded_traffic() {
             (reply.text(), reply.reasoning(), calls, used, reply.stop),
             oracle(&case),
             "{}",
-            case.name
+            case.case
         );
         let all = serde_json::to_string(&reply).unwrap().matches("signature_REDACTED").count();
-        assert_eq!(all, case.body.matches("signature_REDACTED").count(), "{}", case.name);
+        assert_eq!(all, case.body.matches("signature_REDACTED").count(), "{}", case.case);
     }
 }

@@ -1,6 +1,6 @@
 //! How fast the stores are: acknowledged appends a second, and what one costs in CPU.
 //!
-//! `cargo run --release -p longhaul --example store_speed [directory [appends]]`; with `appends`, only those of the
+//! `cargo run --release -p longhaul-bench --bin store-speed -- [directory [appends]]`; with `appends`, only those of the
 //! durable store, for a profiler.
 
 #![allow(clippy::expect_used, reason = "a measurement that fails has nothing to say")]

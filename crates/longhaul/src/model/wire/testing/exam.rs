@@ -1,12 +1,11 @@
 //! What every wire is put to: a stream cut everywhere, and the recorded traffic.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Memo, Wire};
+use super::super::{Memo, Wire};
 use crate::id::AgentName;
 use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
@@ -14,14 +13,18 @@ use crate::model::{Chunk, ModelErrorKind, Request, ToolSpec};
 
 /// What came of an answer: the reply or the error, and what was said and thought on the way.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Came {
-    pub(super) reply: Result<Reply, ModelErrorKind>,
-    pub(super) said: String,
-    pub(super) thought: String,
+pub(in crate::model::wire) struct Came {
+    pub(in crate::model::wire) reply: Result<Reply, ModelErrorKind>,
+    pub(in crate::model::wire) said: String,
+    pub(in crate::model::wire) thought: String,
 }
 
 /// Feeds an answer in pieces that end at the given positions.
-pub(super) fn feed(wire: &dyn Wire, answer: &[u8], cuts: impl IntoIterator<Item = usize>) -> Came {
+pub(in crate::model::wire) fn feed(
+    wire: &dyn Wire,
+    answer: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+) -> Came {
     let mut parser = wire.parser();
     let mut came = Came { reply: Ok(Reply::default()), said: String::new(), thought: String::new() };
     let mut at = 0;
@@ -46,7 +49,7 @@ pub(super) fn feed(wire: &dyn Wire, answer: &[u8], cuts: impl IntoIterator<Item 
 }
 
 /// The answer, which is the same however it is cut.
-pub(super) fn cut_everywhere(wire: &dyn Wire, answer: &str) -> Came {
+pub(in crate::model::wire) fn cut_everywhere(wire: &dyn Wire, answer: &str) -> Came {
     cut(wire, answer, 1)
 }
 
@@ -62,13 +65,13 @@ fn cut(wire: &dyn Wire, answer: &str, step: usize) -> Came {
 
 /// The reply, which is the same however the answer is cut, and which is what was streamed, but for an event that
 /// only the end of the stream completes.
-pub(super) fn reply(wire: &dyn Wire, answer: &str) -> Reply {
+pub(in crate::model::wire) fn reply(wire: &dyn Wire, answer: &str) -> Reply {
     streamed(answer, cut(wire, answer, 1))
 }
 
 /// The reply of a recording: the same cut byte by byte, and at many places; with `LONGHAUL_WIRE_CASES`, at all.
-pub(super) fn recorded(wire: &dyn Wire, answer: &str) -> Reply {
-    let step = if std::env::var_os("LONGHAUL_WIRE_CASES").is_some() { 1 } else { 7 };
+pub(in crate::model::wire) fn recorded(wire: &dyn Wire, answer: &str) -> Reply {
+    let step = if std::env::var_os("LONGHAUL_WIRE_CASES").is_some() { 1 } else { 41 };
     streamed(answer, cut(wire, answer, step))
 }
 
@@ -82,12 +85,12 @@ fn streamed(answer: &str, came: Came) -> Reply {
 }
 
 /// The error that an answer ends in.
-pub(super) fn failure(wire: &dyn Wire, answer: &str) -> ModelErrorKind {
+pub(in crate::model::wire) fn failure(wire: &dyn Wire, answer: &str) -> ModelErrorKind {
     cut_everywhere(wire, answer).reply.expect_err("an error")
 }
 
 /// Any bytes, and any answer with some of its bytes changed, cut anywhere: never a panic, always the same.
-pub(super) fn survives(wire: &dyn Wire, answers: &[String]) {
+pub(in crate::model::wire) fn survives(wire: &dyn Wire, answers: &[String]) {
     let answers = answers.to_vec();
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..400),
@@ -106,7 +109,7 @@ pub(super) fn survives(wire: &dyn Wire, answers: &[String]) {
             }),
     ];
     let cuts = proptest::collection::vec(any::<usize>(), 0..12);
-    let cases = std::env::var("LONGHAUL_WIRE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(512);
+    let cases = std::env::var("LONGHAUL_WIRE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     proptest::test_runner::TestRunner::new(config)
         .run(&(bytes, cuts), |(bytes, cuts)| {
@@ -118,58 +121,16 @@ pub(super) fn survives(wire: &dyn Wire, answers: &[String]) {
         .unwrap();
 }
 
-/// One recorded exchange.
-pub(super) struct Case {
-    pub(super) name: String,
-    pub(super) status: u16,
-    pub(super) body: String,
-}
-
-impl Case {
-    /// The JSON of its data lines, found the simple way.
-    pub(super) fn data(&self) -> Vec<Value> {
-        let lines = self.body.lines().filter_map(|line| line.strip_prefix("data:"));
-        lines.map(|line| serde_json::from_str(line.trim()).unwrap()).collect()
-    }
-}
-
-/// The recorded traffic of a family, if it is there.
-pub(super) fn traffic(family: &str) -> Vec<Case> {
-    let above = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let near = || above.map(|dir| dir.join("shared/traffic")).find(|dir| dir.is_dir());
-    let Some(dir) = std::env::var_os("LONGHAUL_TRAFFIC").map(PathBuf::from).or_else(near) else {
-        println!("skipped: there is no recorded traffic");
-        return Vec::new();
-    };
-    let mut cases = Vec::new();
-    for file in std::fs::read_dir(dir).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if !name.starts_with(family) || !name.ends_with(".jsonl") {
-            continue;
-        }
-        for line in std::fs::read_to_string(&path).unwrap().lines() {
-            let case: Value = serde_json::from_str(line).unwrap();
-            cases.push(Case {
-                name: case["case"].as_str().unwrap().to_owned(),
-                status: u16::try_from(case["status"].as_u64().unwrap()).unwrap(),
-                body: case["body"].as_str().unwrap().to_owned(),
-            });
-        }
-    }
-    cases
-}
-
 /// A conversation to be made into bodies.
-pub(super) struct Talk {
-    pub(super) system: &'static str,
-    pub(super) messages: Vec<Message>,
-    pub(super) tools: Vec<Arc<ToolSpec>>,
-    pub(super) memo: Memo,
+pub(in crate::model::wire) struct Talk {
+    pub(in crate::model::wire) system: &'static str,
+    pub(in crate::model::wire) messages: Vec<Message>,
+    pub(in crate::model::wire) tools: Vec<Arc<ToolSpec>>,
+    pub(in crate::model::wire) memo: Memo,
 }
 
 impl Talk {
-    pub(super) fn new(messages: impl IntoIterator<Item = Message>) -> Self {
+    pub(in crate::model::wire) fn new(messages: impl IntoIterator<Item = Message>) -> Self {
         let schema =
             json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
         let tool =
@@ -182,7 +143,11 @@ impl Talk {
         }
     }
 
-    pub(super) fn try_body(&self, wire: &dyn Wire, settings: &ModelSettings) -> Result<Value, String> {
+    pub(in crate::model::wire) fn try_body(
+        &self,
+        wire: &dyn Wire,
+        settings: &ModelSettings,
+    ) -> Result<Value, String> {
         let agent: AgentName = AgentName::from("agent");
         let request = Request {
             task: "t-7f3k2".parse().unwrap(),
@@ -198,16 +163,16 @@ impl Talk {
         Ok(serde_json::from_slice(&body).expect("JSON"))
     }
 
-    pub(super) fn body(&self, wire: &dyn Wire, settings: &ModelSettings) -> Value {
+    pub(in crate::model::wire) fn body(&self, wire: &dyn Wire, settings: &ModelSettings) -> Value {
         self.try_body(wire, settings).unwrap()
     }
 }
 
-pub(super) fn user(text: &str) -> Message {
+pub(in crate::model::wire) fn user(text: &str) -> Message {
     Message::User(text.into())
 }
 
-pub(super) fn assistant(model: &str, blocks: impl IntoIterator<Item = Block>) -> Message {
+pub(in crate::model::wire) fn assistant(model: &str, blocks: impl IntoIterator<Item = Block>) -> Message {
     let blocks = blocks.into_iter().collect();
     Message::Assistant(Arc::new(Reply {
         blocks,
@@ -217,15 +182,15 @@ pub(super) fn assistant(model: &str, blocks: impl IntoIterator<Item = Block>) ->
     }))
 }
 
-pub(super) fn text(text: &str) -> Block {
+pub(in crate::model::wire) fn text(text: &str) -> Block {
     Block::Text(text.into())
 }
 
-pub(super) fn call(id: &str, arguments: &str) -> Block {
+pub(in crate::model::wire) fn call(id: &str, arguments: &str) -> Block {
     Block::Call(crate::message::Call { id: id.into(), tool: "weather".into(), arguments: arguments.into() })
 }
 
-pub(super) fn result(id: &str, output: &str) -> Message {
+pub(in crate::model::wire) fn result(id: &str, output: &str) -> Message {
     Message::Tool(ToolResult {
         call: id.into(),
         tool: "weather".into(),
@@ -234,7 +199,7 @@ pub(super) fn result(id: &str, output: &str) -> Message {
     })
 }
 
-pub(super) fn failed(id: &str, output: &str) -> Message {
+pub(in crate::model::wire) fn failed(id: &str, output: &str) -> Message {
     Message::Tool(ToolResult {
         call: id.into(),
         tool: "weather".into(),
@@ -243,11 +208,11 @@ pub(super) fn failed(id: &str, output: &str) -> Message {
     })
 }
 
-pub(super) fn settings(model: &str) -> ModelSettings {
+pub(in crate::model::wire) fn settings(model: &str) -> ModelSettings {
     ModelSettings { model: model.into(), ..ModelSettings::default() }
 }
 
 /// What a wire says to settings.
-pub(super) fn refused(wire: &dyn Wire, settings: &ModelSettings) -> String {
+pub(in crate::model::wire) fn refused(wire: &dyn Wire, settings: &ModelSettings) -> String {
     wire.check(settings).expect_err("refused")
 }

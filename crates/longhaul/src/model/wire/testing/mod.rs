@@ -1,5 +1,7 @@
 //! What the tests of the wires share.
 
+pub(super) mod exam;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
