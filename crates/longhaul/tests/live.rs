@@ -3,6 +3,8 @@
 //!
 //! What a model says is its own business: asserted is only the structure of what happened.
 
+#![allow(clippy::unwrap_used, reason = "what goes wrong here is the finding")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

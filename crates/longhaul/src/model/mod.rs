@@ -1,4 +1,6 @@
-//! The one thing asked of a language model: stream a reply. One file a provider, and [`scripted`].
+//! The one thing asked of a language model: stream a reply. One wire a family of providers, and [`scripted`].
+//!
+//! [`wire`] is what providers are sent and stream back, as pure code; [`http`] takes it there.
 
 use std::sync::Arc;
 use std::time::Duration;

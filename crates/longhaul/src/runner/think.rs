@@ -188,13 +188,16 @@ fn is_worth_it(patience: &Patience, error: &ModelError, tries: u32, after: Durat
     }
 }
 
-/// How long to wait before the next try, never the same for two tasks. A provider's own wish is a least, spread out above so that not all who
-/// heard it come back at once; our own pause is spread over its whole length.
+/// How long to wait before the next try, never the same for two tasks. A provider's own wish is a least, spread out
+/// above so that not all who heard it come back at once, and not taken at its word when it is heard again and again; our
+/// own pause is spread over its whole length.
 fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
     let doubled = patience.pause.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.longest);
     match wish {
-        Some(wish) => wish.saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter)),
-        None => doubled.mul_f64(0.5 + jitter / 2.0),
+        Some(wish) => {
+            wish.max(doubled / 2).saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter))
+        }
+        None => doubled.mul_f64(jitter).max(patience.pause / 10),
     }
 }
 
@@ -238,11 +241,18 @@ mod tests {
             for jitter in [0.0, 0.5, 0.999] {
                 let wish = Duration::from_secs(2);
                 let pause = pause_before_retry(&patience, Some(wish), tries, jitter);
-                assert!(pause >= wish && pause <= wish + Duration::from_secs(1));
+                assert!(pause >= wish && (tries > 4 || pause <= wish + Duration::from_secs(1)));
+                assert!(pause <= patience.longest);
+                let at_once = pause_before_retry(&patience, Some(Duration::ZERO), tries, jitter);
+                assert!(
+                    tries < 8 || at_once >= patience.longest / 2,
+                    "who says 0 for ever is not asked for ever"
+                );
                 assert!(pause_before_retry(&patience, None, tries, jitter) <= patience.longest);
             }
         }
-        assert!(pause_before_retry(&patience, None, 3, 0.0) > pause_before_retry(&patience, None, 1, 0.999));
+        assert!(pause_before_retry(&patience, None, 3, 0.5) > pause_before_retry(&patience, None, 1, 0.5));
+        assert!(pause_before_retry(&patience, None, 9, 0.0) >= Duration::from_millis(50), "never at once");
     }
 
     #[test]

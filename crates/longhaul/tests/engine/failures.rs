@@ -154,6 +154,27 @@ async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(42), "{took:?}");
 }
 
+/// Issue 3: a provider that is down for 20 s is waited for. One that stays down is a failure in the end.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
+    for (down, status) in [(20, Status::Completed), (100_000, Status::Failed)] {
+        let back = tokio::time::Instant::now() + Duration::from_secs(down);
+        let model = failing(move |_| async move {
+            match tokio::time::Instant::now() < back {
+                true => Err(trouble(ModelErrorKind::Unreachable("connection refused".into()), None)),
+                false => Ok(reply().text("there")),
+            }
+        });
+        let longhaul = start(agent("solo", &model)).await;
+        let began = tokio::time::Instant::now();
+        let done = ask(&longhaul, Order::new("solo", "go")).await;
+        let took = began.elapsed().as_secs();
+        assert_eq!(done.head.status, status, "{:?}", done.head.error);
+        let expected = if status == Status::Completed { 20..=50 } else { 500..=600 };
+        assert!(expected.contains(&took), "{took} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_too_often_is_a_failure_that_keeps_the_last_words() {
     let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|_| vec![Ok(Chunk::Text("half a sen".into()))]));

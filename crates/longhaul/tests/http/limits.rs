@@ -90,6 +90,29 @@ async fn a_wish_heard_by_one_task_holds_another_which_is_shown_as_waiting() {
     );
 }
 
+/// Who is held at the gate has nothing to finish: it goes back at once when the process ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_is_held_is_given_back_at_once_by_a_shutdown() {
+    let server = Server::start(|_| Act::Refuse(429, vec![("retry-after", "60".into())], String::new())).await;
+    let longhaul = start(solo(&model(&crate::stage::http(), &server.url()))).await;
+    let first = submit(&longhaul, "first").await;
+    let shown = async |id| {
+        while longhaul.snapshot(id).await.unwrap().head.waiting.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    crate::stage::within(shown(first)).await;
+    let second = submit(&longhaul, "second").await;
+    crate::stage::within(shown(second)).await;
+    let (began, store) = (Instant::now(), longhaul.store().clone());
+    longhaul.shutdown().await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    for id in [first, second] {
+        assert_eq!(store.head(id).await.unwrap().unwrap().status, longhaul::Status::Pending);
+    }
+    assert_eq!(server.asked().len(), 1, "the second was never sent");
+}
+
 /// As many under way as may be, not more, over no more connections than that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_under_way_are_bounded_and_their_connections_are_used_again() {

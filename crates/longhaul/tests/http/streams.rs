@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use longhaul::message::Message;
-use longhaul::model::http::ModelSpec;
+use longhaul::model::http::{Http, HttpOptions, ModelSpec};
 use longhaul::model::wire::Memo;
 use longhaul::model::{Chunk, Model as _, ModelErrorKind, Request};
 use longhaul::{AgentName, Status};
@@ -61,7 +61,9 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
     let server = Server::start(|_| Act::Hangup).await;
-    let model = http().model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
+    let options = HttpOptions { connect: Duration::from_millis(300), ..HttpOptions::default() };
+    let http = Http::new(options).unwrap();
+    let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
     let (agent, memo, messages) = (AgentName::from("solo"), Memo::default(), [Message::User("go".into())]);
     let request = Request {
         task: "t-7f3k2".parse().unwrap(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::HeaderMap;
 
 use super::cassette::{Cassette, Recording};
 use super::endpoint::Endpoint;
@@ -50,11 +50,10 @@ impl Line {
         match self {
             Line::Net { client, tape } => {
                 let recording = tape.as_ref().map(|tape| tape.begin(&url, &body));
-                let mut headers = endpoint.headers();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                match client.post(url).headers(headers).body(body).send().await {
-                    Ok(response) => {
-                        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+                match client.post(url).headers(endpoint.headers()).body(body).send().await {
+                    Ok(mut response) => {
+                        let status = response.status().as_u16();
+                        let headers = std::mem::take(response.headers_mut());
                         let recording =
                             recording.map(|recording| Box::new(recording.answered(status, &headers)));
                         let response = Box::new(response);

@@ -8,13 +8,14 @@ use reqwest::header::HeaderMap;
 /// No provider is believed that wants to be left alone for longer.
 const LONGEST: Duration = Duration::from_secs(48 * 3600);
 
-/// How long the provider wants to be left alone, from whichever header says so.
-pub(super) fn wish(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+/// How long the provider wants to be left alone, from whichever header says so. Its limits only count where they were
+/// the reason: they are told with every answer.
+pub(super) fn wish(headers: &HeaderMap, limited: bool, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let in_words = text("retry-after-ms")
         .and_then(|ms| seconds(ms.parse::<f64>().ok()? / 1000.0))
         .or_else(|| text("retry-after").and_then(|when| moment(when, now)));
-    in_words.or_else(|| used_up(headers, now)).map(|wish| wish.min(LONGEST))
+    in_words.or_else(|| used_up(headers, now).filter(|_| limited)).map(|wish| wish.min(LONGEST))
 }
 
 /// The longest time until one of the limits that are used up is fresh again. Where the provider does not say how much
@@ -97,7 +98,7 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        wish(&pairs.iter().map(pair).collect(), now).map(|wish| wish.as_millis())
+        wish(&pairs.iter().map(pair).collect(), true, now).map(|wish| wish.as_millis())
     }
 
     #[test]

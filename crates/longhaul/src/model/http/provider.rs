@@ -29,6 +29,7 @@ pub struct Provider {
     wire: Box<dyn Wire>,
     settings: ModelSettings,
     endpoint: Endpoint,
+    url: reqwest::Url,
     http: Http,
     gate: std::sync::Arc<Gate>,
     price: Option<Price>,
@@ -46,16 +47,9 @@ impl Provider {
     ) -> Provider {
         let gate = http.gate(&endpoint);
         let price = http.options().prices.of(name);
-        Provider {
-            name: name.to_owned(),
-            wire,
-            settings,
-            endpoint,
-            http,
-            gate,
-            price,
-            reads_text_calls: false,
-        }
+        let url = endpoint.url(&wire.path(&settings));
+        let (name, reads_text_calls) = (name.to_owned(), false);
+        Provider { name, wire, settings, endpoint, url, http, gate, price, reads_text_calls }
     }
 
     #[cfg(test)]
@@ -91,8 +85,7 @@ impl Provider {
             .wire
             .body(request, &self.settings, request.memo)
             .map_err(|why| self.error(ModelErrorKind::Rejected(why), None))?;
-        let url = self.endpoint.url(&self.wire.path(&self.settings));
-        let sent = self.http.line().send(&self.endpoint, url, body);
+        let sent = self.http.line().send(&self.endpoint, self.url.clone(), body);
         let silent = ModelErrorKind::Silent(self.first_byte());
         let answer = match timeout(self.first_byte(), sent).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind, None))?,
@@ -115,7 +108,8 @@ impl Provider {
         }
         let kind = self.wire.refusal(answer.status, &said);
         let wish = match kind.is_passing() {
-            true => limits::wish(&answer.headers, Timestamp::now()).or_else(|| self.wire.retry_after(&said)),
+            true => limits::wish(&answer.headers, answer.status == 429, Timestamp::now())
+                .or_else(|| self.wire.retry_after(&said)),
             false => None,
         };
         if let Some(wish) = wish {
