@@ -148,30 +148,25 @@ fn a_script_that_is_wrong_in_line_twelve() {
 #[test]
 fn a_disk_that_is_full() {
     let kit = Kit::new();
-    let place = kit.data.path().join("small");
-    fs::create_dir(&place).unwrap();
-    let mount = |options: &str| {
-        let mut mount = std::process::Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(&place)
-            .output()
-            .is_ok_and(|o| o.status.success())
-    };
-    if !mount("size=600k") {
+    let place = kit.data.path().to_owned();
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(&place);
+    if !mount.output().is_ok_and(|mounted| mounted.status.success()) {
         eprintln!("skipped: a small disk cannot be mounted here");
         return;
     }
-    let filled = kit.command_at(&place, &["demo", "--pace", "0"]).output().unwrap();
-    let grown = mount("remount,size=16m");
-    let resumed = kit.command_at(&place, &["resume", "--pace", "0"]).output().unwrap();
-    let unmounted = std::process::Command::new("umount").arg(&place).status().unwrap();
-    assert!(grown && unmounted.success());
-    let filled = crate::kit::Ran::from(filled);
-    let root = filled.out.lines().find_map(|l| l.strip_prefix("task    ")).unwrap().to_owned();
+    let mut demo = kit.start(&["demo", "--pace", "0.3"]);
+    let root = demo.root();
+    demo.until(|line| line.contains("calls"));
+    let filler = place.join("filler");
+    let full = fs::write(&filler, vec![0; 8 << 20]);
+    let filled = demo.end();
+    fs::remove_file(&filler).unwrap();
+    let resumed = kit.run(&["resume", "--pace", "0"]);
+    let unmounted = std::process::Command::new("umount").arg("--lazy").arg(&place).status().unwrap();
+    assert!(full.is_err() && unmounted.success());
     filled.complains(5, &["is full", "all that was acknowledged", &format!("resume {root}")]);
     // Nothing that was stored is lost: with some room it goes on to the same end.
-    let resumed = crate::kit::Ran::from(resumed).ended(0);
     let whole = Kit::new().run(&["demo", "--pace", "0"]).ended(0);
-    assert_eq!(crate::kit::synthesis(&resumed.out), crate::kit::synthesis(&whole.out));
+    assert_eq!(crate::kit::synthesis(&resumed.ended(0).out), crate::kit::synthesis(&whole.out));
 }
