@@ -14,8 +14,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
+use crate::entry::{Answer, Question};
 use crate::id::{AgentName, CallId, TaskId};
-use crate::model::ToolSpec;
+use crate::model::{Model, ToolSpec};
 
 /// A tool, as its author writes it.
 ///
@@ -157,6 +158,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// Where the task works.
     pub working_dir: Option<PathBuf>,
+    /// The model of the agent that calls.
+    pub model: Arc<dyn Model>,
     /// The way back to the runner.
     pub line: Line,
 }
@@ -165,6 +168,14 @@ impl CallContext {
     /// Tells how far the tool is, for whoever watches.
     pub fn progress(&self, text: impl Into<String>) {
         self.line.send(Signal::Progress(text.into()));
+    }
+
+    /// Asks a person. It is shown wherever one is attached, and survives a restart; where nobody can answer, that is
+    /// the answer. While all calls of a task wait, for a person or for other tasks, it needs no seat.
+    pub async fn ask(&self, question: Question) -> Answer {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.line.send(Signal::Asks { call: self.call, question, reply });
+        answer.await.unwrap_or_else(|_| Answer::Nobody("the task is being stopped".to_owned()))
     }
 
     /// Says that this call now only waits for other tasks: while all calls of a task do, it needs no seat. It
@@ -176,7 +187,7 @@ impl CallContext {
 }
 
 /// What a call tells its runner while it runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Signal {
     /// How far it is.
     Progress(String),
@@ -186,6 +197,15 @@ pub enum Signal {
         call: CallId,
         /// For which tasks.
         tasks: Vec<TaskId>,
+    },
+    /// It asks a person.
+    Asks {
+        /// Which call.
+        call: CallId,
+        /// What it asks.
+        question: Question,
+        /// Where the answer goes.
+        reply: tokio::sync::oneshot::Sender<Answer>,
     },
     /// It does something itself again.
     Works {

@@ -6,6 +6,7 @@
 mod letter;
 mod order;
 mod outcome;
+mod question;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::message::Reply;
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
+pub use question::{Answer, Question, Wants};
 
 /// The format in which entries are written now.
 pub const FORMAT: u16 = 1;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Halt, Run, heard, overdue};
-use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
+use crate::entry::{Answer, Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
 use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
 use crate::turn::Act;
@@ -124,6 +124,7 @@ impl Run {
             desk: self.around.desk.clone(),
             cancel: stop.clone(),
             working_dir: self.order.working_dir.clone(),
+            model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             line: line.clone(),
         };
         let gear = self.gear.clone();
@@ -209,6 +210,7 @@ fn hear(signal: Signal, waiting: &mut HashMap<CallId, Vec<TaskId>>, progress: &m
     match signal {
         Signal::Progress(text) => progress.hear(text),
         Signal::Waits { call, tasks } => drop(waiting.insert(call, tasks)),
+        Signal::Asks { reply, .. } => drop(reply.send(Answer::Nobody("nobody can be asked yet".to_owned()))),
         Signal::Works { call } => drop(waiting.remove(&call)),
     }
 }

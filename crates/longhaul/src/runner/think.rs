@@ -61,7 +61,7 @@ impl Run {
         self.note(entries).await
     }
 
-    fn model(&self) -> Result<Arc<dyn Model>, Halt> {
+    pub(super) fn model(&self) -> Result<Arc<dyn Model>, Halt> {
         let Some(name) = &self.order.model else { return Ok(self.agent.model.clone()) };
         self.team.model(name).cloned().ok_or_else(|| {
             let names = self.team.model_names().join(", ");

@@ -277,6 +277,7 @@ impl Bench {
             desk: desk.clone(),
             cancel: CancellationToken::new(),
             working_dir: Some("/home/lead".into()),
+            model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
             line,
         };
         let tools = toolset.open(patron).await.unwrap();
@@ -311,7 +312,9 @@ impl Bench {
         let call = self.context.call;
         match self.signals.try_recv() {
             Ok(Signal::Waits { call: which, tasks }) if which == call => {
-                assert_eq!(self.signals.try_recv(), Ok(Signal::Works { call }));
+                assert!(
+                    matches!(self.signals.try_recv(), Ok(Signal::Works { call: which }) if which == call)
+                );
                 Some(tasks)
             }
             _ => None,

@@ -67,6 +67,7 @@ pub(crate) fn call_in(dir: &Path) -> (CallContext, UnboundedReceiver<Signal>) {
         desk: Arc::new(NoDesk),
         cancel: CancellationToken::new(),
         working_dir: Some(dir.to_owned()),
+        model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
         line,
     };
     (context, heard)

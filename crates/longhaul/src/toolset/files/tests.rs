@@ -244,7 +244,7 @@ async fn a_long_walk_tells_how_far_it_is_has_a_bound_and_can_be_stopped() {
         told.push(signal);
     }
     assert_eq!(told.len(), 50);
-    assert_eq!(told[2], Signal::Progress("… 1,200 files".to_owned()));
+    assert!(matches!(&told[2], Signal::Progress(text) if text == "… 1,200 files"));
 
     bench.context.cancel.cancel();
     assert!(failed(bench.call("count_lines", json!({})).await).contains("being stopped"));
