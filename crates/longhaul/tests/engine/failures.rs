@@ -1,14 +1,19 @@
 //! What fails is shown as failed, in its own word, and takes nothing else with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use longhaul::agent::TeamError;
 use longhaul::entry::{FailureKind, Outcome, Wait};
 use longhaul::message::StopReason;
 use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Happening, Order, Snapshot, Status};
+use longhaul::tool::DynTool;
+use longhaul::toolset::{Patron, Toolset, ToolsetError};
+use longhaul::{Dialect, Happening, Order, Snapshot, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -272,4 +277,70 @@ async fn the_same_call_again_and_again_is_a_failure_with_its_own_word() {
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), done.head.turns), (FailureKind::Repeating, 8));
     assert!(log.all()[5].last().contains("5 times in a row"), "it was told before");
+}
+
+/// A toolset that does not start the first few times it is tried.
+struct Rusty {
+    tries: Arc<AtomicUsize>,
+    hangs: bool,
+}
+
+impl Toolset for Rusty {
+    fn name(&self) -> &str {
+        "rusty"
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async move {
+            if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
+                return tool("saw", |_, _| async { Ok("sawn".into()) }).open(patron).await;
+            }
+            match self.hangs {
+                true => std::future::pending().await,
+                false => Err(ToolsetError { toolset: "rusty".into(), why: "no oil".into() }),
+            }
+        })
+    }
+}
+
+/// Promise 7, and failure is never shown as success: the model knows what it cannot do.
+#[tokio::test(start_paused = true)]
+async fn a_toolset_that_does_not_start_is_told_to_the_model_and_tried_again_for_the_next_task() {
+    for (hangs, why) in [(false, "no oil"), (true, "it did not start within 30s")] {
+        let tries = Arc::new(AtomicUsize::new(0));
+        let model: Arc<dyn Model> = Arc::new(FnModel::new(|request| {
+            let tools: Vec<_> = request.tools.iter().map(|spec| spec.name.as_str()).collect();
+            reply().text(format!("{tools:?} {}", request.system))
+        }));
+        let rusty = Rusty { tries: tries.clone(), hangs };
+        let fine = tool("file", |_, _| async { Ok("filed".into()) });
+        let longhaul =
+            start(agent("solo", &model).instruction("Be good.").toolset(rusty).toolset(fine)).await;
+        let first = ask(&longhaul, Order::new("solo", "go")).await;
+        assert_eq!(
+            first.output,
+            format!("[\"file\"] Be good.\n\nSome of your tools are not available: toolset 'rusty': {why}.")
+        );
+        for _ in 0..2 {
+            let next = ask(&longhaul, Order::new("solo", "go")).await;
+            assert_eq!(next.output, "[\"saw\", \"file\"] Be good.");
+        }
+        assert_eq!(tries.load(Ordering::SeqCst), 2, "what is open is not opened again");
+    }
+}
+
+#[test]
+fn an_agent_whose_name_is_no_tools_name_cannot_be_a_tool() {
+    let model = model(|_| reply());
+    for name in ["straße", "a.b", &"x".repeat(65)] {
+        let lead =
+            |dialect| agent("lead", &model).sub_agent(agent(name, &model).build().unwrap()).dialect(dialect);
+        match lead(Dialect::SubAgents).build() {
+            Err(TeamError::NotATool { agent, other }) => {
+                assert_eq!((agent.as_str(), other.as_str()), ("lead", name));
+            }
+            other => panic!("{name}: {:?}", other.map(|agent| agent.name)),
+        }
+        assert!(lead(Dialect::Background).build().is_ok(), "in another dialect its name is only a word");
+    }
 }
