@@ -10,10 +10,11 @@ use longhaul::agent::TeamError;
 use longhaul::entry::{FailureKind, Outcome, Wait};
 use longhaul::message::StopReason;
 use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
+use longhaul::store::{Clock, Memory};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::DynTool;
 use longhaul::toolset::{Patron, Toolset, ToolsetError};
-use longhaul::{Dialect, Happening, Order, Snapshot, Status};
+use longhaul::{Dialect, Happening, Longhaul, Order, Snapshot, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -157,6 +158,36 @@ async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     assert_done(&end(&longhaul, id).await);
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(42), "{took:?}");
+}
+
+/// When its time is over a task has asked again: it does not wait any more, though it has nothing to tell yet.
+#[tokio::test(start_paused = true)]
+async fn who_asks_its_provider_again_is_not_shown_as_waiting_for_it() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = failing(move |asked| {
+        let gate = at.clone();
+        async move {
+            if asked.retry == 0 {
+                return Err(trouble(
+                    ModelErrorKind::RateLimited(String::new()),
+                    Some(Duration::from_secs(40)),
+                ));
+            }
+            gate.pass().await;
+            Ok(reply().text("there"))
+        }
+    });
+    let (began, zero) = (tokio::time::Instant::now(), jiff::Timestamp::now());
+    let store = Memory::with_clock(Clock::of(move || zero + began.elapsed()));
+    let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    gate.came(1).await;
+    let seen = longhaul.snapshot(id).await.unwrap().head;
+    assert_eq!((seen.status, seen.waiting), (Status::Running, None));
+    gate.open(1);
+    assert_done(&end(&longhaul, id).await);
 }
 
 /// Issue 3: a provider that is down for 20 s is waited for. One that stays down is a failure in the end.

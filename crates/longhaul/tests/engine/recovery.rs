@@ -252,6 +252,21 @@ async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_work
     assert_eq!(end(&longhaul, id).await.output, "in the end");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_is_adopted_is_taken_up_at_once() {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let home = team(agent("solo", &model(|_| reply().text("x"))));
+    let client = Longhaul::client(store.clone()).await.unwrap();
+    let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
+    let longhaul = Longhaul::builder(home).store_arc(store).own_trees_only().start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending, "it is another's");
+    let began = tokio::time::Instant::now();
+    longhaul.adopt(id);
+    assert_done(&end(&longhaul, id).await);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
 /// Promise 6: a journal that cannot be read, or that a newer Longhaul has written in, has its own word, and the task ends
 /// with it instead of hanging.
 #[tokio::test(start_paused = true)]
