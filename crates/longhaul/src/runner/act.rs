@@ -196,12 +196,12 @@ impl Run {
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
     async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
-        let ToolOutput { text, is_error, collected, handoff } = output;
+        let ToolOutput { text, is_error, collected, handoff, model } = output;
         let (output, whole) = match cut(&text, self.habits.output_cap) {
             None => (text.into(), None),
             Some(part) => (part.into(), Some(self.around.store.keep(text.into_bytes()).await?)),
         };
-        Ok(Returned { call, output, is_error, whole, collected, handoff })
+        Ok(Returned { call, output, is_error, whole, collected, handoff, model })
     }
 }
 
