@@ -15,6 +15,7 @@ mod excerpt;
 mod files;
 mod managed;
 mod model_picker;
+mod outputs;
 #[cfg(unix)]
 mod shell;
 mod skills;
@@ -36,6 +37,7 @@ pub use delegation::Delegation;
 pub use files::Files;
 pub use managed::ManagedAgents;
 pub use model_picker::ModelPicker;
+pub(crate) use outputs::{cut_output, read_tool_output};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
