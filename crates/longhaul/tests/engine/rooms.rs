@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "id",
     "message",
+    "permission",
     "entry",
     "task",
     "model",
