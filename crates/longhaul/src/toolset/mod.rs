@@ -18,6 +18,9 @@ mod managed;
 mod shell;
 mod subagents;
 mod text;
+mod think;
+mod todo;
+mod user_prompt;
 mod verb;
 mod wording;
 mod wrap;
@@ -36,6 +39,9 @@ pub use managed::ManagedAgents;
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use subagents::SubAgentTools;
+pub use think::Think;
+pub use todo::Todo;
+pub use user_prompt::UserPrompt;
 pub use wrap::{narrowed, prefixed};
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
