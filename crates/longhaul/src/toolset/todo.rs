@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::{clipped, counted};
+use super::text::clipped;
 use super::verb::{self, Answer, Nothing, verb};
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, Whose};
@@ -177,8 +177,7 @@ impl List {
         }
         if self.entries.len() + descriptions.len() > MOST {
             return Err(ToolError::Failed(format!(
-                "the todo list has {} and holds at most {MOST}: put fewer and larger steps on it",
-                counted(self.entries.len() as u64, "entry").replace("entrys", "entries")
+                "the todo list would have more than {MOST} entries: put fewer and larger steps on it"
             )));
         }
         let before = self.entries.len();

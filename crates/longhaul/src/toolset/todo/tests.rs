@@ -64,7 +64,9 @@ async fn what_is_wrong_is_said_and_changes_nothing() {
     let listed = parsed(&alone.says("list_todos", json!({})).await);
     assert_eq!(listed["todos"][0]["status"], "pending");
     let many: Vec<String> = (0..600).map(|n| n.to_string()).collect();
-    assert!(alone.error("create_todos", json!({"descriptions": many})).await.contains("at most 500"));
+    assert!(
+        alone.error("create_todos", json!({"descriptions": many})).await.contains("more than 500 entries")
+    );
 }
 
 #[tokio::test]
