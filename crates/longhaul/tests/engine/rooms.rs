@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "id",
     "message",
     "entry",
     "task",
     "model",
     "store",
+    "process",
     "snapshot",
     "dispatch",
     "tool",
