@@ -19,7 +19,7 @@ while IFS= read -r line; do
     esac
 done
 
-# SIGTERM once; SIGKILL from the eighth look on, until nobody is left. One look may miss who is being born.
+# SIGTERM once; SIGKILL from the sixth look on, until nobody is left. One look may miss who is being born.
 look=0
 empty=0
 while [ "$look" -lt 60 ]; do
@@ -42,7 +42,7 @@ while [ "$look" -lt 60 ]; do
         if [ "$look" -eq 0 ]; then
             kill -s TERM -- $left 2>/dev/null
             kill -s CONT -- $left 2>/dev/null
-        elif [ "$look" -ge 8 ]; then
+        elif [ "$look" -ge 5 ]; then
             kill -s KILL -- $left 2>/dev/null
             # Who is still counted now is dead, and not buried yet.
             groups=

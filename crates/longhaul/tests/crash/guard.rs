@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul::process::Watchman;
 
 use crate::Options;
-use crate::process::{Player, is_alive, lines, until, write_line};
+use crate::process::{Player, is_alive, lines, until};
 
 /// How soon nobody may be left.
 const SOON: Duration = Duration::from_secs(2);
