@@ -27,7 +27,8 @@ const CHILDREN: [(&str, &str, bool, usize); 5] = [
     ),
 ];
 
-/// `KIND how`: starts the child and says what marks it; then waits to be killed, or ends in good order.
+/// `KIND`: starts the child and says what marks it; then waits to be killed, or ends in good order.
+#[expect(clippy::zombie_processes, reason = "the child is to outlive this process, if it can")]
 pub(crate) fn role(dir: &Path, args: &[&str]) {
     let (_, script, registered, _) = CHILDREN[args[0].parse::<usize>().unwrap()];
     let watchman = Watchman::new();
