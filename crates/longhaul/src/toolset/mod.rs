@@ -22,10 +22,12 @@ mod managed;
 #[cfg(feature = "sqlite")]
 mod memory;
 mod openapi;
+mod model_picker;
 mod outputs;
 mod outward;
 #[cfg(unix)]
 mod shell;
+mod skills;
 mod subagents;
 mod tasks;
 mod text;
@@ -54,11 +56,13 @@ pub use files::Files;
 pub use managed::ManagedAgents;
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;
+pub use model_picker::ModelPicker;
 pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
 pub use outward::Headers;
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
+pub use skills::Skills;
 pub use subagents::SubAgentTools;
 pub use tasks::Tasks;
 pub use think::Think;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "id",
     "message",
     "permission",
@@ -12,6 +12,7 @@ const ROOMS: [&str; 16] = [
     "task",
     "model",
     "store",
+    "process",
     "snapshot",
     "dispatch",
     "tool",
