@@ -134,7 +134,7 @@ fn end_of(html: &str, name: &str) -> (usize, usize) {
         let rest = &html[at + 2..];
         let named = rest.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
         if named && !rest[name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()) {
-            return (at, at + tag_end(html[at..].as_bytes()));
+            return (at, at + tag_end(&html.as_bytes()[at..]));
         }
         from = at + 2;
     }
