@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::{CodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Store, StoreError, StoreFuture};
+use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Slip, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 
 /// What a store does not do at the moment.
@@ -96,6 +96,12 @@ impl Store for Moody {
     }
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.inner.kept(digest)
+    }
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        self.inner.slip(name)
+    }
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.inner.write_slip(name, after, bytes)
     }
     fn hints(&self) -> Hints {
         match self.hints {
