@@ -9,6 +9,8 @@ use crate::id::AgentName;
 use crate::tool::{DynTool, Tool};
 
 mod background;
+#[cfg(unix)]
+mod command;
 mod delegation;
 mod errand;
 mod excerpt;
@@ -31,7 +33,7 @@ mod no_desk;
 
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
-pub use files::Files;
+pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
