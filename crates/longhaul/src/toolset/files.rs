@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::de::{self, DeserializeOwned, Deserializer};
 use serde::Deserialize as _;
+use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
 use super::{Patron, Toolset, ToolsetError};
@@ -176,7 +176,8 @@ fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
     listed.into_iter().map(text).collect()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod confinement_tests;
 #[cfg(test)]
 mod tests;

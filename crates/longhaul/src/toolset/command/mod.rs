@@ -69,7 +69,11 @@ pub(super) struct Ran {
 }
 
 /// Runs a command to its end, or ends it.
-pub(super) async fn run(launch: &Launch, timeout: Duration, cancel: &CancellationToken) -> Result<Ran, ToolError> {
+pub(super) async fn run(
+    launch: &Launch,
+    timeout: Duration,
+    cancel: &CancellationToken,
+) -> Result<Ran, ToolError> {
     if cancel.is_cancelled() {
         return Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()));
     }

@@ -154,11 +154,21 @@ async fn no_way_leads_out_of_the_working_directory() {
             assert!(!why.contains(SECRET), "{tool} {path:?}: {why}");
         }
         let read = yard.call("read_multiple_files", json!({ "paths": ["own.txt", path] })).await.unwrap();
-        assert!(read.contains("own\n") && read.contains(reason) && !read.contains(SECRET), "{path:?}: {read}");
+        assert!(
+            read.contains("own\n") && read.contains(reason) && !read.contains(SECRET),
+            "{path:?}: {read}"
+        );
     }
 
     // What git executes can be read, but not changed; by any of its names.
-    for path in [".git/hooks/post-commit", ".git/config", ".git", "innocent/hooks/pre-push", ".GIT/hooks/x", "sub/.git/x"] {
+    for path in [
+        ".git/hooks/post-commit",
+        ".git/config",
+        ".git",
+        "innocent/hooks/pre-push",
+        ".GIT/hooks/x",
+        "sub/.git/x",
+    ] {
         for (tool, arguments) in [
             ("write_file", json!({ "path": path, "content": "#!/bin/sh\npwned" })),
             ("edit_file", json!({ "path": path, "edits": [{ "oldText": "[core]", "newText": "pwned" }] })),
@@ -187,9 +197,12 @@ async fn a_hard_link_is_not_written_through() {
     let yard = Yard::new();
     fs::hard_link(yard.at("secret.txt"), yard.at("work/hard.txt")).unwrap();
     let before = yard.outside();
-    yard.call("edit_file", json!({ "path": "hard.txt", "edits": [{ "oldText": SECRET, "newText": "mine" }] }))
-        .await
-        .unwrap();
+    yard.call(
+        "edit_file",
+        json!({ "path": "hard.txt", "edits": [{ "oldText": SECRET, "newText": "mine" }] }),
+    )
+    .await
+    .unwrap();
     yard.call("write_file", json!({ "path": "hard.txt", "content": "mine too" })).await.unwrap();
     assert_eq!(fs::read_to_string(yard.at("work/hard.txt")).unwrap(), "mine too");
     assert_eq!(yard.outside(), before);
@@ -244,11 +257,13 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
                 }
                 let new = format!("flip/dir/new-{round}.txt");
                 let _ = yard.call("write_file", json!({ "path": new, "content": "x" })).await;
-                let _ = yard.call("create_directory", json!({ "paths": [format!("flip/made-{round}")] })).await;
+                let _ =
+                    yard.call("create_directory", json!({ "paths": [format!("flip/made-{round}")] })).await;
                 let _ = yard.call("remove_directory", json!({ "paths": ["flip/dir"] })).await;
                 let edit = json!({ "path": "flip/secret.txt", "edits": [{ "oldText": SECRET, "newText": "pwned" }] });
                 assert!(yard.call("edit_file", edit).await.is_err());
-                let found = yard.call("search_files_content", json!({ "path": "flip", "query": SECRET })).await;
+                let found =
+                    yard.call("search_files_content", json!({ "path": "flip", "query": SECRET })).await;
                 assert!(!found.is_ok_and(|found| found.contains("secret.txt:1")));
             }
         };
@@ -270,7 +285,12 @@ async fn what_is_allowed_besides_can_be_reached_and_nothing_beside_it() {
         .build();
     let whole = yard.at("outside/dir/secret.txt").canonicalize().unwrap();
     yard.link("../outside/dir", "allowed");
-    for path in [whole.to_str().unwrap(), "../outside/dir/secret.txt", "../work-other/secret.txt", "allowed/secret.txt"] {
+    for path in [
+        whole.to_str().unwrap(),
+        "../outside/dir/secret.txt",
+        "../work-other/secret.txt",
+        "allowed/secret.txt",
+    ] {
         assert_eq!(yard.call("read_file", json!({ "path": path })).await.unwrap().trim(), SECRET, "{path}");
     }
     let new = yard.at("outside/dir/new.txt");

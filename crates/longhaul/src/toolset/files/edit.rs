@@ -32,7 +32,9 @@ pub(super) fn edited(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
 
 fn replaced(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
     if edit.old_text.is_empty() {
-        return Err("`oldText` is empty: say which text to replace, or use write_file for a new file".to_owned());
+        return Err(
+            "`oldText` is empty: say which text to replace, or use write_file for a new file".to_owned()
+        );
     }
     for (old, new) in spellings(text, edit) {
         match places(text, old.as_bytes()).as_slice() {
@@ -43,7 +45,11 @@ fn replaced(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
                 return Err(format!(
                     "`oldText` is there {} times (lines {}): take more of the lines around it, so that it fits only one \
                      place",
-                    if many.len() > MAX_PLACES { format!("more than {MAX_PLACES}") } else { many.len().to_string() },
+                    if many.len() > MAX_PLACES {
+                        format!("more than {MAX_PLACES}")
+                    } else {
+                        many.len().to_string()
+                    },
                     lines.join(", ")
                 ));
             }
@@ -124,7 +130,10 @@ fn not_found(text: &[u8], old: &str) -> String {
     let shown: Vec<_> = (start..lines.len().min(start + wanted.len()))
         .map(|i| format!("{:>6}  {}", i + 1, clipped(lines[i], 200)))
         .collect();
-    format!("`oldText` is not in the file; {why}:\n{}\nCopy the text exactly as it is there.", shown.join("\n"))
+    format!(
+        "`oldText` is not in the file; {why}:\n{}\nCopy the text exactly as it is there.",
+        shown.join("\n")
+    )
 }
 
 enum Likeness {
@@ -169,8 +178,11 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, Likeness)> {
 }
 
 fn words(line: &str) -> Vec<&str> {
-    let mut words: Vec<&str> =
-        line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).take(50).collect();
+    let mut words: Vec<&str> = line
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .take(50)
+        .collect();
     words.sort_unstable();
     words.dedup();
     words
@@ -204,7 +216,7 @@ mod tests {
         assert_eq!(applied(dos, &[edit("two", "two\nhalf")]), Ok("one\r\ntwo\r\nhalf\r\nthree".to_owned()));
         assert_eq!(applied("a\nb\n", &[edit("a\r\nb", "x\r\ny")]), Ok("x\ny\n".to_owned()));
         // Mixed: what is not touched stays mixed.
-        assert_eq!(applied("a\r\nb\nc\r\n", &[edit("b\nc", "B\nC")]).is_ok(), true);
+        assert_eq!(applied("a\r\nb\nc\r\n", &[edit("b\nc", "B\nC")]), Ok("a\r\nB\nC\r\n".to_owned()));
         assert_eq!(applied("a\r\nb\nc\r\n", &[edit("a\nb", "A\nB")]), Ok("A\r\nB\nc\r\n".to_owned()));
     }
 

@@ -98,11 +98,14 @@ impl Toolset for Filesystem {
     }
 
     fn instruction(&self, _patron: &Patron) -> Option<String> {
-        let mut text = "Paths are relative to your working directory, and only what is below it can be reached".to_owned();
+        let mut text =
+            "Paths are relative to your working directory, and only what is below it can be reached"
+                .to_owned();
         for path in &self.kit.reach.allow {
             text += &format!(" (and below {})", path.display());
         }
-        text += ". Read a file before you edit it. To change a part of a file, prefer edit_file to write_file.";
+        text +=
+            ". Read a file before you edit it. To change a part of a file, prefer edit_file to write_file.";
         if self.kit.reach.skip == Skip::Ignored {
             text += " Lists and searches leave out what .gitignore names.";
         }

@@ -189,7 +189,9 @@ impl Ground {
     /// The error for what cannot be read.
     pub(super) fn unread(&self, typed: &str, error: &io::Error) -> ToolError {
         match error.kind() {
-            io::ErrorKind::NotFound => ToolError::Retry(format!("there is no '{typed}' in {}", self.called())),
+            io::ErrorKind::NotFound => {
+                ToolError::Retry(format!("there is no '{typed}' in {}", self.called()))
+            }
             io::ErrorKind::NotADirectory => {
                 ToolError::Retry(format!("there is no '{typed}': a part of the path is not a directory"))
             }
@@ -204,12 +206,10 @@ impl Ground {
         let mut dir = self.dirs[place.root].try_clone()?;
         for step in place.rel.parent().unwrap_or(Path::new("")) {
             dir = match dir.open_dir_nofollow(step) {
-                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
-                    match dir.create_dir(step) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                        _ => dir.open_dir_nofollow(step)?,
-                    }
-                }
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.create_dir(step) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => dir.open_dir_nofollow(step)?,
+                },
                 other => other?,
             };
         }

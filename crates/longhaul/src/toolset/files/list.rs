@@ -75,7 +75,9 @@ fn describe(ground: &Ground, place: &Place) -> (String, Kind) {
     match ground.look(place) {
         Ok(meta) if meta.is_dir() => (format!("{name}/"), Kind::Dir),
         Ok(meta) if meta.is_file() => (format!("{name}  {}", counted(meta.len(), "byte")), Kind::File),
-        Ok(meta) if meta.is_symlink() => (format!("{name} -> {}", ground.target(place).display()), Kind::Link),
+        Ok(meta) if meta.is_symlink() => {
+            (format!("{name} -> {}", ground.target(place).display()), Kind::Link)
+        }
         Ok(_) => (format!("{name}  (not a file)"), Kind::Other),
         Err(_) => (format!("{name}  (cannot be read)"), Kind::Other),
     }

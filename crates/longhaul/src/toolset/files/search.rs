@@ -114,12 +114,7 @@ struct Found {
 
 impl Found {
     /// The outer error ends the search, the inner one is this file's alone.
-    fn search(
-        &mut self,
-        place: &Place,
-        query: &Query,
-        ground: &Ground,
-    ) -> Result<io::Result<()>, ToolError> {
+    fn search(&mut self, place: &Place, query: &Query, ground: &Ground) -> Result<io::Result<()>, ToolError> {
         let opened = match ground.open(place) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Ok(())),

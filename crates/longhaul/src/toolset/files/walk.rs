@@ -104,7 +104,8 @@ impl Ground {
                     break;
                 }
                 entries += 1;
-                let Ok((name, kind)) = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?))) else {
+                let Ok((name, kind)) = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)))
+                else {
                     walked.unreadable += 1;
                     continue;
                 };
@@ -209,7 +210,11 @@ impl Ignores {
 }
 
 /// Patterns as they are in a `.gitignore` at a place.
-pub(super) fn patterns(ground: &Ground, at: &Place, lines: &[String]) -> Result<Option<Gitignore>, ToolError> {
+pub(super) fn patterns(
+    ground: &Ground,
+    at: &Place,
+    lines: &[String],
+) -> Result<Option<Gitignore>, ToolError> {
     if lines.is_empty() {
         return Ok(None);
     }

@@ -71,7 +71,9 @@ pub(super) fn lead(
             Step::Down(name) => name,
         };
         at.push(&name);
-        let Some(place) = inside(&at, roots).filter(|place| !place.rel.as_os_str().is_empty()) else { continue };
+        let Some(place) = inside(&at, roots).filter(|place| !place.rel.as_os_str().is_empty()) else {
+            continue;
+        };
         let target = match link(&place) {
             Ok(target) => target,
             // Whatever is below it is not there either.
@@ -235,7 +237,8 @@ mod tests {
 
     #[test]
     fn who_leaves_is_told_how() {
-        let links = [("/home/me/work/up", ".."), ("/home/me/work/etc", "/etc"), ("/home/me/work/loop", "loop")];
+        let links =
+            [("/home/me/work/up", ".."), ("/home/me/work/etc", "/etc"), ("/home/me/work/loop", "loop")];
         for (typed, why) in [
             ("..", "by words"),
             ("../other", "by words"),

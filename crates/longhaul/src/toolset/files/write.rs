@@ -284,9 +284,9 @@ impl Deed for RemoveDirectory {
         each(args, ground, |ground, typed, place| {
             let failed = |error: io::Error| match error.kind() {
                 io::ErrorKind::NotFound => ToolError::Retry(format!("there is no '{typed}'")),
-                io::ErrorKind::DirectoryNotEmpty => {
-                    ToolError::Failed(format!("'{typed}' is not empty, and only empty directories are removed"))
-                }
+                io::ErrorKind::DirectoryNotEmpty => ToolError::Failed(format!(
+                    "'{typed}' is not empty, and only empty directories are removed"
+                )),
                 io::ErrorKind::NotADirectory => ToolError::Retry(format!("'{typed}' is not a directory")),
                 _ => ToolError::Failed(format!("'{typed}' cannot be removed: {error}")),
             };

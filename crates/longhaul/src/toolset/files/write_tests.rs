@@ -151,7 +151,10 @@ async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
         (edit(json!([{ "oldText": "1", "newText": "1" }])), "change nothing"),
         (edit(json!([{ "old": "1" }])), "not a list of {oldText, newText}"),
         (json!({ "path": "bin", "edits": [{ "oldText": "a", "newText": "b" }] }), "binary file"),
-        (json!({ "path": "none.txt", "edits": [{ "oldText": "a", "newText": "b" }] }), "there is no 'none.txt'"),
+        (
+            json!({ "path": "none.txt", "edits": [{ "oldText": "a", "newText": "b" }] }),
+            "there is no 'none.txt'",
+        ),
     ] {
         let error = bench.call("edit_file", arguments).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -179,9 +182,11 @@ async fn directories_are_made_and_removed_when_empty() {
     assert_eq!(told, "a/b made\nc made\nfull is there already");
     let told = bench.call("create_directory", json!({ "path": "with space" })).await.unwrap();
     assert_eq!(told, "with space made");
-    let why = bench.call("remove_directory", json!({ "paths": ["c", "full"] })).await.unwrap_err().to_string();
+    let why =
+        bench.call("remove_directory", json!({ "paths": ["c", "full"] })).await.unwrap_err().to_string();
     assert_eq!(why, "c removed\n'full' is not empty, and only empty directories are removed");
-    let why = bench.call("remove_directory", json!({ "paths": ["full/x.txt"] })).await.unwrap_err().to_string();
+    let why =
+        bench.call("remove_directory", json!({ "paths": ["full/x.txt"] })).await.unwrap_err().to_string();
     assert!(why.contains("is not a directory"), "{why}");
     assert_eq!(bench.names(), ["a", "full", "with space"]);
 }
@@ -189,7 +194,8 @@ async fn directories_are_made_and_removed_when_empty() {
 #[tokio::test]
 async fn several_files_are_read_at_once() {
     let bench = Bench::new(&[("a.txt", "one"), ("b.txt", &"y\n".repeat(60_000))]);
-    let text = bench.call("read_multiple_files", json!({ "paths": ["a.txt", "no.txt", "b.txt"] })).await.unwrap();
+    let text =
+        bench.call("read_multiple_files", json!({ "paths": ["a.txt", "no.txt", "b.txt"] })).await.unwrap();
     assert!(text.starts_with("=== a.txt ===\none\n\n=== no.txt ===\n[there is no 'no.txt'"), "{text}");
     assert!(text.len() < 70_000 && text.ends_with("…]"), "{}", &text[text.len() - 60..]);
     let text = bench.call("read_multiple_files", json!({ "paths": "a.txt", "json": true })).await.unwrap();
@@ -212,10 +218,14 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
     let bench = Bench::new(&files);
     let text = bench.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
     assert_eq!(text, "keep.log:1: hit\nsub/dist/in.js:1: hit");
-    let text = bench.call("search_files_content", json!({ "query": "hit", "path": "sub/deep" })).await.unwrap();
+    let text =
+        bench.call("search_files_content", json!({ "query": "hit", "path": "sub/deep" })).await.unwrap();
     assert!(text.starts_with("no match"), "patterns from above count: {text}");
     let tree = bench.call("directory_tree", json!({})).await.unwrap();
-    assert_eq!(tree, "./\n  .gitignore\n  keep.log\n  sub/\n    .gitignore\n    deep/\n    dist/\n      in.js");
+    assert_eq!(
+        tree,
+        "./\n  .gitignore\n  keep.log\n  sub/\n    .gitignore\n    deep/\n    dist/\n      in.js"
+    );
     let list = bench.call("list_directory", json!({})).await.unwrap();
     assert!(list.ends_with("sub/\n[2 more, which version control ignores]"), "{list}");
     let tree = bench.call("directory_tree", json!({ "max_depth": "1" })).await.unwrap();
@@ -224,7 +234,8 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
     let all = Bench::with(Filesystem::builder().ignore_vcs(false).build(), &files);
     let text = all.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
     assert_eq!(text.lines().count(), 7, "{text}");
-    let exclude = json!({ "query": "^h.t$", "is_regex": true, "excludePatterns": ["*.log", "sub/", ".git/"] });
+    let exclude =
+        json!({ "query": "^h.t$", "is_regex": true, "excludePatterns": ["*.log", "sub/", ".git/"] });
     let text = all.call("search_files_content", exclude).await.unwrap();
     assert_eq!(text, "dist/out.js:1: hit");
 }
@@ -241,9 +252,13 @@ async fn commands_run_after_edits() {
     let told = bench.call("write_file", json!({ "path": "my file.up", "content": "hello" })).await.unwrap();
     assert!(told.starts_with("my file.up written (5 bytes)\n[ran: tr "), "{told}");
     assert_eq!(bench.text("my file.up"), "HELLO");
-    let why = bench.call("write_file", json!({ "path": "x.bad", "content": "x" })).await.unwrap_err().to_string();
+    let why =
+        bench.call("write_file", json!({ "path": "x.bad", "content": "x" })).await.unwrap_err().to_string();
     assert!(why.contains("x.bad written") && why.contains("broken\n[exit code 3]"), "{why}");
-    assert_eq!(bench.call("write_file", json!({ "path": "x", "content": "x" })).await.unwrap(), "x written (1 byte)");
+    assert_eq!(
+        bench.call("write_file", json!({ "path": "x", "content": "x" })).await.unwrap(),
+        "x written (1 byte)"
+    );
     let tools = bench.tools().await;
     let write = tools.iter().find(|tool| tool.spec().name == "write_file").unwrap();
     assert!(!write.manner().repeatable, "who knows what the command does");
