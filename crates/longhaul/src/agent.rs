@@ -1,6 +1,6 @@
 //! Who can be asked: agents as data, and the checked [`Team`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::dispatch::Card;
 use crate::entry::{Deliver, OnFinish, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
+use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, Patron, SubAgentTools, Tools, Toolset};
 
@@ -32,6 +33,9 @@ pub struct Agent {
     pub handoffs: Vec<AgentName>,
     /// How it works.
     pub habits: Habits,
+    /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
+    /// anything, it may do everything.
+    pub permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -69,6 +73,7 @@ impl Agent {
             handoffs: Vec::new(),
             dialect: None,
             habits: Habits::default(),
+            permissions: None,
             kin: Vec::new(),
         }
     }
@@ -117,6 +122,10 @@ pub struct Habits {
     pub patience: Patience,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
+    /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
+    pub ask_timeout: Option<Duration>,
+    /// What becomes of a question when nobody is there who could answer it.
+    pub nobody: Nobody,
 }
 
 impl Default for Habits {
@@ -134,6 +143,8 @@ impl Default for Habits {
             letters: Deliver::Asap,
             patience: Patience::default(),
             output_cap: 48 * 1024,
+            ask_timeout: Some(Duration::from_secs(600)),
+            nobody: Nobody::Wait,
         }
     }
 }
@@ -146,6 +157,16 @@ pub enum AtTurnLimit {
     LastWord,
     /// The task fails.
     Fail,
+}
+
+/// What becomes of a question when nobody is there who could answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nobody {
+    /// It waits all the same: somebody may come, also from another terminal.
+    #[default]
+    Wait,
+    /// The answer is no, at once: the model is told that nobody is there, and goes on.
+    Deny,
 }
 
 /// Whether the end of a child wakes its parent.
@@ -197,6 +218,7 @@ pub struct AgentBuilder {
     handoffs: Vec<AgentName>,
     dialect: Option<Dialect>,
     habits: Habits,
+    permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -263,6 +285,12 @@ impl AgentBuilder {
         self
     }
 
+    /// What it may do without asking, has to ask for and must not do.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(permissions);
+        self
+    }
+
     /// At most this many replies; 0 is no bound.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.habits.max_turns = turns;
@@ -302,6 +330,7 @@ impl AgentBuilder {
             sub_agents: self.sub_agents,
             handoffs: self.handoffs,
             habits: self.habits,
+            permissions: self.permissions,
             kin: self.kin,
         })
     }
@@ -319,6 +348,9 @@ pub struct Team {
     root: AgentName,
     agents: IndexMap<AgentName, Arc<Agent>>,
     models: IndexMap<String, Arc<dyn Model>>,
+    permissions: Option<Arc<Permissions>>,
+    /// What counts for each agent: the team's permissions and its own.
+    rules: HashMap<AgentName, Arc<Permissions>>,
 }
 
 impl Team {
@@ -329,8 +361,11 @@ impl Team {
             root: root.name.clone(),
             agents: IndexMap::new(),
             models: IndexMap::new(),
+            permissions: None,
+            rules: HashMap::new(),
         };
         team.admit(root)?;
+        team.rule();
         for agent in team.agents.values() {
             let mut seen = HashSet::new();
             for other in agent.sub_agents.iter().chain(&agent.handoffs) {
@@ -378,6 +413,32 @@ impl Team {
     pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
         self
+    }
+
+    /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
+    pub fn with_permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(Arc::new(permissions));
+        self.rule();
+        self
+    }
+
+    fn rule(&mut self) {
+        let rules = |agent: &Arc<Agent>| match (&self.permissions, &agent.permissions) {
+            (all, None) => all.clone(),
+            (None, Some(own)) => Some(Arc::new(own.clone())),
+            (Some(all), Some(own)) => Some(Arc::new(all.and(own))),
+        };
+        self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
+    }
+
+    /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
+    /// not in the team (any more) has to ask for everything.
+    pub fn permissions_of(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
+        match self.rules.get(agent) {
+            Some(rules) => Some(rules.clone()),
+            None if self.agents.contains_key(agent) => None,
+            None => Some(Arc::default()),
+        }
     }
 
     /// Where tasks find the team again.
