@@ -82,8 +82,15 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
-            let returned =
-                Returned { call: call(), output: "".into(), is_error: false, whole, collected, handoff };
+            let returned = Returned {
+                call: call(),
+                output: "".into(),
+                is_error: false,
+                whole,
+                collected,
+                handoff,
+                model: None,
+            };
             Entry::Returned(Box::new(returned))
         }
         "Said" => Entry::Said { voice: Voice::Text, text: "hel".to_owned() },
@@ -95,7 +102,12 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         }
         "Answered" => Entry::Answered { question: question(), answer: Answer::Given("yes".to_owned()) },
         "Granted" => Entry::Granted { pattern: "tool".parse().unwrap() },
-        "Compacted" => Entry::Compacted { summary: "all of it".into(), replaces: 1 },
+        "Compacted" => Entry::Compacted {
+            summary: "all of it".into(),
+            replaces: 1,
+            usage: Default::default(),
+            cost: None,
+        },
         "Released" => Entry::Released { attempt, why: Release::Drained },
         "Finished" | "Finished: completed" => {
             finished(Outcome::Completed { output: "42".into(), cut_short: None })

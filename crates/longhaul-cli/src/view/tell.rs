@@ -152,13 +152,19 @@ impl Teller {
             Happening::Nudged { why } => {
                 let why = match why {
                     Nudge::Empty => "it answered nothing".to_owned(),
+                    Nudge::Shape => "its answer has not the form that is asked for".to_owned(),
                     Nudge::Repeating => "it repeats itself".to_owned(),
                     Nudge::LastWord(limit) => format!("its last word: {}", one_line(limit)),
                 };
                 (Ink::Waits, format!("told    {why}"))
             }
-            Happening::Asked { text, .. } => (Ink::Waits, format!("asks    {}", one_line(text))),
-            Happening::Answered { text, .. } => (Ink::Plain, format!("answer  {}", one_line(text))),
+            Happening::Asked { asks, .. } => (Ink::Waits, format!("asks    {}", one_line(&asks.text))),
+            Happening::Answered { answer, .. } => {
+                (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
+            }
+            Happening::Granted { pattern } => {
+                (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
+            }
             Happening::Stopping { cause } => (Ink::Waits, format!("to stop {cause}")),
             Happening::Released { why } => {
                 let why = match why {

@@ -91,7 +91,8 @@ impl Leave {
         let words = words.trim();
         let end = words.find(|c: char| !c.is_alphanumeric()).unwrap_or(words.len());
         let (first, rest) = words.split_at(end);
-        let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';')).trim();
+        let rest =
+            rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';')).trim();
         let rest = (!rest.is_empty()).then_some(rest);
         match (first.to_lowercase().as_str(), rest) {
             ("yes" | "y", None) => Ok(Leave::Yes),

@@ -47,7 +47,8 @@ impl Run {
         self.note_begun(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
         let start = |(act, asks_first): (Act, bool)| {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door = Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
+            let door =
+                Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
             self.start(act, &line, door, asks_first)
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
@@ -248,13 +249,21 @@ impl Run {
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
     async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
-        let ToolOutput { text, is_error, collected, handoff } = output;
+        let ToolOutput { text, is_error, collected, handoff, model } = output;
         let Some(part) = cut_output(&text, self.habits.output_cap) else {
-            return Ok(Returned { call, output: text.into(), is_error, whole: None, collected, handoff });
+            return Ok(Returned {
+                call,
+                output: text.into(),
+                is_error,
+                whole: None,
+                collected,
+                handoff,
+                model,
+            });
         };
         let whole = Some(self.around.store.keep(text.into_bytes()).await?);
         // What is not shown whole is not collected.
-        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff })
+        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 

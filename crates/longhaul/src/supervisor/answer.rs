@@ -80,9 +80,11 @@ impl Longhaul {
         );
         Ok(match said {
             Some(said) => LonghaulError::Answered { task: id, question, said },
-            None if was_asked => {
-                LonghaulError::Answered { task: id, question, said: "the call has ended without it".to_owned() }
-            }
+            None if was_asked => LonghaulError::Answered {
+                task: id,
+                question,
+                said: "the call has ended without it".to_owned(),
+            },
             None => LonghaulError::NoQuestion { task: id, question },
         })
     }
@@ -102,7 +104,9 @@ impl Longhaul {
         }
         match store.append(batch).await {
             Ok(_) => {}
-            Err(StoreError::Illegal { why: IllegalMove::NotAsked(_) | IllegalMove::NotNow { .. }, .. }) => {
+            Err(StoreError::Illegal {
+                why: IllegalMove::NotAsked(_) | IllegalMove::NotNow { .. }, ..
+            }) => {
                 return Err(self.not_open(id, question).await?);
             }
             Err(error) => return Err(error.into()),

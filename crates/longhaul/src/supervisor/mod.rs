@@ -211,8 +211,7 @@ impl Longhaul {
 
     async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         check_text("task", &order.task)?;
-        let plan =
-            Plan { key, order, team, parent: None, continues: None, letter: None, above: Vec::new() };
+        let plan = Plan { key, order, team, parent: None, continues: None, letter: None, above: Vec::new() };
         Ok(self.0.office.submit(plan).await?.0)
     }
 

@@ -77,7 +77,9 @@ async fn what_changes_something_waits_for_a_person_without_a_seat_and_a_yes_lets
     let told = longhaul.snapshot(id).await.unwrap();
     assert_eq!(told.head.status, Status::Running);
     let waiting = told.head.waiting.unwrap();
-    assert!(matches!(&waiting.on, Wait::Person(text) if text == "May write be called with {\"what\":\"x\"}?"));
+    assert!(
+        matches!(&waiting.on, Wait::Person(text) if text == "May write be called with {\"what\":\"x\"}?")
+    );
     let patience = waiting.until.unwrap().duration_since(told.head.asked[0].since);
     assert_eq!(patience.as_secs(), 600, "it is said until when");
     assert_eq!(told.head.calls, 0, "a call that waits is not begun");
@@ -108,7 +110,11 @@ async fn a_no_is_told_with_its_reason_and_the_task_goes_on() {
     longhaul.answer(id, None, "no, use a branch").await.unwrap();
     let done = end(&longhaul, id).await;
     assert_done(&done);
-    assert!(done.output.contains("'write'") && done.output.contains("said no: use a branch"), "{}", done.output);
+    assert!(
+        done.output.contains("'write'") && done.output.contains("said no: use a branch"),
+        "{}",
+        done.output
+    );
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
@@ -122,7 +128,9 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
     let longhaul = start(one(&both, &ran)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     until(&longhaul, id, |head| head.asked.len() == 2).await;
-    let error = |taken: Result<_, LonghaulError>| taken.map(drop::<longhaul::supervisor::Taken>).unwrap_err().to_string();
+    let error = |taken: Result<_, LonghaulError>| {
+        taken.map(drop::<longhaul::supervisor::Taken>).unwrap_err().to_string()
+    };
     let several = error(longhaul.answer(id, None, "yes").await);
     assert!(several.contains("several things") && several.contains("1.0.0, 1.1.0"), "{several}");
     let (first, second): (QuestionId, QuestionId) = ("1.0.0".parse().unwrap(), "1.1.0".parse().unwrap());
@@ -139,7 +147,11 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
     longhaul.answer(id, None, "no").await.unwrap();
     let done = end(&longhaul, id).await;
     let (refused, wrote) = done.output.split_once('|').unwrap();
-    assert!(refused.contains("said no") && wrote.contains("wrote"), "in the order of the calls: {}", done.output);
+    assert!(
+        refused.contains("said no") && wrote.contains("wrote"),
+        "in the order of the calls: {}",
+        done.output
+    );
     assert!(error(longhaul.answer(id, None, "yes").await).contains("asks nothing: it is completed"));
     assert!(error(longhaul.answer(id, Some(first), "yes").await).contains("settled already: no"));
 }
@@ -151,11 +163,16 @@ async fn what_is_denied_is_not_done_though_everything_is_approved_and_the_rest_r
         0 => write("good").call("write", json!({ "what": "bad thing" })),
         _ => reply().text(asked.said[2..].join("|")),
     });
-    let agent = agent("worker", &model).toolset(writer(&ran)).permissions(rules(&[], &[], &["write:what=bad*"]));
+    let agent =
+        agent("worker", &model).toolset(writer(&ran)).permissions(rules(&[], &[], &["write:what=bad*"]));
     let longhaul = start(agent).await;
     let done = ask(&longhaul, Order::new("worker", "go").approve_all()).await;
     assert!(done.output.starts_with("t:wrote {\"what\":\"good\"}|"), "{}", done.output);
-    assert!(done.output.contains("'write' is denied here by the pattern 'write:what=bad*'"), "{}", done.output);
+    assert!(
+        done.output.contains("'write' is denied here by the pattern 'write:what=bad*'"),
+        "{}",
+        done.output
+    );
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     assert!(asked(&longhaul, done.head.id).await.is_empty());
 }
@@ -221,7 +238,11 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     asks(&longhaul, two).await;
     let taken = longhaul.answer(one, None, "always").await.unwrap();
     assert_eq!(taken.granted.unwrap().to_string(), "write");
-    assert_eq!(taken.also, vec![(two, "1.0.0".parse().unwrap())], "what else is asked of that kind is answered");
+    assert_eq!(
+        taken.also,
+        vec![(two, "1.0.0".parse().unwrap())],
+        "what else is asked of that kind is answered"
+    );
     assert_done(&end(&longhaul, root).await);
     assert_eq!(ran.load(Ordering::SeqCst), 4);
     assert_eq!(asked(&longhaul, one).await.len(), 1, "the second time nobody is asked");
@@ -240,11 +261,14 @@ async fn a_child_never_has_more_than_its_parent() {
     let ran = Arc::new(AtomicUsize::new(0));
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
         ("lead", 0) => launch(reply(), "work"),
-        ("worker", 0) => write("bad").call("write", json!({ "what": "good" })).call("write", json!({ "what": "fine" })),
+        ("worker", 0) => {
+            write("bad").call("write", json!({ "what": "good" })).call("write", json!({ "what": "fine" }))
+        }
         ("worker", _) => reply().text(asked.said[2..].join("|")),
         _ => reply().text("done"),
     });
-    let worker = agent("worker", &model).toolset(writer(&ran)).permissions(rules(&["write"], &[], &[])).build();
+    let worker =
+        agent("worker", &model).toolset(writer(&ran)).permissions(rules(&["write"], &[], &[])).build();
     let lead = agent("lead", &model)
         .sub_agent(worker.unwrap())
         .dialect(longhaul::Dialect::Background)

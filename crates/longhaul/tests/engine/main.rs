@@ -11,6 +11,7 @@ mod chat;
 mod continuing;
 mod desk;
 mod failures;
+mod features;
 mod letters;
 mod limits;
 mod recovery;
