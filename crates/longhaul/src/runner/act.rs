@@ -14,7 +14,7 @@ use super::{Halt, Run, heard, overdue};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
 use crate::permission::Verdict;
-use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
+use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
 use crate::turn::Act;
 
@@ -144,6 +144,7 @@ impl Run {
         asks_first: bool,
     ) -> impl Future<Output = Came> + use<> {
         let context = CallContext {
+            scratch: Scratch::new(self.around.store.clone(), &self.caller()),
             caller: self.caller(),
             call: act.id,
             desk: self.around.desk.clone(),
