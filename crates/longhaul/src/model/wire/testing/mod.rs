@@ -36,7 +36,7 @@ pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
     let stream = stream.as_bytes();
     let whole = pieces(wire, [stream]);
     assert_eq!(pieces(wire, stream.chunks(1)), whole, "byte by byte");
-    for at in (0..=stream.len()).step_by(stride(stream.len(), 160_000)) {
+    for at in (0..=stream.len()).step_by(stride(stream.len(), 60_000)) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "cut at {at}");
     }
     whole
@@ -182,7 +182,7 @@ pub(super) fn read_recorded(wire: &dyn Wire, case: &Recorded) -> Reply {
     for size in [1, 7, 1009] {
         assert_eq!(pieces(wire, stream.chunks(size)), whole, "{} in pieces of {size}", case.case);
     }
-    for at in (0..stream.len()).step_by(stride(stream.len(), 60_000)) {
+    for at in (0..stream.len()).step_by(stride(stream.len(), 20_000)) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "{} cut at {at}", case.case);
     }
     let (reply, chunks) = whole.unwrap_or_else(|why| panic!("{}: {why}", case.case));
