@@ -214,9 +214,13 @@ fn read_on(id: TaskId, from: usize) -> String {
 async fn view(args: View, cx: &CallContext) -> Answer {
     let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
     let id = snapshot.head.id;
-    let (text, collected) =
+    let (mut text, collected) =
         wording::portrait(&snapshot, args.part(), cx.desk.now(), |next| read_on(id, next));
     let collected = if collected { vec![id] } else { Vec::new() };
+    if let Some(lead) = errand::lead(cx, &snapshot).await? {
+        text.push_str("\n\n");
+        text.push_str(&lead);
+    }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 

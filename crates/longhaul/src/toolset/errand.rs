@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::verb::Answer;
-use super::wording::{GO_ON, List, Named, PUSHED, Report};
+use super::wording::{self, GO_ON, List, Named, PUSHED, Report};
 use super::{Patron, ToolsetError};
 use crate::dispatch::{Card, DeskError, Join, Note, Sent, Waited, find};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
+use crate::snapshot::Snapshot;
 use crate::task::{Head, Status};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
@@ -98,6 +99,22 @@ async fn wait(
 pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result<List, ToolError> {
     let heads = cx.desk.list(&cx.caller).await?;
     Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
+}
+
+/// What leads on from a task that was looked at: that all have ended, if it has and they have.
+pub(super) async fn lead(cx: &CallContext, snapshot: &Snapshot) -> Result<Option<String>, ToolError> {
+    if !snapshot.head.status.is_final() {
+        return Ok(None);
+    }
+    Ok(wording::all_ended(&cx.desk.list(&cx.caller).await?))
+}
+
+/// What leads on from a task that was waited for.
+pub(super) async fn lead_from(cx: &CallContext, waited: &Waited) -> Result<Option<String>, ToolError> {
+    match waited.tasks.first() {
+        Some(snapshot) => lead(cx, snapshot).await,
+        None => Ok(None),
+    }
 }
 
 /// Stops a task; how it stands then, and a sentence about it.

@@ -172,6 +172,7 @@ struct WaitAgent {
 async fn wait(args: WaitAgent, cx: &CallContext) -> Answer {
     let (time, note) = verb::patience("wait_seconds", args.wait_seconds);
     let waited = errand::wait_one(&args.agent_id, Some(seconds(time)), cx).await?;
+    let note = note.or(errand::lead_from(cx, &waited).await?);
     errand::answer(&waited, Named::Agent, note, cx)
 }
 
@@ -234,8 +235,12 @@ struct Output {
 async fn output(args: Output, cx: &CallContext) -> Answer {
     let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
     let part = args.tail_lines.filter(|n| *n > 0.0).map(|n| Part::Lines(verb::place(n)));
-    let (text, collected) =
+    let (mut text, collected) =
         wording::portrait(&snapshot, part, cx.desk.now(), |_| " tail_lines shows the last lines.".to_owned());
     let collected = if collected { vec![snapshot.head.id] } else { Vec::new() };
+    if let Some(lead) = errand::lead(cx, &snapshot).await? {
+        text.push_str("\n\n");
+        text.push_str(&lead);
+    }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }

@@ -167,12 +167,14 @@ struct Get {
 async fn get(args: Get, cx: &CallContext) -> Answer {
     if !args.wait {
         let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
-        return errand::answer(&Waited { tasks: vec![snapshot], timed_out: false }, Named::Task, None, cx);
+        let lead = errand::lead(cx, &snapshot).await?;
+        return errand::answer(&Waited { tasks: vec![snapshot], timed_out: false }, Named::Task, lead, cx);
     }
     let note = args.timeout.filter(|ms| *ms < 0.0);
     let note =
         note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
     let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
     let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
+    let note = note.or(errand::lead_from(cx, &waited).await?);
     errand::answer(&waited, Named::Task, note, cx)
 }
