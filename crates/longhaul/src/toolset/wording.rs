@@ -221,8 +221,10 @@ pub(super) fn all_ended(heads: &[Head]) -> Option<String> {
         1 => "Your task has ended; what came of it is".to_owned(),
         n => format!("All {n} tasks have ended; what came of them is"),
     };
-    Some(format!("{all} here or in the messages that you have got: nothing more will come. \
-                   If there is nothing else to start, answer now."))
+    Some(format!(
+        "{all} here or in the messages that you have got: nothing more will come. \
+                   If there is nothing else to start, answer now."
+    ))
 }
 
 fn tasks(n: usize) -> String {

@@ -22,11 +22,8 @@ pub struct TextCalls<'a> {
 }
 
 /// The tags that models put around a call.
-const TAGS: [(&str, &str); 3] = [
-    ("<tool_call>", "</tool_call>"),
-    ("<function_call>", "</function_call>"),
-    ("<tools>", "</tools>"),
-];
+const TAGS: [(&str, &str); 3] =
+    [("<tool_call>", "</tool_call>"), ("<function_call>", "</function_call>"), ("<tools>", "</tools>")];
 /// What models begin a reply with that is nothing but calls.
 const BEGINNINGS: [&str; 3] = ["<|python_tag|>", "[TOOL_CALLS]", "functools"];
 
@@ -108,9 +105,12 @@ fn several(value: &Value, tools: &[Arc<ToolSpec>], calls: &mut Vec<Call>) -> Opt
 fn call(object: &Map<String, Value>, tools: &[Arc<ToolSpec>], at: usize) -> Option<Call> {
     const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
     const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "input", "tool_input"];
-    let first = |object: &Map<String, Value>, keys: &[&str]| keys.iter().find_map(|key| object.get(*key).cloned());
+    let first =
+        |object: &Map<String, Value>, keys: &[&str]| keys.iter().find_map(|key| object.get(*key).cloned());
     let known = |key: &String| {
-        matches!(key.as_str(), "id" | "type") || NAMES.contains(&key.as_str()) || ARGUMENTS.contains(&key.as_str())
+        matches!(key.as_str(), "id" | "type")
+            || NAMES.contains(&key.as_str())
+            || ARGUMENTS.contains(&key.as_str())
     };
     if !object.keys().all(known) {
         return None;

@@ -30,12 +30,19 @@ fn a_call_written_as_text_is_found_where_it_is_unmistakable() {
     assert_eq!(found("<tool_call>{\"name\": \"look\", \"arguments\": {}}"), look("{}"));
     assert_eq!(found("[TOOL_CALLS][{\"name\": \"look\", \"arguments\": {}}]"), look("{}"));
     // What models of this size really write: Llama, Hermes, Qwen Coder, Phi, and some who make it up as they go.
-    assert_eq!(found("<|python_tag|>{\"name\": \"look\", \"parameters\": {\"at\": \"1\"}}"), look(r#"{"at":"1"}"#));
+    assert_eq!(
+        found("<|python_tag|>{\"name\": \"look\", \"parameters\": {\"at\": \"1\"}}"),
+        look(r#"{"at":"1"}"#)
+    );
     assert_eq!(found("<tools>\n{\"name\": \"look\", \"arguments\": {}}\n</tools>"), look("{}"));
     assert_eq!(found("functools[{\"name\": \"look\", \"arguments\": {}}]"), look("{}"));
     assert_eq!(found("```tool_call\n{\"tool\": \"look\", \"args\": {}}\n```"), look("{}"));
     assert_eq!(found("{\"tool_calls\": [{\"name\": \"look\", \"arguments\": {}}]}"), look("{}"));
-    assert_eq!(found("```json\n{\"name\": \"look\", \"arguments\": {}}"), look("{}"), "a fence that the end closes");
+    assert_eq!(
+        found("```json\n{\"name\": \"look\", \"arguments\": {}}"),
+        look("{}"),
+        "a fence that the end closes"
+    );
     let fences = "```json\n{\"name\":\"look\",\"arguments\":{}}\n```\n\n```json\n{\"name\":\"look\",\"arguments\":{}}\n```\n";
     assert_eq!(found(fences).map(|calls| calls.len()), Some(2));
     let lines = "{\"name\":\"look\",\"arguments\":{}}\n{\"name\":\"look\",\"arguments\":{}}";

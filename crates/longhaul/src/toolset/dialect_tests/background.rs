@@ -63,7 +63,10 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
         bench.desk.end(id, completed("done"));
     }
     let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
-    assert_eq!(text.lines().last(), Some(format!("All 3 tasks have ended; what came of them is {ANSWER}").as_str()));
+    assert_eq!(
+        text.lines().last(),
+        Some(format!("All 3 tasks have ended; what came of them is {ANSWER}").as_str())
+    );
 }
 
 /// What all that look at tasks are told when there is nothing more to look at.
