@@ -42,6 +42,7 @@
 
 pub mod id;
 pub mod message;
+pub mod permission;
 pub mod entry;
 pub mod task;
 pub mod model;

@@ -14,7 +14,7 @@ use crate::entry::{
     Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Sender, Submitted, Voice,
     Wait,
 };
-use crate::id::{AgentName, Attempt, CallId, LetterId, TaskId};
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 
 /// A task's conversation, and where it stands in it.
@@ -28,6 +28,8 @@ pub struct Turn {
     attempt: Attempt,
     mailbox: Vec<Letter>,
     collected: HashSet<TaskId>,
+    #[serde(default)]
+    cut_outputs: Vec<Digest>,
     open: Vec<OpenCall>,
     replies: u32,
     /// Replies since the task, or the person who talks to it, last gave it something new to do.
@@ -126,6 +128,7 @@ impl Turn {
             attempt: Attempt(0),
             mailbox: Vec::new(),
             collected: HashSet::new(),
+            cut_outputs: Vec::new(),
             open: Vec::new(),
             replies: 0,
             turns: 0,
@@ -175,6 +178,11 @@ impl Turn {
     /// The agent that has the conversation now.
     pub fn agent(&self) -> &AgentName {
         &self.agent
+    }
+
+    /// Where the outputs are kept of which the conversation has only a part.
+    pub fn cut_outputs(&self) -> &[Digest] {
+        &self.cut_outputs
     }
 
     /// How many replies there have been.
@@ -372,6 +380,8 @@ impl Turn {
                     open.result = Some((returned.output.clone(), returned.is_error));
                 }
                 self.collected.extend(&returned.collected);
+                let cut = returned.whole.iter().filter(|whole| !self.cut_outputs.contains(whole));
+                self.cut_outputs.extend(cut.cloned().collect::<Vec<_>>());
                 if let Some(agent) = &returned.handoff {
                     self.agent = agent.clone();
                 }

@@ -91,6 +91,20 @@ impl Gear {
         }
     }
 
+    /// The same, with this tool too.
+    pub(crate) fn with(&self, tool: Arc<dyn DynTool>) -> Gear {
+        let spec = Arc::new(tool.spec());
+        let mut gear = Gear {
+            system: self.system.clone(),
+            specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
+            tools: self.tools.clone(),
+            whole: self.whole,
+        };
+        gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
+        gear.specs.push(spec);
+        gear
+    }
+
     /// The names of all tools, for a model that asked for another.
     pub(crate) fn names(&self) -> String {
         self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")

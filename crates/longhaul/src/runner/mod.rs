@@ -34,6 +34,7 @@ use crate::id::{Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
+use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
@@ -61,6 +62,8 @@ pub(crate) struct Run {
     agent: Arc<Agent>,
     habits: Habits,
     gear: Arc<Gear>,
+    /// How many outputs that were cut the gear can read.
+    readable: usize,
     deadline: Option<Instant>,
     /// When the journal is looked at although no hint came.
     look_at: Instant,
@@ -160,6 +163,7 @@ impl Run {
             agent,
             habits,
             gear,
+            readable: 0,
             deadline,
             look_at,
             ledger,
@@ -189,7 +193,7 @@ impl Run {
         if self.head.stop.is_some() {
             return Err(Halt::Stop);
         }
-        self.change_agent().await?;
+        self.change_gear().await?;
         let gear = self.gear.clone();
         let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
         let step = self.turn.next(&self.habits, looks);
@@ -286,13 +290,20 @@ impl Run {
         Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
     }
 
-    /// After a handoff somebody else has the conversation.
-    async fn change_agent(&mut self) -> Result<(), Halt> {
+    /// After a handoff somebody else has the conversation; and once an output was cut, there is a tool that reads it.
+    async fn change_gear(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
+            self.readable = 0;
             self.agent = find_agent(&self.team, &self.turn)?;
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
+        }
+        let kept = self.turn.cut_outputs();
+        if kept.len() > self.readable {
+            self.readable = kept.len();
+            let tool = read_tool_output(self.around.store.clone(), kept, self.habits.output_cap);
+            self.gear = Arc::new(self.gear.with(tool));
         }
         Ok(())
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::excerpt::Part;
 use super::verb::Answer;
 use super::wording::{self, GO_ON, List, Named, PUSHED, Report};
 use super::{Patron, ToolsetError};
 use crate::dispatch::{Card, DeskError, Join, Note, Sent, Waited, find};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::snapshot::Snapshot;
 use crate::task::{Head, Status};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
@@ -101,20 +101,9 @@ pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result
     Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
 }
 
-/// What leads on from a task that was looked at: that all have ended, if it has and they have.
-pub(super) async fn lead(cx: &CallContext, snapshot: &Snapshot) -> Result<Option<String>, ToolError> {
-    if !snapshot.head.status.is_final() {
-        return Ok(None);
-    }
+/// What is said when all of the caller's tasks have ended.
+async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
     Ok(wording::all_ended(&cx.desk.list(&cx.caller).await?))
-}
-
-/// What leads on from a task that was waited for.
-pub(super) async fn lead_from(cx: &CallContext, waited: &Waited) -> Result<Option<String>, ToolError> {
-    match waited.tasks.first() {
-        Some(snapshot) => lead(cx, snapshot).await,
-        None => Ok(None),
-    }
 }
 
 /// Stops a task; how it stands then, and a sentence about it.
@@ -183,9 +172,10 @@ pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> Named, c
     json(&Receipt { id: named(id), agent: None, status, note })
 }
 
-/// The answer of a wait for one task.
+/// The answer of a wait for one task, with its output or a part of that.
 pub(super) fn answer(
     waited: &Waited,
+    part: Option<Part>,
     named: fn(TaskId) -> Named,
     note: Option<String>,
     cx: &CallContext,
@@ -193,15 +183,45 @@ pub(super) fn answer(
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task cannot be found any more".to_owned()));
     };
-    let mut report = Report::of(snapshot, named, cx.desk.now());
+    let mut report = Report::of(snapshot, part, named, cx.desk.now());
     report.timed_out = waited.timed_out;
     report.note = match (note, report.note) {
         (Some(one), Some(two)) => Some(format!("{one}. {two}")),
         (one, two) => one.or(two),
     };
     let ended = report.status.is_final();
-    let collected = if ended { vec![snapshot.head.id] } else { Vec::new() };
+    let collected = if ended && !report.truncated { vec![snapshot.head.id] } else { Vec::new() };
     json_with(&report, collected, ended && report.status != Status::Completed)
+}
+
+/// The same, with what leads on from there.
+pub(super) async fn answer_and_lead(
+    waited: &Waited,
+    part: Option<Part>,
+    named: fn(TaskId) -> Named,
+    note: Option<String>,
+    cx: &CallContext,
+) -> Answer {
+    let plain = answer(waited, part, named, note.clone(), cx)?;
+    // Only who has seen all of it is led on.
+    let lead = match (&note, plain.collected.is_empty()) {
+        (None, false) => all_ended(cx).await?,
+        _ => None,
+    };
+    if lead.is_some() { answer(waited, part, named, lead, cx) } else { Ok(plain) }
+}
+
+/// One task as the dialects that speak plainly show it, with its output or a part of that.
+pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallContext) -> Answer {
+    let snapshot = cx.desk.view(&cx.caller, typed).await?;
+    let id = snapshot.head.id;
+    let (mut text, whole) =
+        wording::portrait(&snapshot, part, cx.desk.now(), |from| wording::read_on(tool, id, from));
+    let collected = if whole { vec![id] } else { Vec::new() };
+    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{lead}");
+    }
+    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 
 /// Waits for one task.

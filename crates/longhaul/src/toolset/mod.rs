@@ -14,6 +14,7 @@ mod errand;
 mod excerpt;
 mod files;
 mod managed;
+mod outputs;
 #[cfg(unix)]
 mod shell;
 mod subagents;
@@ -33,6 +34,7 @@ pub use background::BackgroundAgents;
 pub use delegation::Delegation;
 pub use files::Files;
 pub use managed::ManagedAgents;
+pub(crate) use outputs::{cut_output, read_tool_output};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use subagents::SubAgentTools;
