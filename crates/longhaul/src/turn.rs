@@ -282,8 +282,9 @@ impl Turn {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
             AtTurnLimit::LastWord => Step::Nudge {
                 text: format!(
-                    "You have reached {limit}. Tools are off now. Answer your task now, with all the results that you have: this is \
-                     your last word."
+                    "You have reached {limit}. Tools are off now.{} Answer with all the results that you have: this is \
+                     your last word.",
+                    self.reminder()
                 )
                 .into(),
                 why: Nudge::LastWord(limit),
@@ -297,6 +298,17 @@ impl Turn {
             return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
         }
         Step::Think { tools: true }
+    }
+
+    /// What the task was, for a model that may have lost sight of it. A session has moved on since.
+    fn reminder(&self) -> String {
+        match self.conversation.get(self.order_at) {
+            Some(Message::User(order)) if !self.interactive => {
+                let cut = &order[..order.floor_char_boundary(REMINDER)];
+                format!(" Your task was:\n\n{cut}{}\n\n", if cut.len() < order.len() { "…" } else { "" })
+            }
+            _ => String::new(),
+        }
     }
 
     fn next_silence(&self, habits: &Habits, stop: StopReason) -> Step {
@@ -522,11 +534,15 @@ impl Turn {
     }
 }
 
+/// How much of its order a task is reminded of.
+const REMINDER: usize = 1000;
+
 /// What stands below the ends of children, to lead the model on. Small models go on looking otherwise.
-const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results, and nothing more will \
-                         come. If there is nothing else to start, answer now, with all of these results.</note>";
-const SOME_RUN: &str = "\n\n<note>Other tasks of yours are still running. You will get their results in the same way: there is \
-                        no need to look for them.</note>";
+const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
+                         again. If nothing new has to be started, answer now, with all of these results.</note>";
+const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
+                        way: do not look for them, and do not start them again. If there is nothing else to do, end your \
+                        turn with one short sentence.</note>";
 
 /// An order as the agent reads it, its parts clearly told apart.
 fn order_text(order: &Order) -> Arc<str> {

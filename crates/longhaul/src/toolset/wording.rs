@@ -17,8 +17,8 @@ use crate::task::{Head, Status};
 pub(super) const PUSHED: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
 /// What can be done meanwhile.
-pub(super) const GO_ON: &str = "Start the other tasks that are needed, or do other work. Then end your turn with a short \
-                                sentence: you will be called again when the result is there.";
+pub(super) const GO_ON: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
+                                short sentence: you will be called again with the results.";
 
 /// A task to show how tasks are given.
 pub(super) const EXAMPLE: &str = "Find the three most used Go web frameworks, with sources.";
