@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Halt, Run, heard, overdue};
 use crate::entry::{Answer, Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
-use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
+use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
 use crate::turn::Act;
 
@@ -121,6 +121,7 @@ impl Run {
         give_up: CancellationToken,
     ) -> impl Future<Output = Came> + use<> {
         let context = CallContext {
+            scratch: Scratch::new(self.around.store.clone(), &self.caller()),
             caller: self.caller(),
             call: act.id,
             desk: self.around.desk.clone(),
@@ -198,13 +199,21 @@ impl Run {
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
     async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
-        let ToolOutput { text, is_error, collected, handoff } = output;
+        let ToolOutput { text, is_error, collected, handoff, model } = output;
         let Some(part) = cut_output(&text, self.habits.output_cap) else {
-            return Ok(Returned { call, output: text.into(), is_error, whole: None, collected, handoff });
+            return Ok(Returned {
+                call,
+                output: text.into(),
+                is_error,
+                whole: None,
+                collected,
+                handoff,
+                model,
+            });
         };
         let whole = Some(self.around.store.keep(text.into_bytes()).await?);
         // What is not shown whole is not collected.
-        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff })
+        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 

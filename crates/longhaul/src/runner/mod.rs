@@ -5,6 +5,8 @@
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
 mod act;
+mod brief;
+mod compact;
 mod gear;
 mod ledger;
 mod rest;
@@ -62,6 +64,8 @@ pub(crate) struct Run {
     agent: Arc<Agent>,
     habits: Habits,
     gear: Arc<Gear>,
+    /// What the agent is told before everything else.
+    system: Arc<str>,
     /// How many outputs that were cut the gear can read.
     readable: usize,
     deadline: Option<Instant>,
@@ -147,6 +151,7 @@ impl Run {
             Instant::now().checked_add(left)
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
+        let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
@@ -163,6 +168,7 @@ impl Run {
             agent,
             habits,
             gear,
+            system,
             readable: 0,
             deadline,
             look_at,
@@ -209,7 +215,11 @@ impl Run {
             Step::Read { letters, known } => self.read(letters, known).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
-            Step::Rest => return self.rest().await,
+            Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {
+                Some(Step::Nudge { why, text }) => self.note(vec![Entry::Nudged { why, text }]).await?,
+                Some(Step::Fail(failure)) => return Err(Halt::Fail(failure)),
+                _ => return self.rest().await,
+            },
             Step::Fail(failure) => return Err(Halt::Fail(failure)),
             Step::Act(_) => {}
         }
@@ -298,6 +308,9 @@ impl Run {
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
+            let dir = self.order.working_dir.clone();
+            self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
+            self.readable = 0;
         }
         let kept = self.turn.cut_outputs();
         if kept.len() > self.readable {

@@ -28,7 +28,7 @@ impl Run {
                     return settle_halt(&*store, &self.head, error.into()).await;
                 }
                 let outcome = match stands {
-                    true => self.turn.answer(),
+                    true => self.turn.answer(self.agent.shape.as_deref()),
                     false => Outcome::Cancelled { stop, partial: self.turn.partial() },
                 };
                 self.finish(outcome, None).await

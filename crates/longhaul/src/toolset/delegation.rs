@@ -105,7 +105,7 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
         output
     };
     let collected = if head.status.is_final() { vec![head.id] } else { Vec::new() };
-    Ok(ToolOutput { text, is_error, collected, handoff: None })
+    Ok(ToolOutput { text, is_error, collected, ..ToolOutput::default() })
 }
 
 #[derive(Deserialize, JsonSchema)]
