@@ -26,6 +26,7 @@ impl Run {
     /// Runs these calls to their end, unless the run is halted.
     pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
         self.note_begun(&acts).await?;
+        self.hold_looks(&acts).await?;
         let (line, mut signals) = Line::new();
         let stop = CancellationToken::new();
         let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();

@@ -212,7 +212,7 @@ impl Run {
         }
         match step {
             Step::Read { .. } if self.rather_waits().await? => return self.rest().await,
-            Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
+            Step::Read { letters, known } => self.read(letters, known).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
             Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {

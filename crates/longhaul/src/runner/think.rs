@@ -52,7 +52,7 @@ impl Run {
         // Letters about what was collected would fill the mailbox if nobody took them out.
         let known = self.turn.known_letters();
         if !known.is_empty() {
-            entries.push(Entry::Read { letters: Vec::new(), known });
+            entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
         }
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
