@@ -14,9 +14,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
-use crate::entry::{Answer, Question};
+use crate::entry::{Answer, ModelChoice, Question};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
+
+mod scratch;
+
+pub use scratch::{Scratch, Whose};
 
 /// A tool, as its author writes it.
 ///
@@ -110,6 +114,8 @@ pub struct ToolOutput {
     pub collected: Vec<TaskId>,
     /// The agent that goes on with the conversation.
     pub handoff: Option<AgentName>,
+    /// The model that is asked from now on.
+    pub model: Option<ModelChoice>,
 }
 
 impl<S: Into<String>> From<S> for ToolOutput {
@@ -160,6 +166,8 @@ pub struct CallContext {
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.
     pub model: Arc<dyn Model>,
+    /// Where a tool notes what it must still know after a restart.
+    pub scratch: Scratch,
     /// The way back to the runner.
     pub line: Line,
 }
