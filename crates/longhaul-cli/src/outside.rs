@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn variables_come_from_files_first() {
-        let all = read("# keys\n\nPATH=\"mine\"\nexport KEY='a=b'\n").unwrap_or_else(|error| panic!("{error}"));
+        let all =
+            read("# keys\n\nPATH=\"mine\"\nexport KEY='a=b'\n").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(all.get("PATH").as_deref(), Some("mine"));
         assert_eq!(all.get("KEY").as_deref(), Some("a=b"));
         assert_eq!(all.get("LONGHAUL_NO_SUCH_VARIABLE"), None);

@@ -57,7 +57,7 @@ pub(crate) struct Run {
     around: Surroundings,
     team: Arc<Team>,
     seat: Seat,
-    bell: Bell,
+    bell: Arc<Bell>,
     head: Head,
     order: Order,
     turn: Turn,
@@ -132,7 +132,7 @@ impl Run {
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
-        let bell = around.bells.for_tasks(&[claimed.id], foreign);
+        let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
