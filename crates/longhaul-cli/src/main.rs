@@ -5,7 +5,6 @@ mod carry;
 mod cmd;
 mod demo;
 mod exit;
-mod outside;
 mod place;
 mod view;
 
@@ -18,8 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    let out = cli.command.progress();
-    let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
+    let desk = cmd::Desk { data: cli.data, term: view::Term::stdout(), screen: view::Screen::default() };
     log(&desk.screen);
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

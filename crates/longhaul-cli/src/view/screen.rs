@@ -6,8 +6,6 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Out;
-
 /// Draw all at once, so that nothing flickers; terminals that do not know this ignore it.
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
@@ -16,10 +14,7 @@ const CLEAR_BELOW: &str = "\x1b[J";
 
 /// The block. Clones are the same block.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Screen {
-    out: Out,
-    drawn: Arc<Mutex<Drawn>>,
-}
+pub(crate) struct Screen(Arc<Mutex<Drawn>>);
 
 /// What is on the terminal: how wide each line of the block is, without its colours.
 #[derive(Debug, Default)]
@@ -34,13 +29,8 @@ pub(crate) struct Line {
 }
 
 impl Screen {
-    /// A block on this output.
-    pub(crate) fn on(out: Out) -> Screen {
-        Screen { out, drawn: Arc::default() }
-    }
-
     fn drawn(&self) -> std::sync::MutexGuard<'_, Drawn> {
-        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Draws the block where the last one was.
@@ -56,7 +46,9 @@ impl Screen {
         frame.push_str(CLEAR_BELOW);
         frame.push_str(END);
         drawn.lines = lines.iter().map(|line| line.width).collect();
-        self.out.write(&frame)
+        let mut out = std::io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
     }
 
     /// Takes the block away.
@@ -67,7 +59,9 @@ impl Screen {
         }
         let frame = format!("{}{CLEAR_BELOW}", drawn.back(columns));
         drawn.lines.clear();
-        self.out.write(&frame)
+        let mut out = std::io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
     }
 }
 
@@ -85,7 +79,7 @@ impl Drawn {
 /// Where logs go: to standard error, above the block if there is one.
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let columns = super::Term::of(self.out).size().0;
+        let columns = super::Term::stdout().size().0;
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             // The next frame draws it again, below.
             self.clear(columns)?;
