@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::task::{Head, Status, Waiting};
+use crate::permission::Pattern;
+use crate::task::{Head, OpenQuestion, Status, Waiting};
 
 /// Writes a head.
 pub(super) fn write(head: &Head, to: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -71,6 +72,10 @@ struct Saved {
     active: Timestamp,
     #[serde(default, skip_serializing_if = "is_default")]
     waiting: Option<Waiting>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    asked: Vec<OpenQuestion>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    granted: Vec<Pattern>,
     #[serde(default, skip_serializing_if = "is_default")]
     calling: Vec<(CallId, Arc<str>)>,
     #[serde(default, skip_serializing_if = "is_default")]
