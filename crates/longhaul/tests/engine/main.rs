@@ -11,6 +11,8 @@ mod continuing;
 mod desk;
 mod failures;
 mod features;
+#[cfg(unix)]
+mod jobs;
 mod letters;
 mod limits;
 mod recovery;
