@@ -7,4 +7,6 @@ mod crash;
 mod demo;
 mod form;
 mod kit;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod second;
