@@ -30,7 +30,7 @@ mod local;
 mod provider;
 
 pub use cassette::{Cassette, CassetteError};
-pub use catalog::{ApiType, CatalogError, CustomProvider, ModelSpec};
+pub use catalog::{ApiType, CatalogError, CustomProvider, ModelSpec, known_providers};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::Fallback;
 pub use keys::{Key, Keys, NoKeys};
