@@ -48,7 +48,15 @@ fn submission(id: TaskId) -> Entry {
 fn step(turn: u32) -> Vec<Entry> {
     let call = CallId { turn, index: 0 };
     let output = "what a tool returned, some two hundred characters of it ".repeat(4).into();
-    let returned = Returned { call, output, is_error: false, whole: None, collected: vec![], handoff: None };
+    let returned = Returned {
+        call,
+        output,
+        is_error: false,
+        whole: None,
+        collected: vec![],
+        handoff: None,
+        model: None,
+    };
     vec![
         Entry::Called { call, tool: "read_file".into(), arguments: None },
         Entry::Returned(Box::new(returned)),

@@ -54,6 +54,7 @@ fn journal(turns: u32) -> Vec<Record> {
             whole: None,
             collected: vec![],
             handoff: None,
+            model: None,
         })));
     }
     let record = |(entry, n)| Record { seq: Seq(n), at: Timestamp::UNIX_EPOCH, entry };

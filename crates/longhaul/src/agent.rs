@@ -1,5 +1,8 @@
 //! Who can be asked: agents as data, and the checked [`Team`].
 
+mod preamble;
+mod shape;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +14,9 @@ use crate::entry::{Deliver, OnFinish, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::tool::Tool;
+pub use preamble::Preamble;
+pub use shape::Shape;
+
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, Patron, SubAgentTools, Tools, Toolset};
 
 /// An agent: a model, what it is told, what it can do and whom it can ask.
@@ -30,6 +36,10 @@ pub struct Agent {
     pub sub_agents: Vec<AgentName>,
     /// To whom it may hand its conversation over.
     pub handoffs: Vec<AgentName>,
+    /// What it is told of the day and the place.
+    pub preamble: Preamble,
+    /// The shape that its answer must have.
+    pub shape: Option<Arc<Shape>>,
     /// How it works.
     pub habits: Habits,
     kin: Vec<Agent>,
@@ -68,6 +78,8 @@ impl Agent {
             sub_agents: Vec::new(),
             handoffs: Vec::new(),
             dialect: None,
+            preamble: Preamble::default(),
+            shape: None,
             habits: Habits::default(),
             kin: Vec::new(),
         }
@@ -117,6 +129,16 @@ pub struct Habits {
     pub patience: Patience,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
+    /// How many tokens a conversation may have before the older part is replaced by a summary. Where it is left out, it
+    /// is four fifths of what the model can read, if that is known; a conversation that the provider finds too long is
+    /// always made shorter.
+    pub compact_at: Option<u64>,
+    /// How many messages, besides the order, the model sees of its conversation; all where it is left out.
+    pub history_items: Option<usize>,
+    /// Outputs of tools that lie more tokens of such outputs back are not shown again.
+    pub old_outputs: Option<u64>,
+    /// It has none of its tools but those that change nothing.
+    pub read_only: bool,
 }
 
 impl Default for Habits {
@@ -134,6 +156,10 @@ impl Default for Habits {
             letters: Deliver::Asap,
             patience: Patience::default(),
             output_cap: 48 * 1024,
+            compact_at: None,
+            history_items: None,
+            old_outputs: None,
+            read_only: false,
         }
     }
 }
@@ -196,6 +222,8 @@ pub struct AgentBuilder {
     sub_agents: Vec<AgentName>,
     handoffs: Vec<AgentName>,
     dialect: Option<Dialect>,
+    preamble: Preamble,
+    shape: Option<Arc<Shape>>,
     habits: Habits,
     kin: Vec<Agent>,
 }
@@ -257,6 +285,18 @@ impl AgentBuilder {
         self
     }
 
+    /// What it is told of the day and the place.
+    pub fn preamble(mut self, preamble: Preamble) -> Self {
+        self.preamble = preamble;
+        self
+    }
+
+    /// The shape that its answer must have. It is told once if the answer has another; then the task fails.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = Some(Arc::new(shape));
+        self
+    }
+
     /// How it works.
     pub fn habits(mut self, habits: Habits) -> Self {
         self.habits = habits;
@@ -301,6 +341,8 @@ impl AgentBuilder {
             toolsets,
             sub_agents: self.sub_agents,
             handoffs: self.handoffs,
+            preamble: self.preamble,
+            shape: self.shape,
             habits: self.habits,
             kin: self.kin,
         })

@@ -42,10 +42,13 @@
 
 pub mod id;
 pub mod message;
+pub mod permission;
 pub mod entry;
 pub mod task;
 pub mod model;
 pub mod store;
+#[cfg(unix)]
+pub mod process;
 pub mod snapshot;
 pub mod dispatch;
 pub mod tool;

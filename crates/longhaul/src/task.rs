@@ -312,6 +312,14 @@ impl Head {
                     None => self.unpriced = self.unpriced.saturating_add(1),
                 }
             }
+            Entry::Compacted { usage, cost, .. } => {
+                self.usage += *usage;
+                match cost {
+                    Some(cost) => self.cost = self.cost.saturating_add(*cost),
+                    None if *usage == Usage::default() => {}
+                    None => self.unpriced = self.unpriced.saturating_add(1),
+                }
+            }
             Entry::Called { call, tool, .. } => {
                 self.calls = self.calls.saturating_add(1);
                 self.calling.push((*call, tool.clone()));

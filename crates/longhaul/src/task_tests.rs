@@ -170,6 +170,7 @@ fn two_tools_at_once_are_two_tools() {
             whole: None,
             collected: vec![],
             handoff: None,
+            model: None,
         })),
     ))
     .unwrap();

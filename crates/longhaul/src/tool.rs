@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
-use crate::entry::{Answer, Question};
+use crate::entry::{Answer, ModelChoice, Question};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 
@@ -110,6 +110,8 @@ pub struct ToolOutput {
     pub collected: Vec<TaskId>,
     /// The agent that goes on with the conversation.
     pub handoff: Option<AgentName>,
+    /// The model that is asked from now on.
+    pub model: Option<ModelChoice>,
 }
 
 impl<S: Into<String>> From<S> for ToolOutput {

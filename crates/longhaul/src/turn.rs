@@ -4,18 +4,22 @@
 //! an entry in, [`next`](Turn::next) says what is to be done now. The runner does it, writes down what came of it,
 //! and applies that. A crash at any point is therefore no special case: read the journal, ask what is next.
 
+mod condense;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{AtTurnLimit, Habits, Notices};
+use crate::agent::{AtTurnLimit, Habits, Notices, Shape};
 use crate::entry::{
-    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Sender, Submitted, Voice,
-    Wait,
+    Deliver, Entry, Failure, FailureKind, Letter, ModelChoice, Nudge, Order, Outcome, Record, Sender,
+    Submitted, Voice, Wait,
 };
-use crate::id::{AgentName, Attempt, CallId, LetterId, TaskId};
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
+pub(crate) use condense::middle_out;
+pub use condense::{Condensable, summary_text};
 
 /// A task's conversation, and where it stands in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +32,8 @@ pub struct Turn {
     attempt: Attempt,
     mailbox: Vec<Letter>,
     collected: HashSet<TaskId>,
+    #[serde(default)]
+    cut_outputs: Vec<Digest>,
     open: Vec<OpenCall>,
     replies: u32,
     /// Replies since the task, or the person who talks to it, last gave it something new to do.
@@ -36,9 +42,18 @@ pub struct Turn {
     ball: Ball,
     run: Option<CallRun>,
     reminded: bool,
+    /// Whether it was told that its answer has not the shape that it must have.
+    #[serde(default)]
+    reshaped: bool,
     last_word: Option<String>,
     live: String,
     said: Arc<str>,
+    /// Another model than the agent's own, which it has chosen itself.
+    #[serde(default)]
+    model: Option<String>,
+    /// So many messages were so many tokens, the last time that a model counted them.
+    #[serde(default)]
+    measured: Option<(usize, u64)>,
 }
 
 /// Whose move it is.
@@ -126,6 +141,7 @@ impl Turn {
             attempt: Attempt(0),
             mailbox: Vec::new(),
             collected: HashSet::new(),
+            cut_outputs: Vec::new(),
             open: Vec::new(),
             replies: 0,
             turns: 0,
@@ -133,9 +149,12 @@ impl Turn {
             ball: Ball::Model,
             run: None,
             reminded: false,
+            reshaped: false,
             last_word: None,
             live: String::new(),
             said: Arc::from(""),
+            model: None,
+            measured: None,
         }
     }
 
@@ -161,6 +180,7 @@ impl Turn {
             wakes: 0,
             run: None,
             reminded: false,
+            reshaped: false,
             last_word: None,
             said: Arc::from(""),
             ..self
@@ -175,6 +195,16 @@ impl Turn {
     /// The agent that has the conversation now.
     pub fn agent(&self) -> &AgentName {
         &self.agent
+    }
+
+    /// The model that it has chosen itself.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// Where the outputs are kept of which the conversation has only a part.
+    pub fn cut_outputs(&self) -> &[Digest] {
+        &self.cut_outputs
     }
 
     /// How many replies there have been.
@@ -223,11 +253,31 @@ impl Turn {
         if self.last_word.is_some() { None } else { self.due(|_| true) }
     }
 
+    /// What is to be done before a task at rest may end, if its answer has not the shape that it must have.
+    pub fn misshapen(&self, shape: Option<&Shape>) -> Option<Step> {
+        let wrong = shape?.of(&self.said).err()?;
+        if self.reshaped {
+            return Some(
+                self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
+            );
+        }
+        let text = format!(
+            "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
+             fits the schema."
+        );
+        Some(Step::Nudge { why: Nudge::Shape, text: text.into() })
+    }
+
     /// The answer of a task that is at rest.
-    pub fn answer(&self) -> Outcome {
+    pub fn answer(&self, shape: Option<&Shape>) -> Outcome {
+        // What is around JSON that was asked for is not part of it.
+        let shaped = shape.and_then(|shape| shape.of(&self.said).ok()).map(Arc::from);
         let length =
             || (self.ball == Ball::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned());
-        Outcome::Completed { output: self.said.clone(), cut_short: self.last_word.clone().or_else(length) }
+        Outcome::Completed {
+            output: shaped.unwrap_or_else(|| self.said.clone()),
+            cut_short: self.last_word.clone().or_else(length),
+        }
     }
 
     /// What is to be done now. `looks` says of a tool whether it only looks at tasks.
@@ -361,8 +411,16 @@ impl Turn {
                     open.result = Some((returned.output.clone(), returned.is_error));
                 }
                 self.collected.extend(&returned.collected);
+                let cut = returned.whole.iter().filter(|whole| !self.cut_outputs.contains(whole));
+                self.cut_outputs.extend(cut.cloned().collect::<Vec<_>>());
                 if let Some(agent) = &returned.handoff {
                     self.agent = agent.clone();
+                    self.model = None;
+                }
+                match &returned.model {
+                    Some(ModelChoice::Other(name)) => self.model = Some(name.clone()),
+                    Some(ModelChoice::Own) => self.model = None,
+                    None => {}
                 }
                 if self.open.iter().all(|open| open.result.is_some()) {
                     self.flush_results();
@@ -373,17 +431,13 @@ impl Turn {
             Entry::Nudged { why, text } => {
                 match why {
                     Nudge::Empty => self.reminded = true,
+                    Nudge::Shape => self.reshaped = true,
                     Nudge::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
                     Nudge::LastWord(limit) => self.last_word = Some(limit.clone()),
                 }
                 self.hear(text.clone());
             }
-            Entry::Compacted { summary, replaces } => {
-                let conversation = Arc::make_mut(&mut self.conversation);
-                let from = (self.order_at + 1).min(conversation.len());
-                let to = (from + *replaces as usize).min(conversation.len());
-                conversation.splice(from..to, [Message::User(summary.clone())]);
-            }
+            Entry::Compacted { summary, replaces, .. } => self.condense(summary, *replaces),
             _ => {}
         }
     }
@@ -412,6 +466,7 @@ impl Turn {
             self.last_word = None;
         }
         self.reminded = false;
+        self.reshaped = false;
         self.hear(letters_text(&taken));
     }
 
@@ -420,6 +475,9 @@ impl Turn {
         self.replies += 1;
         self.turns += 1;
         self.push(Message::Assistant(reply.clone()));
+        if reply.usage.input > 0 {
+            self.measured = Some((self.conversation.len(), reply.usage.total()));
+        }
         let text = reply.text();
         let was_cut = |call: &Call| {
             let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();

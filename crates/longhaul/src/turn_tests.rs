@@ -130,7 +130,7 @@ fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
     assert_eq!(bench.next(), Step::Think { tools: false });
     bench.replies(reply().text("what I have").call("t", 1.into()));
     assert_eq!(bench.next(), Step::Rest, "calls made with tools off are not run");
-    let Outcome::Completed { output, cut_short } = bench.turn.answer() else { panic!() };
+    let Outcome::Completed { output, cut_short } = bench.turn.answer(None) else { panic!() };
     assert_eq!((&*output, cut_short.as_deref()), ("what I have", Some("the limit of 1 turns")));
     bench.assert_no_call_is_left_without_result();
 }
@@ -173,7 +173,7 @@ fn a_persons_new_word_gives_a_session_its_turns_back() {
     bench.does();
     assert_eq!(bench.next(), Step::Think { tools: true });
     bench.replies(reply().text("whole"));
-    assert!(matches!(bench.turn.answer(), Outcome::Completed { cut_short: None, .. }));
+    assert!(matches!(bench.turn.answer(None), Outcome::Completed { cut_short: None, .. }));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_refusal_is_a_failure_and_a_full_output_is_cut_short() {
     let mut bench = Bench::new();
     bench.replies(reply().text("once upon").stop(StopReason::Length));
     assert_eq!(bench.next(), Step::Rest);
-    assert!(matches!(bench.turn.answer(), Outcome::Completed { cut_short: Some(_), .. }));
+    assert!(matches!(bench.turn.answer(None), Outcome::Completed { cut_short: Some(_), .. }));
 }
 
 #[test]
@@ -322,9 +322,19 @@ fn compaction_keeps_the_order_and_what_came_after() {
         bench.letter(&format!("after {text}"), Deliver::Asap, None);
         bench.does();
     }
-    bench.note(Entry::Compacted { summary: "in short".into(), replaces: 4 });
+    bench.note(Entry::Compacted {
+        summary: "in short".into(),
+        replaces: 4,
+        usage: Default::default(),
+        cost: None,
+    });
     assert_eq!(bench.said(), ["u:go", "u:in short", "a:three", "u:after three"]);
-    bench.note(Entry::Compacted { summary: "shorter".into(), replaces: 99 });
+    bench.note(Entry::Compacted {
+        summary: "shorter".into(),
+        replaces: 99,
+        usage: Default::default(),
+        cost: None,
+    });
     assert_eq!(bench.said(), ["u:go", "u:shorter"]);
 }
 

@@ -77,8 +77,15 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
-            let returned =
-                Returned { call: call(), output: "".into(), is_error: false, whole, collected, handoff };
+            let returned = Returned {
+                call: call(),
+                output: "".into(),
+                is_error: false,
+                whole,
+                collected,
+                handoff,
+                model: None,
+            };
             Entry::Returned(Box::new(returned))
         }
         "Said" => Entry::Said { voice: Voice::Text, text: "hel".to_owned() },
@@ -86,7 +93,12 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Nudged" => Entry::Nudged { why: Nudge::Empty, text: "well?".into() },
         "Asked" => Entry::Asked { question: call(), text: "may I?".to_owned() },
         "Answered" => Entry::Answered { question: call(), text: "yes".to_owned() },
-        "Compacted" => Entry::Compacted { summary: "all of it".into(), replaces: 1 },
+        "Compacted" => Entry::Compacted {
+            summary: "all of it".into(),
+            replaces: 1,
+            usage: Default::default(),
+            cost: None,
+        },
         "Released" => Entry::Released { attempt, why: Release::Drained },
         "Finished" | "Finished: completed" => {
             finished(Outcome::Completed { output: "42".into(), cut_short: None })

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, Seq, TaskId, TaskKey, WorkerId};
-use crate::message::Reply;
+use crate::message::{Reply, Usage};
 
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, OnFinish, Order};
@@ -114,8 +114,14 @@ pub enum Entry {
     Compacted {
         /// The summary.
         summary: Arc<str>,
-        /// How many messages, counted from the one after the order, it replaces.
+        /// How many messages, counted from the first and without the order, it replaces.
         replaces: u32,
+        /// What the summary has used.
+        #[serde(default)]
+        usage: Usage,
+        /// What it cost in millionths of a dollar; `None` where the price is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<u64>,
     },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
@@ -283,6 +289,19 @@ pub struct Returned {
     /// The agent that goes on with the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<AgentName>,
+    /// The model that is asked from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelChoice>,
+}
+
+/// Which model goes on with a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelChoice {
+    /// Another of the team's, by its name.
+    Other(String),
+    /// The agent's own again.
+    Own,
 }
 
 /// The kinds of live words.
@@ -317,6 +336,8 @@ pub enum Wait {
 pub enum Nudge {
     /// It answered nothing.
     Empty,
+    /// Its answer does not have the form that it must have.
+    Shape,
     /// It makes the same call again and again.
     Repeating,
     /// This limit is reached: tools are off, and what it says now is its last word.
@@ -346,6 +367,7 @@ mod tests {
             whole: None,
             collected: vec![TaskKey::fresh().candidates().next().unwrap()],
             handoff: None,
+            model: None,
         }));
         assert_eq!(Entry::decode(FORMAT, &entry.encode().unwrap()).unwrap(), entry);
     }

@@ -90,6 +90,8 @@ pub enum FailureKind {
     Budget,
     /// The task took too long.
     Timeout,
+    /// The answer does not have the form that it must have, also when that was said.
+    Shape,
     /// The model made the same call again and again.
     Repeating,
     /// A tool said that the run cannot go on.
@@ -114,6 +116,7 @@ impl std::fmt::Display for FailureKind {
             FailureKind::TurnLimit => "turn limit",
             FailureKind::Budget => "budget used up",
             FailureKind::Timeout => "timed out",
+            FailureKind::Shape => "misshapen answer",
             FailureKind::Repeating => "repeating itself",
             FailureKind::Tool => "tool error",
             FailureKind::Panic => "internal error",

@@ -17,6 +17,7 @@ pub mod http;
 pub mod prices;
 pub mod scripted;
 pub mod settings;
+mod windows;
 pub mod wire;
 
 #[cfg(any(test, feature = "testing"))]
@@ -32,6 +33,11 @@ pub trait Model: Send + Sync + 'static {
     /// The stream ends with [`Chunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
     /// of the provider before the stream is polled, and dropping it closes whatever it had open.
     fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a>;
+
+    /// How many tokens it can read, where that is known.
+    fn window(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A reply on its way.
@@ -149,6 +155,25 @@ impl ModelErrorKind {
             ModelErrorKind::Server { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
             ModelErrorKind::Rejected(_) => false,
         }
+    }
+
+    /// Whether the provider refused because the conversation is too long for the model. Each says it in other words.
+    pub fn is_too_long(&self) -> bool {
+        let ModelErrorKind::Rejected(text) = self else { return false };
+        let text = text.to_lowercase();
+        let said = |parts: &[&str]| parts.iter().all(|part| text.contains(part));
+        said(&["context_length_exceeded"])
+            || said(&["exceed_context_size"])
+            || said(&["maximum context length"])
+            || said(&["context window", "exceed"])
+            || said(&["context length", "exceed"])
+            || said(&["context size", "exceed"])
+            || said(&["prompt is too long"])
+            || said(&["input is too long"])
+            || said(&["too many tokens"])
+            || said(&["input token count", "exceeds"])
+            || said(&["maximum prompt length"])
+            || said(&["reduce the length"])
     }
 
     /// Whether it tells of the provider's state, and nothing of this request: it passes when the provider is well.

@@ -13,6 +13,7 @@ use super::{Halt, Run, heard, overdue};
 use crate::entry::{Answer, Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
 use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
+use crate::toolset::cut_output;
 use crate::turn::Act;
 
 /// How long tools may take to give up what they are doing.
@@ -196,12 +197,21 @@ impl Run {
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
     async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
-        let ToolOutput { text, is_error, collected, handoff } = output;
-        let (output, whole) = match cut(&text, self.habits.output_cap) {
-            None => (text.into(), None),
-            Some(part) => (part.into(), Some(self.around.store.keep(text.into_bytes()).await?)),
+        let ToolOutput { text, is_error, collected, handoff, model } = output;
+        let Some(part) = cut_output(&text, self.habits.output_cap) else {
+            return Ok(Returned {
+                call,
+                output: text.into(),
+                is_error,
+                whole: None,
+                collected,
+                handoff,
+                model,
+            });
         };
-        Ok(Returned { call, output, is_error, whole, collected, handoff })
+        let whole = Some(self.around.store.keep(text.into_bytes()).await?);
+        // What is not shown whole is not collected.
+        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 
@@ -236,39 +246,8 @@ impl Progress {
     }
 }
 
-/// Beginning and end of a text that is longer than `cap`, with a mark between them that says what is left out.
-fn cut(text: &str, cap: usize) -> Option<String> {
-    if text.len() <= cap {
-        return None;
-    }
-    let head = text.floor_char_boundary(cap / 4 * 3);
-    let tail = text.ceil_char_boundary(text.len() - cap / 4).max(head);
-    let left_out = tail - head;
-    Some(format!(
-        "{}\n\n[… {left_out} of {} bytes left out …]\n\n{}",
-        &text[..head],
-        text.len(),
-        &text[tail..]
-    ))
-}
-
 /// What a panic said.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_output_keeps_its_two_ends_and_says_so() {
-        assert_eq!(cut("short", 100), None);
-        let text = "é".repeat(1000);
-        let part = cut(&text, 100).unwrap();
-        assert!(part.len() < 200);
-        assert!(part.starts_with('é') && part.ends_with('é'));
-        assert!(part.contains("of 2000 bytes left out"));
-    }
 }

@@ -16,7 +16,7 @@ use crate::toolset::ToolsetError;
 /// What an agent works with.
 pub(crate) struct Gear {
     /// Its system instruction.
-    pub(crate) system: String,
+    pub(crate) system: Arc<str>,
     /// What its model is told of its tools.
     pub(crate) specs: Vec<Arc<ToolSpec>>,
     tools: HashMap<String, (Arc<dyn DynTool>, Manner)>,
@@ -30,12 +30,9 @@ const LONGEST_OPEN: Duration = Duration::from_secs(30);
 impl Gear {
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
-        let mut gear = Gear {
-            system: agent.instruction.to_string(),
-            specs: Vec::new(),
-            tools: HashMap::new(),
-            whole: true,
-        };
+        let mut system = agent.instruction.to_string();
+        let mut gear =
+            Gear { system: agent.instruction.clone(), specs: Vec::new(), tools: HashMap::new(), whole: true };
         for toolset in &agent.toolsets {
             let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
             let opened = opened.unwrap_or_else(|_| {
@@ -47,15 +44,18 @@ impl Gear {
                 Err(error) => {
                     tracing::warn!(agent = %agent.name, %error, "the agent runs without this toolset");
                     // The model is told, so that it does not promise what it cannot do.
-                    gear.add(&format!("Some of your tools are not available: {error}."));
+                    add(&mut system, &format!("Some of your tools are not available: {error}."));
                     gear.whole = false;
                     continue;
                 }
             };
             if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
-                gear.add(&text);
+                add(&mut system, &text);
             }
             for tool in tools {
+                if agent.habits.read_only && !tool.manner().read_only {
+                    continue;
+                }
                 let spec = Arc::new(tool.spec());
                 if gear.tools.contains_key(&spec.name) {
                     tracing::warn!(agent = %agent.name, tool = spec.name, "two tools have one name; the first is used");
@@ -65,14 +65,8 @@ impl Gear {
                 gear.specs.push(spec);
             }
         }
+        gear.system = system.into();
         gear
-    }
-
-    fn add(&mut self, text: &str) {
-        if !self.system.is_empty() {
-            self.system.push_str("\n\n");
-        }
-        self.system.push_str(text);
     }
 
     /// The tool of a name.
@@ -91,10 +85,32 @@ impl Gear {
         }
     }
 
+    /// The same, with this tool too.
+    pub(crate) fn with(&self, tool: Arc<dyn DynTool>) -> Gear {
+        let spec = Arc::new(tool.spec());
+        let mut gear = Gear {
+            system: self.system.clone(),
+            specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
+            tools: self.tools.clone(),
+            whole: self.whole,
+        };
+        gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
+        gear.specs.push(spec);
+        gear
+    }
+
     /// The names of all tools, for a model that asked for another.
     pub(crate) fn names(&self) -> String {
         self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// One more paragraph.
+pub(super) fn add(system: &mut String, text: &str) {
+    if !system.is_empty() {
+        system.push_str("\n\n");
+    }
+    system.push_str(text);
 }
 
 /// Where the gear of all agents is kept.

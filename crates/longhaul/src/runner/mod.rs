@@ -5,6 +5,8 @@
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
 mod act;
+mod brief;
+mod compact;
 mod gear;
 mod ledger;
 mod rest;
@@ -34,6 +36,7 @@ use crate::id::{Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
+use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
@@ -61,6 +64,10 @@ pub(crate) struct Run {
     agent: Arc<Agent>,
     habits: Habits,
     gear: Arc<Gear>,
+    /// What the agent is told before everything else.
+    system: Arc<str>,
+    /// How many outputs that were cut the gear can read.
+    readable: usize,
     deadline: Option<Instant>,
     /// When the journal is looked at although no hint came.
     look_at: Instant,
@@ -144,6 +151,7 @@ impl Run {
             Instant::now().checked_add(left)
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
+        let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
         let ledger = Ledger::open(&*around.store, &head, &order).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
@@ -160,6 +168,8 @@ impl Run {
             agent,
             habits,
             gear,
+            system,
+            readable: 0,
             deadline,
             look_at,
             ledger,
@@ -189,7 +199,7 @@ impl Run {
         if self.head.stop.is_some() {
             return Err(Halt::Stop);
         }
-        self.change_agent().await?;
+        self.change_gear().await?;
         let gear = self.gear.clone();
         let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
         let step = self.turn.next(&self.habits, looks);
@@ -205,7 +215,11 @@ impl Run {
             Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
-            Step::Rest => return self.rest().await,
+            Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {
+                Some(Step::Nudge { why, text }) => self.note(vec![Entry::Nudged { why, text }]).await?,
+                Some(Step::Fail(failure)) => return Err(Halt::Fail(failure)),
+                _ => return self.rest().await,
+            },
             Step::Fail(failure) => return Err(Halt::Fail(failure)),
             Step::Act(_) => {}
         }
@@ -286,13 +300,23 @@ impl Run {
         Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
     }
 
-    /// After a handoff somebody else has the conversation.
-    async fn change_agent(&mut self) -> Result<(), Halt> {
+    /// After a handoff somebody else has the conversation; and once an output was cut, there is a tool that reads it.
+    async fn change_gear(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
+            self.readable = 0;
             self.agent = find_agent(&self.team, &self.turn)?;
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
+            let dir = self.order.working_dir.clone();
+            self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
+            self.readable = 0;
+        }
+        let kept = self.turn.cut_outputs();
+        if kept.len() > self.readable {
+            self.readable = kept.len();
+            let tool = read_tool_output(self.around.store.clone(), kept, self.habits.output_cap);
+            self.gear = Arc::new(self.gear.with(tool));
         }
         Ok(())
     }

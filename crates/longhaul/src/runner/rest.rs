@@ -53,7 +53,7 @@ impl Run {
 
     /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
     async fn end_with_answer(&mut self) -> Result<Option<Ended>, Halt> {
-        match self.finish(self.turn.answer(), Some(self.head.seq)).await {
+        match self.finish(self.turn.answer(self.agent.shape.as_deref()), Some(self.head.seq)).await {
             Err(Halt::Store(crate::store::StoreError::Moved { .. })) => {
                 self.catch_up().await?;
                 Ok(None)

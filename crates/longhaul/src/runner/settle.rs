@@ -28,7 +28,7 @@ impl Run {
                     return settle_halt(&*store, &self.head, error.into()).await;
                 }
                 let outcome = match stands {
-                    true => self.turn.answer(),
+                    true => self.turn.answer(self.agent.shape.as_deref()),
                     false => Outcome::Cancelled { stop, partial: self.turn.partial() },
                 };
                 self.finish(outcome, None).await
@@ -268,7 +268,13 @@ fn ending_letter(head: &Head, outcome: &Outcome) -> Letter {
     let shown = &output[..output.floor_char_boundary(LETTER_CAP)];
     let rest = match output.len() - shown.len() {
         0 => String::new(),
-        rest => format!("\n[… {rest} more bytes; look at task {} to read them …]", head.id),
+        _ => {
+            let (from, total) = (shown.chars().count(), output.chars().count());
+            format!(
+                "\n\n[… these are characters 0 to {from} of {total}. To read on, look at task {} with offset {from}. …]",
+                head.id
+            )
+        }
     };
     let lead = match (status, shown.trim().is_empty()) {
         (Status::Completed, _) => "",

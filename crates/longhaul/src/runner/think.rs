@@ -19,13 +19,19 @@ impl Run {
         self.sit().await?;
         self.ledger.check(&self.head, &*self.around.store).await?;
         let model = self.model()?;
+        self.make_room(&*model).await?;
         let mut tries = 1;
+        let mut shortened = 0;
         let mut failing_since = None;
         let reply = loop {
             let (error, mut words) = match self.ask(&*model, tools, tries - 1).await? {
                 Ok(reply) => break reply,
                 Err(failed) => failed,
             };
+            if error.kind.is_too_long() && shortened < 3 && self.make_room_anyway(&*model).await? {
+                shortened += 1;
+                continue;
+            }
             let patience = &self.habits.patience;
             let pause = pause_before_retry(patience, error.retry_after, tries, self.jitter(tries));
             let failing = failing_since.get_or_insert_with(Instant::now).elapsed();
@@ -62,11 +68,12 @@ impl Run {
     }
 
     pub(super) fn model(&self) -> Result<Arc<dyn Model>, Halt> {
-        let Some(name) = &self.order.model else { return Ok(self.agent.model.clone()) };
+        let name = self.turn.model().or(self.order.model.as_deref());
+        let Some(name) = name else { return Ok(self.agent.model.clone()) };
         self.team.model(name).cloned().ok_or_else(|| {
             let names = self.team.model_names().join(", ");
             let message =
-                format!("the order asks for model '{name}', which the team does not have; it has: {names}");
+                format!("the task asks for model '{name}', which the team does not have; it has: {names}");
             Halt::Fail(Failure::new(FailureKind::Team, message))
         })
     }
@@ -79,12 +86,18 @@ impl Run {
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
         let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
+        let system = self.system.clone();
         let memo = self.memo.clone();
+        let view = self.turn.view(self.habits.history_items, self.habits.old_outputs);
+        if view.is_some() {
+            // Another part of the conversation each time.
+            memo.forget();
+        }
         let mut stream = model.stream(Request {
             task: self.head.id,
             agent: &agent.name,
-            system: &gear.system,
-            messages: &conversation,
+            system: &system,
+            messages: view.as_deref().unwrap_or(&conversation),
             tools: if tools { &gear.specs } else { &[] },
             turn: self.turn.replies(),
             retry,

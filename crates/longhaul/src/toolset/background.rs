@@ -13,12 +13,13 @@ use super::wording::{self, EXAMPLE, GO_ON, Named, PUSHED};
 use super::{Patron, Toolset, ToolsetError};
 use crate::dispatch::{Card, Join, Note};
 use crate::entry::{Budget, Order};
-use crate::id::TaskId;
 use crate::snapshot::Snapshot;
 use crate::task::Head;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, Manner, ToolError};
 
 const NAME: &str = "background_agents";
+/// The tool that shows the output of a task.
+const VIEW: &str = "view_background_agent";
 /// How many tasks one call waits for.
 const MOST_TASKS: usize = 100;
 
@@ -74,7 +75,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
         )
         .tool(),
         verb(
-            "view_background_agent",
+            VIEW,
             Manner::LOOKS,
             "Shows one task: the live output of a running one, the result of one that has ended. \
              Long output is shown in parts: use offset and limit, or tail. \
@@ -192,32 +193,9 @@ struct View {
     tail: Option<f64>,
 }
 
-impl View {
-    /// The part that is asked for. Zeros are what models put where they mean nothing.
-    fn part(&self) -> Option<Part> {
-        let above_0 = |n: Option<f64>| n.filter(|n| *n > 0.0).map(verb::place);
-        match (above_0(self.offset), above_0(self.limit), above_0(self.tail)) {
-            (None, None, None) => {
-                self.offset.filter(|_| self.tail.is_none()).map(|_| Part::From(0, usize::MAX))
-            }
-            (None, _, Some(tail)) => Some(Part::Tail(tail)),
-            (offset, limit, _) => Some(Part::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
-        }
-    }
-}
-
-/// How to read what of an output is not shown.
-fn read_on(id: TaskId, from: usize) -> String {
-    format!(r#" To read on: view_background_agent {{"task_id": "{id}", "offset": {from}}}."#)
-}
-
 async fn view(args: View, cx: &CallContext) -> Answer {
-    let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
-    let id = snapshot.head.id;
-    let (text, collected) =
-        wording::portrait(&snapshot, args.part(), cx.desk.now(), |next| read_on(id, next));
-    let collected = if collected { vec![id] } else { Vec::new() };
-    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
+    let part = Part::asked(args.offset, args.limit, Part::tail(args.tail));
+    errand::view(&args.task_id, part, VIEW, cx).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -275,7 +253,8 @@ struct Entry {
 impl Entry {
     fn of(snapshot: &Snapshot, room: usize) -> Entry {
         let Head { id, status, .. } = snapshot.head;
-        let (output, truncated) = wording::output(snapshot, room, |from| read_on(id, from));
+        let (output, truncated) =
+            wording::output(snapshot, None, room, |from| wording::read_on(VIEW, id, from));
         Entry {
             task_id: id.to_string(),
             status: status.as_str(),
@@ -329,7 +308,7 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
     let waited = errand::wait_for(cx, &heads, join, Some(seconds(time))).await?;
 
     let mut notes: Vec<String> = clamped.into_iter().collect();
-    let mut told = Vec::new();
+    let (mut told, mut collected) = (Vec::new(), Vec::new());
     let mut tasks = Vec::new();
     for (typed, found) in args.task_ids.iter().zip(&looked_up) {
         let known = found.as_ref().map(|head| head.id);
@@ -339,7 +318,9 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
             Ok(id) => {
                 told.push(id);
                 let snapshot = waited.tasks.iter().find(|snapshot| snapshot.head.id == id);
-                tasks.extend(snapshot.map(|snapshot| Entry::of(snapshot, share(heads.len()))));
+                let entry = snapshot.map(|snapshot| Entry::of(snapshot, share(heads.len())));
+                collected.extend(entry.as_ref().filter(|entry| entry.done && !entry.truncated).map(|_| id));
+                tasks.extend(entry);
             }
         }
     }
@@ -355,8 +336,6 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
              What is not done runs on; its result will be sent to you as a message: no need to wait again."
         ));
     }
-    let ended = waited.tasks.iter().filter(|snapshot| snapshot.head.status.is_final());
-    let collected = ended.map(|snapshot| snapshot.head.id).collect();
     let settled = Settled {
         all_done: tasks.iter().all(|task| task.done),
         timed_out: waited.timed_out,

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::errand;
-use super::excerpt::OUTPUT_LIMIT;
 use super::verb::{Answer, filled, verb};
 use super::wording;
 use super::{Patron, Toolset, ToolsetError};
@@ -90,7 +89,8 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
     let head = &snapshot.head;
-    let (output, _) = wording::output(snapshot, OUTPUT_LIMIT, |_| String::new());
+    // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
+    let (output, _) = wording::output(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
     let text = if is_error {
         let (id, agent, status) = (head.id, &head.agent, head.status);
@@ -105,7 +105,7 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
         output
     };
     let collected = if head.status.is_final() { vec![head.id] } else { Vec::new() };
-    Ok(ToolOutput { text, is_error, collected, handoff: None })
+    Ok(ToolOutput { text, is_error, collected, ..ToolOutput::default() })
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::excerpt::Part;
 use super::verb::Answer;
-use super::wording::{GO_ON, List, Named, PUSHED, Report};
+use super::wording::{self, GO_ON, List, Named, PUSHED, Report};
 use super::{Patron, ToolsetError};
 use crate::dispatch::{Card, DeskError, Join, Note, Sent, Waited, find};
 use crate::entry::Order;
@@ -166,9 +167,10 @@ pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> Named, c
     json(&Receipt { id: named(id), agent: None, status, note })
 }
 
-/// The answer of a wait for one task.
+/// The answer of a wait for one task, with its output or a part of that.
 pub(super) fn answer(
     waited: &Waited,
+    part: Option<Part>,
     named: fn(TaskId) -> Named,
     note: Option<String>,
     cx: &CallContext,
@@ -176,15 +178,25 @@ pub(super) fn answer(
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task cannot be found any more".to_owned()));
     };
-    let mut report = Report::of(snapshot, named, cx.desk.now());
+    let mut report = Report::of(snapshot, part, named, cx.desk.now());
     report.timed_out = waited.timed_out;
     report.note = match (note, report.note) {
         (Some(one), Some(two)) => Some(format!("{one}. {two}")),
         (one, two) => one.or(two),
     };
     let ended = report.status.is_final();
-    let collected = if ended { vec![snapshot.head.id] } else { Vec::new() };
+    let collected = if ended && !report.truncated { vec![snapshot.head.id] } else { Vec::new() };
     json_with(&report, collected, ended && report.status != Status::Completed)
+}
+
+/// One task as the dialects that speak plainly show it, with its output or a part of that.
+pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallContext) -> Answer {
+    let snapshot = cx.desk.view(&cx.caller, typed).await?;
+    let id = snapshot.head.id;
+    let (text, whole) =
+        wording::portrait(&snapshot, part, cx.desk.now(), |from| wording::read_on(tool, id, from));
+    let collected = if whole { vec![id] } else { Vec::new() };
+    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 
 /// Waits for one task.

@@ -1,9 +1,12 @@
 //! What fits into a context of a text that may be long: a page of it, or its two ends. Never half a character.
 
+use super::verb;
+
 /// How many bytes of a task's output one result shows.
 pub(super) const OUTPUT_LIMIT: usize = 16 * 1024;
-/// How many bytes of outputs a result shows that tells of several tasks.
-const TOGETHER: usize = 4 * OUTPUT_LIMIT;
+/// How many bytes of outputs a result shows that tells of several tasks: what the runner lets through of a result,
+/// with some room for the rest of it.
+const TOGETHER: usize = 40 * 1024;
 /// No task's output is cut shorter than this for the sake of the others.
 const AT_LEAST: usize = 1024;
 
@@ -21,6 +24,32 @@ pub(super) enum Part {
     Tail(usize),
     /// The last lines.
     Lines(usize),
+}
+
+impl Part {
+    /// The part that is asked for; a place goes before the last characters or lines. Zeros are what models put where
+    /// they mean nothing.
+    pub(super) fn asked(offset: Option<f64>, limit: Option<f64>, last: Option<Part>) -> Option<Part> {
+        match (above_0(offset), above_0(limit), last) {
+            (None, None, None) => offset.map(|_| Part::From(0, usize::MAX)),
+            (None, _, Some(last)) => Some(last),
+            (offset, limit, _) => Some(Part::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
+        }
+    }
+
+    /// The last characters, if they are asked for.
+    pub(super) fn tail(asked: Option<f64>) -> Option<Part> {
+        above_0(asked).map(Part::Tail)
+    }
+
+    /// The last lines, if they are asked for.
+    pub(super) fn tail_lines(asked: Option<f64>) -> Option<Part> {
+        above_0(asked).map(Part::Lines)
+    }
+}
+
+fn above_0(n: Option<f64>) -> Option<usize> {
+    n.filter(|n| *n > 0.0).map(verb::place)
 }
 
 /// A part of a text, and where in the text it is.
@@ -41,23 +70,41 @@ impl Page<'_> {
     pub(super) fn shows(&self) -> bool {
         self.total == 0 || self.from < self.to
     }
+
+    /// Whether it is all of the text.
+    pub(super) fn is_whole(&self) -> bool {
+        self.from == 0 && self.to == self.total
+    }
+
+    /// Its text with a mark that says which part it is; `how` says how to read on from a place.
+    pub(super) fn marked(&self, how: impl FnOnce(usize) -> String) -> String {
+        let Page { text, from, to, total } = *self;
+        if self.is_whole() {
+            return text.to_owned();
+        }
+        if !self.shows() {
+            return format!("[… nothing: the output ends at character {total}.{} …]", how(0));
+        }
+        let how = how(if to < total { to } else { 0 });
+        format!("{text}\n\n[… these are characters {from} to {to} of {total}.{how} …]")
+    }
 }
 
-/// A part of a text, of at most [`OUTPUT_LIMIT`] bytes.
-pub(super) fn page(text: &str, part: Part) -> Page<'_> {
+/// A part of a text, of at most `most` bytes.
+pub(super) fn page(text: &str, part: Part, most: usize) -> Page<'_> {
     let total = text.chars().count();
     let (start, end) = match part {
         Part::From(offset, limit) => {
             let start = byte(text, offset);
-            let most = text.floor_char_boundary(start.saturating_add(OUTPUT_LIMIT));
-            (start, (start + byte(&text[start..], limit)).min(most))
+            let end = text.floor_char_boundary(start.saturating_add(most));
+            (start, (start + byte(&text[start..], limit)).min(end))
         }
         Part::Tail(count) => (byte(text, total.saturating_sub(count)), text.len()),
         Part::Lines(count) => (last_lines(text, count), text.len()),
     };
     let start = match part {
         Part::From(..) => start,
-        _ => start.max(text.ceil_char_boundary(text.len().saturating_sub(OUTPUT_LIMIT))),
+        _ => start.max(text.ceil_char_boundary(text.len().saturating_sub(most))),
     };
     let from = text[..start].chars().count();
     let shown = &text[start..end];
@@ -79,7 +126,7 @@ fn last_lines(text: &str, count: usize) -> usize {
 /// Both ends of a text that has more than `limit` bytes, with a mark between them that says what is missing and,
 /// if there is a way to read it, how: `how` is given the place where the gap begins. `None` if the text is not too
 /// long.
-pub(super) fn two_ends(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
+pub(crate) fn two_ends(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
     if text.len() <= limit {
         return None;
     }
@@ -113,7 +160,7 @@ mod tests {
             (Part::Lines(9), text, 0, 19),
             (Part::Lines(0), "", 19, 19),
         ] {
-            assert_eq!(page(text, part), Page { text: shown, from, to, total: 19 }, "{part:?}");
+            assert_eq!(page(text, part, OUTPUT_LIMIT), Page { text: shown, from, to, total: 19 }, "{part:?}");
         }
     }
 
@@ -124,13 +171,13 @@ mod tests {
                 let text = format!("{}{}", "x".repeat(shift), unit.repeat(40_000 / unit.len()));
                 let (mut whole, mut at) = (String::new(), 0);
                 while at < text.chars().count() {
-                    let page = page(&text, Part::From(at, usize::MAX));
+                    let page = page(&text, Part::From(at, usize::MAX), OUTPUT_LIMIT);
                     assert!(page.text.len() <= OUTPUT_LIMIT && page.shows());
                     whole.push_str(page.text);
                     at = page.to;
                 }
                 assert_eq!(whole, text);
-                let tail = page(&text, Part::Tail(usize::MAX));
+                let tail = page(&text, Part::Tail(usize::MAX), OUTPUT_LIMIT);
                 assert!(tail.text.len() <= OUTPUT_LIMIT && tail.to == tail.total && tail.from > 0);
             }
         }
@@ -163,8 +210,8 @@ mod tests {
 
     #[test]
     fn many_outputs_share_the_room() {
-        assert_eq!([share(0), share(1), share(4)], [OUTPUT_LIMIT; 3]);
-        assert_eq!(share(8), OUTPUT_LIMIT / 2);
+        assert_eq!([share(0), share(1), share(2)], [OUTPUT_LIMIT; 3]);
+        assert_eq!(share(8), 5 * 1024);
         assert_eq!(share(10_000), AT_LEAST);
     }
 }

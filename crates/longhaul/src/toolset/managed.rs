@@ -15,7 +15,7 @@ use super::{Patron, Toolset, ToolsetError};
 use crate::dispatch::{Card, Note};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, Manner, ToolError};
 
 const NAME: &str = "agents";
 
@@ -105,6 +105,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
             "task_output",
             Manner::LOOKS,
             "Shows the output of an agent: live while it runs, the result when it has ended. \
+             Long output is shown in parts: use offset and limit, or tail_lines. \
              Not needed to get a result: that is sent to you as a message.",
             |args: Output, cx| Box::pin(output(args, cx)),
         )
@@ -172,7 +173,7 @@ struct WaitAgent {
 async fn wait(args: WaitAgent, cx: &CallContext) -> Answer {
     let (time, note) = verb::patience("wait_seconds", args.wait_seconds);
     let waited = errand::wait_one(&args.agent_id, Some(seconds(time)), cx).await?;
-    errand::answer(&waited, Named::Agent, note, cx)
+    errand::answer(&waited, None, Named::Agent, note, cx)
 }
 
 #[derive(Serialize)]
@@ -225,6 +226,14 @@ async fn send(args: Send, cx: &CallContext) -> Answer {
 struct Output {
     /// The id of the agent or task, such as t-7f3k2.
     task_id: String,
+    /// Show the output from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
     /// Show only the last lines, this many.
     #[serde(default, deserialize_with = "verb::number")]
     #[schemars(with = "Option<u64>")]
@@ -232,10 +241,6 @@ struct Output {
 }
 
 async fn output(args: Output, cx: &CallContext) -> Answer {
-    let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
-    let part = args.tail_lines.filter(|n| *n > 0.0).map(|n| Part::Lines(verb::place(n)));
-    let (text, collected) =
-        wording::portrait(&snapshot, part, cx.desk.now(), |_| " tail_lines shows the last lines.".to_owned());
-    let collected = if collected { vec![snapshot.head.id] } else { Vec::new() };
-    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
+    let part = Part::asked(args.offset, args.limit, Part::tail_lines(args.tail_lines));
+    errand::view(&args.task_id, part, "task_output", cx).await
 }

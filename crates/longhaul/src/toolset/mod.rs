@@ -14,8 +14,11 @@ mod errand;
 mod excerpt;
 mod files;
 mod managed;
+mod model_picker;
+mod outputs;
 #[cfg(unix)]
 mod shell;
+mod skills;
 mod subagents;
 mod text;
 mod verb;
@@ -33,8 +36,11 @@ pub use background::BackgroundAgents;
 pub use delegation::Delegation;
 pub use files::Files;
 pub use managed::ManagedAgents;
+pub use model_picker::ModelPicker;
+pub(crate) use outputs::{cut_output, read_tool_output};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
+pub use skills::Skills;
 pub use subagents::SubAgentTools;
 pub use wrap::{narrowed, prefixed};
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::errand;
+use super::excerpt::Part;
 use super::verb::{self, Answer, Nothing, verb};
 use super::wording::{self, EXAMPLE, Named, Row};
 use super::{Patron, Toolset, ToolsetError};
@@ -101,7 +102,7 @@ async fn ask(agent: AgentName, args: Ask, cx: &CallContext) -> Answer {
         return errand::json(&errand::Receipt::launched(Named::Task(id), agent));
     }
     let waited = errand::launch_and_wait(cx, order).await?;
-    errand::answer(&waited, Named::Task, None, cx)
+    errand::answer(&waited, None, Named::Task, None, cx)
 }
 
 fn task_tools() -> [Arc<dyn DynTool>; 3] {
@@ -110,7 +111,7 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
             "get_task_result",
             Manner::LOOKS,
             "Tells how a background task stands, with its result if it has ended and its live output if not. \
-             With wait: true it waits for the end. Not needed to get a result: that is sent to you as a message.",
+             With wait: true it waits for the end. Long output is shown in parts: use offset and limit. Not needed to get a result: that is sent to you as a message.",
             |args: Get, cx| Box::pin(get(args, cx)),
         )
         .tool(),
@@ -162,17 +163,27 @@ struct Get {
     #[serde(default, deserialize_with = "verb::number")]
     #[schemars(with = "Option<u64>")]
     timeout: Option<f64>,
+    /// Show the output from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
 }
 
 async fn get(args: Get, cx: &CallContext) -> Answer {
+    let part = Part::asked(args.offset, args.limit, None);
     if !args.wait {
         let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
-        return errand::answer(&Waited { tasks: vec![snapshot], timed_out: false }, Named::Task, None, cx);
+        let seen = Waited { tasks: vec![snapshot], timed_out: false };
+        return errand::answer(&seen, part, Named::Task, None, cx);
     }
     let note = args.timeout.filter(|ms| *ms < 0.0);
     let note =
         note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
     let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
     let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
-    errand::answer(&waited, Named::Task, note, cx)
+    errand::answer(&waited, part, Named::Task, note, cx)
 }

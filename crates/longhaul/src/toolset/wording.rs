@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::excerpt::{OUTPUT_LIMIT, Page, Part, page, two_ends};
+use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
 use crate::dispatch::{Caller, Card};
 use crate::entry::Wait;
 use crate::id::{AgentName, TaskId};
@@ -78,6 +78,20 @@ impl Named {
         let (Named::Task(id) | Named::Agent(id)) = self;
         id
     }
+
+    /// How to read an output from a place on, where results are told in JSON.
+    pub(super) fn read_on(self, from: usize) -> String {
+        let tool = match self {
+            Named::Task(_) => "get_task_result",
+            Named::Agent(_) => "task_output",
+        };
+        read_on(tool, self.id(), from)
+    }
+}
+
+/// How to read the output of a task from a place on, with this tool.
+pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
+    format!(r#" To read on: {tool} {{"task_id": "{id}", "offset": {from}}}."#)
 }
 
 /// The tools that a task is in now.
@@ -232,18 +246,33 @@ pub(super) fn error(head: &Head) -> Option<String> {
     }
 }
 
-/// The output of a task as far as it fits into `limit` bytes, and whether that is not all. `how` says how to read
-/// on from a place, if that is possible. Of an answer both ends are shown, of live output the last.
-pub(super) fn output(snapshot: &Snapshot, limit: usize, how: impl FnOnce(usize) -> String) -> (String, bool) {
-    let (mut shown, truncated) = cut(snapshot, limit, how);
+/// The output of a task, or the part of it that is wanted, as far as it fits into `limit` bytes; and whether that is
+/// not all. `how` says how to read on from a place. If no part is wanted, both ends of an answer are shown, and the last
+/// of live output.
+pub(super) fn output(
+    snapshot: &Snapshot,
+    part: Option<Part>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let (mut shown, truncated) = cut(snapshot, part, limit, how);
     if let Some(early) = early(&snapshot.head) {
         let _ = write!(shown, "\n\n[{early}]");
     }
     (shown, truncated)
 }
 
-fn cut(snapshot: &Snapshot, limit: usize, how: impl FnOnce(usize) -> String) -> (String, bool) {
+fn cut(
+    snapshot: &Snapshot,
+    part: Option<Part>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
     let text = snapshot.output.as_str();
+    if let Some(part) = part {
+        let page = page(text, part, limit);
+        return (page.marked(how), !page.is_whole());
+    }
     if snapshot.head.status.is_final() {
         return two_ends(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
     }
@@ -265,7 +294,7 @@ pub(super) struct Report {
     output: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    truncated: bool,
+    pub(super) truncated: bool,
     elapsed: String,
     tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -281,11 +310,17 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn of(snapshot: &Snapshot, named: fn(TaskId) -> Named, now: Timestamp) -> Report {
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        part: Option<Part>,
+        named: fn(TaskId) -> Named,
+        now: Timestamp,
+    ) -> Report {
         let head = &snapshot.head;
-        let (output, truncated) = output(snapshot, OUTPUT_LIMIT, |_| String::new());
+        let id = named(head.id);
+        let (output, truncated) = output(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
         Report {
-            id: named(head.id),
+            id,
             agent: head.agent.clone(),
             status: head.status,
             output,
@@ -302,8 +337,8 @@ impl Report {
     }
 }
 
-/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is its
-/// final result. `how` says how to read on from a place.
+/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is the whole
+/// of its final result. `how` says how to read on from a place.
 pub(super) fn portrait(
     snapshot: &Snapshot,
     part: Option<Part>,
@@ -336,10 +371,7 @@ pub(super) fn portrait(
         Status::Failed | Status::Cancelled => "Output before it ended",
         Status::Pending | Status::Running => "Output so far",
     };
-    let (shown, seen) = match part {
-        None => (cut(snapshot, OUTPUT_LIMIT, how).0, true),
-        Some(part) => paged(&page(&snapshot.output, part), how),
-    };
+    let (shown, truncated) = cut(snapshot, part, OUTPUT_LIMIT, how);
     let _ = match shown.trim() {
         "" => writeln!(text, "\n{title}: none"),
         _ => writeln!(text, "\n{title}:\n{shown}"),
@@ -347,21 +379,7 @@ pub(super) fn portrait(
     if !ended {
         let _ = writeln!(text, "\n{}", still(head, now));
     }
-    (text.trim_end().to_owned(), ended && seen)
-}
-
-/// A page with a mark that says which one it is, and whether it shows anything.
-fn paged(page: &Page<'_>, how: impl FnOnce(usize) -> String) -> (String, bool) {
-    let Page { text, from, to, total } = *page;
-    if !page.shows() {
-        return (format!("[… nothing: the output ends at character {total}.{} …]", how(0)), false);
-    }
-    let how = match () {
-        () if to < total => how(to),
-        () if from > 0 => how(0),
-        () => return (text.to_owned(), true),
-    };
-    (format!("{text}\n\n[… these are characters {from} to {to} of {total}.{how} …]"), true)
+    (text.trim_end().to_owned(), ended && !truncated)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(super) fn returned(turn: u32, index: u32, output: &str) -> Returned {
         whole: None,
         collected: Vec::new(),
         handoff: None,
+        model: None,
     }
 }
 

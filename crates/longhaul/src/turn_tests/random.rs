@@ -87,7 +87,12 @@ fn play(bench: &mut Bench, chances: &[Chance]) {
                 // Only whole exchanges are compacted: here, all or none.
                 let replaces = if *replaces == 0 { 1000 } else { 0 };
                 if replaces > 0 {
-                    bench.note(Entry::Compacted { summary: "short".into(), replaces });
+                    bench.note(Entry::Compacted {
+                        summary: "short".into(),
+                        replaces,
+                        usage: Default::default(),
+                        cost: None,
+                    });
                 }
             }
             (Step::Act(acts), Chance::Returns { which, collects, hands_off }) => {

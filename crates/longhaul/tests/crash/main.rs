@@ -9,6 +9,8 @@
 mod audit;
 mod claims;
 mod drain;
+#[cfg(target_os = "linux")]
+mod guard;
 mod inside;
 mod kill;
 mod process;
@@ -48,6 +50,10 @@ const TESTS: &[Test] = &[
     ("the_last_seat_is_given_back_when_only_a_wait_is_left", inside::one_seat),
     ("a_task_that_the_store_failed_goes_on_and_sends_nothing_twice", inside::failed_once),
     ("stops_letters_and_drains_in_any_order_leave_whole_journals", inside::any_order),
+    #[cfg(target_os = "linux")]
+    ("no_child_process_outlives_a_kill", guard::killed),
+    #[cfg(target_os = "linux")]
+    ("no_child_process_outlives_a_good_end", guard::in_good_order),
 ];
 
 fn main() {

@@ -41,6 +41,8 @@ pub(crate) fn play(args: &[String]) {
             "chain" => chain(&dir, &rest).await,
             "owner" => owner(&dir, &rest).await,
             "stranger" => stranger(&dir, &rest).await,
+            #[cfg(target_os = "linux")]
+            "guard" => crate::guard::role(&dir, &rest),
             other => panic!("no role '{other}'"),
         }
     });

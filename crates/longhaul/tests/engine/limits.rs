@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul::dispatch::Limits;
 use longhaul::testing::reply;
-use longhaul::{Budget, Dialect, Longhaul, Order, Status};
+use longhaul::{Budget, Longhaul, Order, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -200,32 +200,91 @@ async fn a_long_result_is_cut_with_a_mark_and_can_be_paged() {
     });
     let longhaul = start(pair(&model)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    assert!(done.output.len() < 40_000, "{}", done.output.len());
+    assert!(done.output.len() < 60_000, "{}", done.output.len());
     assert!(done.output.contains("left out"), "there is a mark");
     assert!(done.output.contains(&long[100_001..100_011]), "{}", &done.output[done.output.len() - 600..]);
     let child = children(&longhaul, done.head.id).await[0].id;
     assert_eq!(longhaul.output(child).await.unwrap(), long, "nothing is lost");
 }
 
+/// What `read_tool_output` was told to be called with in a mark.
+fn read_on(said: &str) -> serde_json::Value {
+    let at = said.find("read_tool_output {").expect("a mark that says how to read on");
+    let arguments = &said[at + "read_tool_output ".len()..];
+    serde_json::from_str(&arguments[..=arguments.find('}').unwrap()]).unwrap()
+}
+
+/// Demand 12: of a tool's output too. Whoever goes on after a restart, or continues the task, can read it as well.
 #[tokio::test(start_paused = true)]
-async fn a_tools_long_output_is_cut_and_kept_whole_in_the_store() {
-    let text = "0123456789".repeat(20_000);
-    let given = text.clone();
-    let big = tool("big", move |_, _| {
-        let text = given.clone();
-        async { Ok(text.into()) }
-    });
-    let model = model(|asked| match asked.turn {
-        0 => reply().call("big", json!({})),
-        _ => reply().text(asked.last().len().to_string()),
-    });
-    let longhaul = start(agent("solo", &model).toolset(big).dialect(Dialect::SubAgents)).await;
-    let done = ask(&longhaul, Order::new("solo", "go")).await;
-    assert!(done.output.parse::<usize>().unwrap() < 60_000);
-    let whole = journal(&longhaul, done.head.id).await.into_iter().find_map(|record| match record.entry {
-        longhaul::entry::Entry::Returned(returned) => returned.whole,
-        _ => None,
-    });
-    let kept = longhaul.store().kept(whole.unwrap()).await.unwrap().unwrap();
-    assert_eq!(kept, text.into_bytes());
+async fn a_tools_long_output_is_cut_kept_whole_and_read_page_by_page() {
+    let whole: String = (0..9_000).map(|n| format!("línea {n:05}\n")).collect();
+    let (log, gate) = (Log::default(), Gate::new());
+    let build = || {
+        let (given, notes, at) = (whole.clone(), log.clone(), gate.clone());
+        let big = tool("big", move |_, _| {
+            let text = given.clone();
+            async { Ok(text.into()) }
+        });
+        let model = slow(move |asked| {
+            notes.note(&asked);
+            let gate = at.clone();
+            async move {
+                match asked.last() {
+                    "u:go" => reply().call("big", json!({})),
+                    "u:more" => reply().call("read_tool_output", json!({"output": "0000"})),
+                    last if last.contains("left out here") => {
+                        gate.pass().await;
+                        reply().call("read_tool_output", read_on(last))
+                    }
+                    last if last.contains("read_tool_output {") => {
+                        let next = read_on(last);
+                        // At the end the mark leads back to the beginning.
+                        if next["offset"] == 0 {
+                            return reply().text("read");
+                        }
+                        reply().call("read_tool_output", next)
+                    }
+                    last => reply().text(last),
+                }
+            }
+        });
+        team(agent("solo", &model).toolset(big))
+    };
+    let store: Arc<dyn longhaul::store::Store> = Arc::new(longhaul::store::Memory::new());
+    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let id = first.submit(Order::new("solo", "go")).await.unwrap();
+    gate.came(1).await;
+    drop(first);
+    gate.open(2);
+    let longhaul = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    let done = end(&longhaul, id).await;
+    assert_eq!(done.output, "read", "{:?}", done.head.error);
+
+    let asked = log.all();
+    assert_eq!(asked[0].tools, ["big"], "nobody is bothered with a tool that has nothing to read");
+    assert_eq!(asked[1].tools, ["big", "read_tool_output"]);
+    let said = &asked.last().unwrap().said;
+    assert!(said[2].len() < 50_000, "{}", said[2].len());
+    let page = |text: &String| text.split_once("\n\n[… ").map(|(text, _)| text["t:".len()..].to_owned());
+    let begin = page(&said[2]).unwrap();
+    let rest: String = said[3..].iter().filter(|said| said.starts_with("t:")).filter_map(page).collect();
+    assert!(begin + &rest == whole, "the beginning and the pages after it are the whole");
+
+    let next = longhaul.continue_task(id, "more").await.unwrap();
+    let told = end(&longhaul, next).await.output;
+    assert!(told.contains("no output '0000'") && told.contains("Those that were cut are: "), "{told}");
+}
+
+/// A result that the runner had to cut has not been shown: the letter about it is read.
+#[tokio::test(start_paused = true)]
+async fn what_is_cut_of_a_result_is_not_collected() {
+    for (size, told) in [(1_000, 0), (60_000, 1)] {
+        let model = model(move |asked| match (asked.agent.as_str(), asked.turn) {
+            ("lead", 0) => reply().call("transfer_task", json!({"agent": "worker", "task": "x"})),
+            ("lead", _) => reply().text(asked.times("<task_ended").to_string()),
+            _ => reply().text("x".repeat(size)),
+        });
+        let done = ask(&start(pair(&model)).await, Order::new("lead", "go")).await;
+        assert_eq!(done.output, told.to_string(), "{size} bytes");
+    }
 }

@@ -10,6 +10,7 @@ mod chat;
 mod continuing;
 mod desk;
 mod failures;
+mod features;
 mod letters;
 mod limits;
 mod recovery;

@@ -4,13 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 18] = [
     "id",
     "message",
+    "permission",
     "entry",
     "task",
     "model",
     "store",
+    "process",
     "snapshot",
     "dispatch",
     "tool",
@@ -240,8 +242,15 @@ fn every_test_that_the_demands_name_is_there() {
             ["lib", "turn", "random", test] => ("src/turn_tests/random.rs".to_owned(), test),
             ["lib", "turn", test] => ("src/turn_tests.rs".to_owned(), test),
             ["lib", "toolset", "shell", test] => ("src/toolset/shell/tests.rs".to_owned(), test),
+            ["lib", "toolset", "dialect_tests", file, test] => {
+                (format!("src/toolset/dialect_tests/{file}.rs"), test)
+            }
+            ["http", file, test] => (format!("tests/http/{file}.rs"), test),
             ["crash", test] if *test != "…" => ("tests/crash/main.rs".to_owned(), test),
             ["cli", file, test] if *file != "file" => (format!("../longhaul-cli/tests/cli/{file}.rs"), test),
+            ["engine" | "lib" | "http" | "crash" | "cli", .., last] if !["test", "…"].contains(last) => {
+                panic!("nobody knows where {name} is")
+            }
             _ => continue,
         };
         let code = fs::read_to_string(root.join(&file)).unwrap();

@@ -73,6 +73,10 @@ impl Model for Fallback {
         let attempt = Attempt { of: self, request, rest: self.order(), now: None, turned: false };
         stream::unfold(attempt, async |mut attempt| attempt.next().await.map(|item| (item, attempt))).boxed()
     }
+
+    fn window(&self) -> Option<u64> {
+        self.models.iter().filter_map(|model| model.window()).min()
+    }
 }
 
 impl std::fmt::Debug for Fallback {

@@ -15,6 +15,7 @@ use super::{Endpoint, Http, limits};
 use crate::message::{Block, Reply, StopReason};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
+
 use crate::model::wire::{Parser, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
@@ -158,6 +159,12 @@ impl Model for Provider {
             stage: Stage::Door { ticket, held: false },
         };
         stream::unfold(talk, async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+    }
+
+    fn window(&self) -> Option<u64> {
+        // A server of one's own is started with the window that it has room for, and is told of it in the team file.
+        let told = self.settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
+        told.or_else(|| crate::model::windows::window(&self.settings.model))
     }
 }
 

@@ -77,7 +77,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
         Entry::Called { call, tool: "t".into(), arguments: None },
         Entry::Waiting { on: Wait::Letter, until: None },
         Entry::Asked { question: call, text: "?".into() },
-        Entry::Compacted { summary: "s".into(), replaces: 1 },
+        Entry::Compacted { summary: "s".into(), replaces: 1, usage: Default::default(), cost: None },
         Entry::Claimed { attempt: Attempt(2), worker: WorkerId::from("v") },
         submission(id),
     ];

@@ -117,9 +117,39 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
     bench.desk.end(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
     let output = bench.call("task_output", json!({"task_id": id, "tail_lines": 1})).await.unwrap();
     assert!(output.text.contains("Output:\nend\n"), "{}", output.text);
-    assert_eq!(output.collected, [id]);
+    assert_eq!(output.collected, []);
     let output = bench.call("task_output", json!({"task_id": id})).await.unwrap();
     assert!(output.text.contains("Output:\nbegin→") && output.text.ends_with("→\nend"));
     assert!(output.text.contains("are left out here") && output.text.len() < 17 * 1024);
-    assert_eq!(output.collected, [id]);
+    assert_eq!(output.collected, []);
+}
+
+#[tokio::test]
+async fn a_cut_result_says_how_to_read_on_and_its_pages_are_the_whole() {
+    let mut bench = bench().await;
+    let long = format!("begin{}end", "→".repeat(20_000));
+    bench.desk.answers("writer", completed(&long));
+    let id = bench.launch("writer", "x").await;
+    let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
+    let mark = format!(r#"To read on: task_output {{"task_id": "{id}", "offset": 4099}}. …]"#);
+    let said = value(&output);
+    assert!(said["output"].as_str().unwrap().contains(&mark), "{said}");
+    assert_eq!((&said["truncated"], output.collected.len()), (&json!(true), 0));
+
+    let (mut whole, mut at) = (String::new(), 0);
+    while at < long.chars().count() {
+        let page =
+            bench.call("task_output", json!({"task_id": id, "offset": at, "limit": 3000})).await.unwrap();
+        let text = page.text.split_once("Output:\n").unwrap().1;
+        let (text, mark) = text.split_once("\n\n[… these are characters ").unwrap();
+        assert!(mark.starts_with(&format!("{at} to ")) && mark.contains("task_output {"), "{mark}");
+        whole.push_str(text);
+        at += text.chars().count();
+        assert_eq!(page.collected, []);
+    }
+    assert_eq!(whole, long);
+    assert_eq!(
+        bench.call("task_output", json!({"task_id": id, "offset": 0, "limit": 0})).await.unwrap().collected,
+        []
+    );
 }

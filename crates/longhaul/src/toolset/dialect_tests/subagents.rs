@@ -73,18 +73,35 @@ async fn get_task_result_looks_or_waits() {
 }
 
 #[tokio::test]
-async fn a_long_result_is_cut_and_says_so() {
+async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
     let mut bench = bench().await;
     bench.desk.answers("writer", completed(&"🦀".repeat(20_000)));
     let output = bench.call("writer", json!({"task": "x"})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["truncated"], true);
-    assert!(
-        said["output"]
-            .as_str()
-            .unwrap()
-            .contains("15904 of 20000 characters are left out here: 3072 to 18976. …]")
+    let id = id_in(&said);
+    let mark = format!(
+        r#"15904 of 20000 characters are left out here: 3072 to 18976. To read on: get_task_result {{"task_id": "{id}", "offset": 3072}}. …]"#
     );
+    assert!(said["output"].as_str().unwrap().contains(&mark), "{said}");
+    assert_eq!(output.collected, [], "what is cut is sent as a message too");
+
+    let page = json!({"task_id": id, "offset": 3072, "limit": 2});
+    let output = bench.call("get_task_result", page).await.unwrap();
+    let said = value(&output);
+    assert_eq!(
+        said["output"],
+        format!(
+            "🦀🦀\n\n[… these are characters 3072 to 3074 of 20000. To read on: get_task_result {{\"task_id\": \"{id}\", \"offset\": 3074}}. …]"
+        )
+    );
+    assert_eq!((&said["truncated"], output.collected.len()), (&json!(true), 0));
+
+    bench.desk.answers("writer", completed("short"));
+    let id = bench.launch("writer", "x").await;
+    let whole = json!({"task_id": id, "wait": true, "offset": 0, "limit": 0});
+    let output = bench.call("get_task_result", whole).await.unwrap();
+    assert_eq!((&value(&output)["output"], output.collected), (&json!("short"), vec![id]));
 }
 
 #[tokio::test]

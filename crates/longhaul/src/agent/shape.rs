@@ -1,0 +1,108 @@
+//! The shape that an agent's answer must have.
+
+use crate::model::settings::StructuredOutput;
+
+/// A JSON schema, ready to be held against answers.
+pub struct Shape {
+    asked: StructuredOutput,
+    validator: jsonschema::Validator,
+}
+
+/// How many of an answer's faults are told.
+const TOLD: usize = 5;
+
+impl Shape {
+    /// The shape, if its schema is one.
+    pub fn new(asked: StructuredOutput) -> Result<Shape, String> {
+        let validator = jsonschema::validator_for(&asked.schema).map_err(|error| error.to_string())?;
+        Ok(Shape { asked, validator })
+    }
+
+    /// What was asked for.
+    pub fn asked(&self) -> &StructuredOutput {
+        &self.asked
+    }
+
+    /// The JSON in an answer, if it fits: all of the answer, or what is in its one code fence. Otherwise what is wrong.
+    pub fn of<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
+        let json = unfenced(answer.trim());
+        let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+        let faults: Vec<String> = self
+            .validator
+            .iter_errors(&value)
+            .take(TOLD)
+            .map(|error| match error.instance_path().to_string() {
+                path if path.is_empty() => error.to_string(),
+                path => format!("at {path}: {error}"),
+            })
+            .collect();
+        if faults.is_empty() { Ok(json) } else { Err(faults.join("; ")) }
+    }
+}
+
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shape").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+/// What is in the fence, where the whole text is one.
+fn unfenced(text: &str) -> &str {
+    let inside = || {
+        let (first, rest) = text.strip_prefix("```")?.split_once('\n')?;
+        let word = first.trim();
+        let inside = rest.trim_end().strip_suffix("```")?;
+        (word.is_empty() || word.eq_ignore_ascii_case("json")).then(|| inside.trim())
+    };
+    inside().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shape() -> Shape {
+        let schema = json!({
+            "type": "object",
+            "properties": { "city": { "type": "string" }, "people": { "type": "integer" } },
+            "required": ["city"],
+            "additionalProperties": false,
+        });
+        Shape::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true })
+            .unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_fits_is_taken_out_of_its_fence() {
+        for answer in [
+            "{\"city\":\"Ulm\"}",
+            "  {\"city\":\"Ulm\"}\n",
+            "```json\n{\"city\":\"Ulm\"}\n```",
+            "```\n{\"city\":\"Ulm\"}```\n",
+        ] {
+            assert_eq!(shape().of(answer), Ok("{\"city\":\"Ulm\"}"), "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (answer, part) in [
+            ("Ulm", "not JSON"),
+            ("Here: {\"city\":\"Ulm\"}", "not JSON"),
+            ("{}", "\"city\" is a required property"),
+            ("{\"city\":\"Ulm\",\"people\":\"many\"}", "at /people"),
+            ("```rust\n{}\n```", "not JSON"),
+        ] {
+            let wrong = shape().of(answer).unwrap_err();
+            assert!(wrong.contains(part), "{answer}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused() {
+        let schema = json!({ "type": "objekt" });
+        let asked = StructuredOutput { name: "x".into(), description: None, schema, strict: false };
+        assert!(Shape::new(asked).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Globs: `*`, `?`, `[a-z]` and `\`, in time proportional to the text for any glob.
+
+/// A piece of a glob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    /// This character.
+    Char(char),
+    /// Any character.
+    One,
+    /// Any characters, or none.
+    Many,
+    /// One of these characters, or none of them.
+    Class { not: bool, ranges: Vec<(char, char)> },
+}
+
+/// A glob, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Glob {
+    tokens: Vec<Token>,
+}
+
+impl Glob {
+    /// The glob of a text.
+    pub(super) fn parse(text: &str) -> Result<Glob, String> {
+        let lower = text.to_lowercase();
+        let mut rest = lower.chars().peekable();
+        let mut tokens: Vec<Token> = Vec::new();
+        while let Some(c) = rest.next() {
+            match c {
+                '*' if tokens.last() == Some(&Token::Many) => {}
+                '*' => tokens.push(Token::Many),
+                '?' => tokens.push(Token::One),
+                '[' => tokens.push(class(&mut rest)?),
+                '\\' => match rest.next() {
+                    Some(c) => tokens.push(Token::Char(c)),
+                    None => return Err("it ends in a single '\\': write '\\\\' for the character".to_owned()),
+                },
+                c => tokens.push(Token::Char(c)),
+            }
+        }
+        Ok(Glob { tokens })
+    }
+
+    /// Whether it matches a text that is in lower case. What is no literal character matches nothing of `never`.
+    pub(super) fn matches(&self, text: &str, never: &[char]) -> bool {
+        // All places of the glob at which the text so far may stand, at once: no text makes it go back.
+        let mut here = Places::new(self.tokens.len() + 1);
+        let mut next = Places::new(self.tokens.len() + 1);
+        self.enter(&mut here, 0);
+        for c in text.chars() {
+            let kept = never.contains(&c);
+            next.clear();
+            for &place in &here.list {
+                match self.tokens.get(place) {
+                    Some(Token::Many) if !kept => self.enter(&mut next, place),
+                    Some(token) if token.takes(c, kept) => self.enter(&mut next, place + 1),
+                    _ => {}
+                }
+            }
+            std::mem::swap(&mut here, &mut next);
+            if here.list.is_empty() {
+                return false;
+            }
+        }
+        here.has(self.tokens.len())
+    }
+
+    /// Stands at a place; and, where that may stand for nothing, at the one after it.
+    fn enter(&self, places: &mut Places, mut place: usize) {
+        while places.add(place) && self.tokens.get(place) == Some(&Token::Many) {
+            place += 1;
+        }
+    }
+
+    /// Whether it matches more than one text.
+    pub(super) fn is_wild(&self) -> bool {
+        self.tokens.iter().any(|token| !matches!(token, Token::Char(_)))
+    }
+
+    /// Whether it names this text itself somewhere.
+    pub(super) fn names(&self, text: &str) -> bool {
+        let wanted: Vec<Token> = text.chars().map(Token::Char).collect();
+        self.tokens.windows(wanted.len()).any(|part| part == wanted)
+    }
+}
+
+impl Token {
+    fn takes(&self, c: char, kept: bool) -> bool {
+        match self {
+            Token::Char(own) => *own == c,
+            Token::One => !kept,
+            Token::Many => false,
+            Token::Class { not, ranges } => {
+                !kept && *not != ranges.iter().any(|(from, to)| (*from..=*to).contains(&c))
+            }
+        }
+    }
+}
+
+/// The rest of a class, after its `[`.
+fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Token, String> {
+    let open = || "it has a '[' without its ']': write '\\[' for the character".to_owned();
+    let not = rest.next_if(|c| matches!(c, '^' | '!')).is_some();
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    loop {
+        let from = match rest.next().ok_or_else(open)? {
+            ']' if !ranges.is_empty() => return Ok(Token::Class { not, ranges }),
+            '\\' => rest.next().ok_or_else(open)?,
+            c => c,
+        };
+        if rest.peek() != Some(&'-') {
+            ranges.push((from, from));
+            continue;
+        }
+        rest.next();
+        match rest.next().ok_or_else(open)? {
+            // A `-` at the end is itself.
+            ']' => {
+                ranges.extend([(from, from), ('-', '-')]);
+                return Ok(Token::Class { not, ranges });
+            }
+            '\\' => ranges.push((from, rest.next().ok_or_else(open)?)),
+            to => ranges.push((from, to)),
+        }
+    }
+}
+
+/// A set of places, in the order in which they came to it.
+struct Places {
+    list: Vec<usize>,
+    has: Vec<bool>,
+}
+
+impl Places {
+    fn new(count: usize) -> Self {
+        Places { list: Vec::with_capacity(count), has: vec![false; count] }
+    }
+
+    /// True if it was not there yet.
+    fn add(&mut self, place: usize) -> bool {
+        match self.has.get_mut(place) {
+            Some(has) if !*has => {
+                *has = true;
+                self.list.push(place);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.has.get(place).copied().unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        for place in self.list.drain(..) {
+            self.has[place] = false;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which tool calls are made, which are asked about first, and which never: pure patterns.
+//!
+//! A [`Pattern`] names calls: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`. [`Permissions`] are three
+//! lists of them, read in this order: **deny**, **allow**, **ask**; a call that none of them names is made if the tool is
+//! harmless, and asked about otherwise. [`Rights`] are the permissions of a task and of all above it, of which the
+//! strictest holds. `docs/permissions.md` tells the rules in full.
+//!
+//! Patterns see what the model wrote. They keep an agent from what it should not do by accident or whim; what keeps in
+//! one that wants out is the sandbox.
+
+mod command;
+mod glob;
+mod pattern;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use pattern::Pattern;
+
+/// What is to be done with a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is made.
+    Run,
+    /// A person is asked first.
+    Ask,
+    /// It is not made, for this reason.
+    Refuse(String),
+}
+
+impl Verdict {
+    /// The stricter of two; of two refusals, the first.
+    #[must_use]
+    pub fn or_stricter(self, other: Verdict) -> Verdict {
+        match (self, other) {
+            (refused @ Verdict::Refuse(_), _) | (_, refused @ Verdict::Refuse(_)) => refused,
+            (Verdict::Ask, _) | (_, Verdict::Ask) => Verdict::Ask,
+            (Verdict::Run, Verdict::Run) => Verdict::Run,
+        }
+    }
+}
+
+/// Three lists of patterns: what an agent may do, what it has to ask for, and what it must not do.
+///
+/// ```
+/// use longhaul::permission::{Permissions, Verdict, arguments};
+///
+/// let permissions = Permissions::parse(["shell:cmd=git *"], ["read_file:path=*.env"], ["shell:cmd=* --force*"])?;
+/// let shell = |cmd: &str| permissions.decide("shell", &serde_json::json!({ "cmd": cmd }), false);
+/// assert_eq!(shell("git status"), Verdict::Run);
+/// assert_eq!(shell("git status; rm -rf /"), Verdict::Ask); // a wildcard matches no `;`
+/// assert!(matches!(shell("git push --force"), Verdict::Refuse(_)));
+/// assert_eq!(permissions.decide("read_file", &arguments("{\"path\":\".env\"}"), true), Verdict::Ask);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Permissions {
+    /// What is done without asking.
+    pub allow: Vec<Pattern>,
+    /// What is asked about, though it is harmless.
+    pub ask: Vec<Pattern>,
+    /// What is never done.
+    pub deny: Vec<Pattern>,
+}
+
+impl Permissions {
+    /// Permissions of patterns in words. The error says which pattern is wrong, and how.
+    pub fn parse<A, S, D>(allow: A, ask: S, deny: D) -> Result<Permissions, String>
+    where
+        A: IntoIterator<Item: AsRef<str>>,
+        S: IntoIterator<Item: AsRef<str>>,
+        D: IntoIterator<Item: AsRef<str>>,
+    {
+        fn all(texts: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pattern>, String> {
+            texts.into_iter().map(|text| Pattern::parse(text.as_ref())).collect()
+        }
+        Ok(Permissions { allow: all(allow)?, ask: all(ask)?, deny: all(deny)? })
+    }
+
+    /// These and those: all that either of them allows, asks for and denies.
+    #[must_use]
+    pub fn and(&self, more: &Permissions) -> Permissions {
+        let joined = |ours: &[Pattern], theirs: &[Pattern]| ours.iter().chain(theirs).cloned().collect();
+        Permissions {
+            allow: joined(&self.allow, &more.allow),
+            ask: joined(&self.ask, &more.ask),
+            deny: joined(&self.deny, &more.deny),
+        }
+    }
+
+    /// What is to be done with a call. `harmless` says of the tool that it changes nothing that is not Longhaul's own.
+    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
+        if let Some(pattern) = self.deny.iter().find(|pattern| pattern.might_be(tool, arguments)) {
+            let why = format!(
+                "'{tool}' is denied here by the pattern '{pattern}'. Do not try to get around it: do \
+                               without, or say what you could not do."
+            );
+            return Verdict::Refuse(why);
+        }
+        if self.allow.iter().any(|pattern| pattern.is_surely(tool, arguments)) {
+            return Verdict::Run;
+        }
+        let asked = self.ask.iter().any(|pattern| pattern.might_be(tool, arguments));
+        if harmless && !asked { Verdict::Run } else { Verdict::Ask }
+    }
+}
+
+/// The rights of a task: the permissions of its agent, and of the agent of every task above it.
+///
+/// A call is made only if each of them lets it be made, so that a child never has more rights than its parent.
+#[derive(Debug, Clone, Default)]
+pub struct Rights {
+    /// The permissions that count; the strictest holds. With none at all everything is done.
+    pub levels: Vec<Arc<Permissions>>,
+    /// Whether the person who started the tree has approved of everything that is not denied.
+    pub approved: bool,
+}
+
+impl Rights {
+    /// What is to be done with a call.
+    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
+        let verdicts = self.levels.iter().map(|level| level.decide(tool, arguments, harmless));
+        match verdicts.fold(Verdict::Run, Verdict::or_stricter) {
+            Verdict::Ask if self.approved => Verdict::Run,
+            verdict => verdict,
+        }
+    }
+}
+
+/// The arguments of a call, as patterns see them. Nothing at all, or `null`, is an empty object; what is not JSON is a
+/// text, of which no pattern can say what is in it.
+pub fn arguments(text: &str) -> Value {
+    match text.trim() {
+        "" | "null" => Value::Object(serde_json::Map::new()),
+        text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::command::{NEVER, parts};
+use super::glob::Glob;
+use super::*;
+
+fn pattern(text: &str) -> Pattern {
+    Pattern::parse(text).unwrap()
+}
+
+/// Whether a pattern that allows takes this command for one of its own.
+fn allows(text: &str, command: &str) -> bool {
+    pattern(text).is_surely("shell", &json!({ "cmd": command }))
+}
+
+fn denies(text: &str, command: &str) -> bool {
+    pattern(text).might_be("shell", &json!({ "cmd": command }))
+}
+
+fn permissions(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
+    Permissions::parse(allow, ask, deny).unwrap()
+}
+
+#[test]
+fn deny_goes_before_allow_and_allow_before_ask_and_harmless_tools_run() {
+    let rules = permissions(&["a*", "c"], &["ab", "r"], &["abc"]);
+    let decide = |tool: &str, harmless| rules.decide(tool, &json!({}), harmless);
+    assert!(matches!(decide("abc", true), Verdict::Refuse(why) if why.contains("'abc'")));
+    assert_eq!(decide("ab", false), Verdict::Run, "allow goes before ask");
+    assert_eq!(decide("r", true), Verdict::Ask, "what is asked about is asked about, though it is harmless");
+    assert_eq!(decide("other", true), Verdict::Run);
+    assert_eq!(decide("other", false), Verdict::Ask);
+}
+
+#[test]
+fn names_match_whole_and_in_any_case() {
+    let args = json!({});
+    for (text, tool, meant) in [
+        ("shell", "shell", true),
+        ("shell", "SHELL", true),
+        ("Shell", "shell", true),
+        ("shell", "shell2", false),
+        ("shell*", "shell2", true),
+        ("read_?ile", "read_file", true),
+        ("*", "anything", true),
+        ("mcp:github:*", "mcp:github:create_issue", true),
+        ("mcp:github:get_*", "mcp:github:create_issue", false),
+        ("[rw]*_file", "write_file", true),
+        ("[^rw]*_file", "write_file", false),
+    ] {
+        assert_eq!(pattern(text).is_surely(tool, &args), meant, "{text} {tool}");
+        assert_eq!(pattern(text).might_be(tool, &args), meant, "{text} {tool}");
+    }
+}
+
+#[test]
+fn arguments_are_compared_as_they_are_written_in_json() {
+    let args = json!({
+        "path": "/home/Me/a/b.txt", "count": 30, "half": 0.5, "on": true, "none": null,
+        "nested": { "deep": { "x": "y" } }, "dotted.name": "z", "list": ["one", "two"], "empty": []
+    });
+    for (text, meant) in [
+        ("t:path=/home/me/*", true),
+        ("t:path=/home/*.txt", true),
+        ("t:path=/home/?e/*", true),
+        ("t:PATH=/HOME/*", true),
+        ("t:path=/home", false),
+        ("t:path=*:path=*b.txt", true),
+        ("t:path=*:path=*c.txt", false),
+        ("t:count=30", true),
+        ("t:count=3*", true),
+        ("t:half=0.5", true),
+        ("t:on=true", true),
+        ("t:none=null", true),
+        ("t:nested.deep.x=y", true),
+        ("t:nested.deep=*\"y\"*", true),
+        ("t:nested.deep.x.z=*", false),
+        ("t:dotted.name=z", true),
+        ("t:list.1=two", true),
+        ("t:list=t*", false),
+        ("t:missing=*", false),
+        ("t:path=*:missing=*", false),
+        ("t:path.=*", false),
+    ] {
+        assert_eq!(pattern(text).is_surely("t", &args), meant, "{text}");
+    }
+    assert!(pattern("t:list=t*").might_be("t", &args), "one of them is enough to be denied");
+    assert!(pattern("t:list=[ot]*").is_surely("t", &args), "all of them have to be allowed");
+    assert!(pattern("t:empty=\\[\\]").is_surely("t", &args));
+}
+
+#[test]
+fn a_colon_begins_a_condition_only_where_a_name_and_an_equals_sign_follow() {
+    let url = json!({ "url": "https://host:8080/a?b=c", "b": "1" });
+    assert!(pattern("fetch:url=https://host:8080/*").is_surely("fetch", &url));
+    assert!(pattern("fetch:url=https://host:8080/a\\?b=c").is_surely("fetch", &url));
+    assert!(pattern("fetch:url=*:b=1").is_surely("fetch", &url));
+    assert!(!pattern("fetch:url=*\\:b=1").is_surely("fetch", &url), "an escaped colon is itself");
+    assert!(pattern("t:a=x\\:b=1").is_surely("t", &json!({ "a": "x:b=1" })));
+    assert!(pattern("t:a=1\\*2").is_surely("t", &json!({ "a": "1*2" })));
+    assert!(!pattern("t:a=1\\*2").is_surely("t", &json!({ "a": "1x2" })));
+}
+
+#[test]
+fn what_is_no_pattern_is_an_error_that_names_it() {
+    for (text, why) in [
+        ("", "names no tool"),
+        (":cmd=x", "names no tool"),
+        ("shell:", "last ':'"),
+        ("shell:cmd=[a", "without its ']'"),
+        ("shell:cmd=a\\", "ends in a single"),
+    ] {
+        let error = Pattern::parse(text).unwrap_err();
+        assert!(error.contains(why) && error.contains(&format!("'{text}'")), "{error}");
+    }
+    assert!(Pattern::parse(&"a".repeat(5000)).unwrap_err().contains("longer than"));
+    assert!(serde_json::from_str::<Pattern>("\"shell:\"").is_err());
+}
+
+#[test]
+fn a_wildcard_that_allows_lets_no_second_command_through() {
+    let git = "shell:cmd=git *";
+    assert!(allows(git, "git status"));
+    assert!(allows(git, "git log --format='%h' -- src/a-b_c.rs"));
+    for trick in [
+        "git status; rm -rf /",
+        "git status && rm -rf /",
+        "git status & rm -rf /",
+        "git status || rm -rf /",
+        "git status | sh",
+        "git status\nrm -rf /",
+        "git status\rrm -rf /",
+        "git $(rm -rf /)",
+        "git `rm -rf /`",
+        "git log > /etc/passwd",
+        "git log >> ~/.bashrc",
+        "git apply < /tmp/x",
+        "git diff <(curl x)",
+        "git ${IFS}x",
+        "git $HOME",
+        "git (x)",
+    ] {
+        assert!(!allows(git, trick), "{trick:?}");
+        assert!(!allows("shell:cmd=*", trick), "{trick:?}");
+        assert!(!allows("shell:cmd=git?*", trick), "{trick:?}");
+        assert!(!allows("shell:cmd=git [^x]*", trick), "{trick:?}");
+        assert!(allows("shell", trick), "who allows the whole tool allows all of it");
+    }
+    assert!(allows("shell:cmd=cd * && git *", "cd src && git status"), "what is written out is meant");
+    assert!(!allows("shell:cmd=cd * && git *", "cd src && git status && rm x"));
+    assert!(!allows("shell:cmd=git *", "  git status"), "only what is written is meant");
+    assert!(pattern("t:query=*").is_surely("t", &json!({ "query": "a; b" })), "that is no command line");
+    assert!(!pattern("t:run.command=*").is_surely("t", &json!({ "run": { "command": "a; b" } })));
+}
+
+#[test]
+fn a_wildcard_that_allows_does_not_go_up_in_a_path() {
+    let inside = pattern("write_file:path=/home/me/*");
+    let allows = |path: &str| inside.is_surely("write_file", &json!({ "path": path }));
+    assert!(allows("/home/me/a/b") && allows("/home/me/a..b/c"));
+    assert!(!allows("/home/me/../../etc/passwd") && !allows("/home/me/x/.."));
+    let open = pattern("write_file:path=../*");
+    assert!(open.is_surely("write_file", &json!({ "path": "../other" })));
+}
+
+#[test]
+fn what_is_denied_is_found_where_it_hides() {
+    for command in [
+        "rm -rf /",
+        "RM -rf /",
+        "  rm   -rf /",
+        "ls; rm -rf /",
+        "ls;rm -rf /",
+        "ls && rm -rf /",
+        "ls | rm -rf /",
+        "ls\nrm -rf /",
+        "echo $(rm -rf /)",
+        "echo `rm -rf /`",
+        "/bin/rm -rf /",
+        "\\rm -rf /",
+        "'rm' -rf /",
+        "A=1 B=2 rm -rf /",
+        "sudo rm -rf /",
+        "sudo -n -E rm -rf /",
+        "sudo env A=1 nohup rm -rf /",
+        "if true; then rm -rf /; fi",
+        "{ rm -rf /; }",
+        "(rm -rf /)",
+        "! rm -rf /",
+        &format!("{} rm -rf /", "sudo ".repeat(5000)),
+    ] {
+        assert!(denies("shell:cmd=rm *", command), "{command:.80}");
+    }
+    for command in ["ls", "git rm x", "echo harmless", "farm x"] {
+        assert!(!denies("shell:cmd=rm *", command), "{command}");
+    }
+    let list = json!({ "command": ["rm", "-rf", "/"] });
+    assert!(pattern("exec:command=rm *").might_be("exec", &list));
+    for path in ["/etc/passwd", "/home/../etc/passwd", "//etc///passwd", "/./etc/passwd", "/../etc/passwd"] {
+        assert!(pattern("write_file:path=/etc/*").might_be("write_file", &json!({ "path": path })), "{path}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_allowed_nothing_and_denied_what_they_might_be() {
+    for text in ["{\"cmd\": \"rm", "[1]", "\"{\\\"cmd\\\":\\\"rm x\\\"}\"", "7"] {
+        let args = arguments(text);
+        assert!(!pattern("shell:cmd=*").is_surely("shell", &args), "{text}");
+        assert!(pattern("shell:cmd=rm *").might_be("shell", &args), "{text}");
+        assert!(pattern("shell").is_surely("shell", &args), "{text}");
+    }
+    assert_eq!(arguments(" "), json!({}));
+    assert_eq!(arguments("null"), json!({}));
+}
+
+#[test]
+fn a_child_has_no_more_than_all_above_it_and_denied_is_denied() {
+    let parent = Arc::new(permissions(&["write"], &[], &["rm"]));
+    let child = Arc::new(permissions(&["*"], &[], &[]));
+    let rights = Rights { levels: vec![parent, child], approved: false };
+    let decide = |rights: &Rights, tool: &str| rights.decide(tool, &json!({}), false);
+    assert_eq!(decide(&rights, "write"), Verdict::Run);
+    assert_eq!(decide(&rights, "shell"), Verdict::Ask, "its parent would have to ask");
+    assert!(matches!(decide(&rights, "rm"), Verdict::Refuse(_)));
+    let approved = Rights { approved: true, ..rights };
+    assert_eq!(decide(&approved, "shell"), Verdict::Run);
+    assert!(matches!(decide(&approved, "rm"), Verdict::Refuse(_)));
+    assert_eq!(decide(&Rights::default(), "shell"), Verdict::Run, "where there are no rules, there are none");
+}
+
+#[test]
+fn no_pattern_takes_long() {
+    let begun = Instant::now();
+    let many = format!("shell:cmd={}b", "*a".repeat(100));
+    let text = "a".repeat(4_000);
+    assert!(!allows(&many, &text) && !denies(&many, &text));
+    let classes = format!("shell:cmd={}", "*[a-z]?".repeat(40));
+    assert!(allows(&classes, &text));
+    let wrapped = format!("{}x", "sudo -n ".repeat(5_000));
+    assert!(!denies("shell:cmd=rm *", &wrapped));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// What a glob matches, said in the plainest way there is.
+fn plainly(glob: &[char], text: &[char], never: &[char]) -> bool {
+    match (glob, text) {
+        ([], []) => true,
+        (['*', rest @ ..], _) => {
+            plainly(rest, text, never)
+                || matches!(text, [c, more @ ..] if !never.contains(c) && plainly(glob, more, never))
+        }
+        (['?', rest @ ..], [c, more @ ..]) => !never.contains(c) && plainly(rest, more, never),
+        ([own, rest @ ..], [c, more @ ..]) => own == c && plainly(rest, more, never),
+        _ => false,
+    }
+}
+
+fn some_patterns() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("[ab*?]{1,3}(:(cmd|path)=[ab*? ;./]{0,5}){0,2}", 0..4)
+}
+
+fn some_permissions() -> impl Strategy<Value = Permissions> {
+    (some_patterns(), some_patterns(), some_patterns()).prop_map(|(allow, ask, deny)| {
+        let good = |texts: Vec<String>| texts.iter().filter_map(|text| Pattern::parse(text).ok()).collect();
+        Permissions { allow: good(allow), ask: good(ask), deny: good(deny) }
+    })
+}
+
+fn some_call() -> impl Strategy<Value = (String, Value)> {
+    ("[ab]{1,3}", prop::option::of("[ab ;./]{0,6}"), prop::option::of("[ab ./]{0,6}")).prop_map(
+        |(tool, cmd, path)| {
+            let mut args = serde_json::Map::new();
+            cmd.map(|cmd| args.insert("cmd".to_owned(), cmd.into()));
+            path.map(|path| args.insert("path".to_owned(), path.into()));
+            (tool, Value::Object(args))
+        },
+    )
+}
+
+fn strictness(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Run => 0,
+        Verdict::Ask => 1,
+        Verdict::Refuse(_) => 2,
+    }
+}
+
+// `PROPTEST_CASES=10000000` looks longer.
+proptest! {
+    #[test]
+    fn a_glob_matches_what_it_plainly_should(glob in "[ab*?;]{0,8}", text in "[ab;]{0,8}", guarded: bool) {
+        let never: &[char] = if guarded { &[';'] } else { &[] };
+        let (g, t): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
+        prop_assert_eq!(Glob::parse(&glob).unwrap().matches(&text, never), plainly(&g, &t, never));
+    }
+
+    #[test]
+    fn nothing_that_is_written_panics(text in "\\PC{0,40}|[a:=*?\\[\\]\\\\^!-]{0,20}", value in "\\PC{0,40}") {
+        if let Ok(pattern) = Pattern::parse(&text) {
+            prop_assert_eq!(&Pattern::parse(&pattern.to_string()).unwrap(), &pattern);
+            let args = json!({ "cmd": &value, "a": [&value], "": &value });
+            // What it surely means it may also mean.
+            prop_assert!(!pattern.is_surely(&value, &args) || pattern.might_be(&value, &args));
+        }
+        let _ = Pattern::parse(&format!("a:cmd={text}")).map(|pattern| pattern.might_be("a", &json!({ "cmd": value })));
+        let _ = (parts(&value), arguments(&value));
+    }
+
+    #[test]
+    fn the_pattern_of_a_tool_means_that_tool(tool in "\\PC{1,20}", other in "\\PC{1,20}") {
+        if let Ok(pattern) = Pattern::of_tool(&tool) && tool.trim() == tool {
+            let none = json!({});
+            prop_assert!(pattern.is_surely(&tool, &none));
+            prop_assert_eq!(pattern.is_surely(&other, &none), tool.to_lowercase() == other.to_lowercase());
+        }
+    }
+
+    #[test]
+    fn a_wildcard_never_allows_what_ends_a_command(
+        glob in "[a *?]{1,8}", before in "[a ]{0,4}", at in 0..NEVER.len(), after in "[a ]{0,4}",
+    ) {
+        let command = format!("{before}{}{after}", NEVER[at]);
+        let pattern = format!("shell:cmd={glob}");
+        prop_assert!(!allows(&pattern, &command));
+    }
+
+    #[test]
+    fn what_one_denies_nobody_allows(
+        levels in prop::collection::vec(some_permissions(), 0..4), call in some_call(), harmless: bool, approved: bool,
+    ) {
+        let (tool, args) = call;
+        let verdicts: Vec<_> = levels.iter().map(|level| level.decide(&tool, &args, harmless)).collect();
+        let strictest = verdicts.iter().map(strictness).max().unwrap_or(0);
+        let rights = Rights { levels: levels.into_iter().map(Arc::new).collect(), approved };
+        let wanted = if approved && strictest == 1 { 0 } else { strictest };
+        prop_assert_eq!(strictness(&rights.decide(&tool, &args, harmless)), wanted);
+    }
+
+    #[test]
+    fn more_allowed_or_denied_never_undoes_a_denial(
+        rules in some_permissions(), more in some_permissions(), call in some_call(), harmless: bool,
+    ) {
+        let (tool, args) = call;
+        let refused = |rules: &Permissions| matches!(rules.decide(&tool, &args, harmless), Verdict::Refuse(_));
+        prop_assert_eq!(refused(&rules.and(&more)), refused(&rules) || refused(&more));
+    }
+}

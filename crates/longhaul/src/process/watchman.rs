@@ -1,0 +1,255 @@
+//! The watchman: sees to it that child processes die when Longhaul is killed with SIGKILL, and can do nothing itself.
+//!
+//! He posts a guardian: a small `/bin/sh` in a process group of its own, whose input is a pipe that only this process
+//! holds. The kernel closes it when this process dies, and the guardian ends what it was told of. On Linux it also
+//! ends every process whose environment carries the watchman's mark, and so finds a child that was not registered
+//! yet, and one that left its group.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use uuid::Uuid;
+
+const SCRIPT: &str = include_str!("guardian.sh");
+/// The environment variable that marks our children.
+const MARK: &str = "LONGHAUL_GUARD";
+/// Where the guardian finds `grep` and `sleep`.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
+/// How long the end of a guardian that was told to go is waited for. It takes some milliseconds, and a second longer
+/// where somebody was left who is deaf to SIGTERM.
+const LEAVING: Duration = Duration::from_secs(3);
+
+/// A handle to a guardian for child processes. Clones share it; when the last handle and the last [`Watched`] are
+/// gone, whoever is left of the marked processes is ended, and the guardian too.
+///
+/// ```
+/// # use std::process::Command;
+/// use std::os::unix::process::CommandExt as _;
+/// use longhaul::process::Watchman;
+///
+/// let watchman = Watchman::new();
+/// let (name, value) = watchman.env()?;
+/// let mut child = Command::new("sleep").arg("0").env(name, value).process_group(0).spawn()?;
+/// let watched = watchman.watch(child.id() as i32)?;
+/// child.wait()?;
+/// drop(watched); // when the group is gone
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Watchman(pub(super) Arc<Post>);
+
+impl Watchman {
+    /// A watchman of its own. The guardian is started when there is somebody to guard.
+    pub fn new() -> Self {
+        Watchman::default()
+    }
+
+    /// The environment variable, name and value, that every child must be started with. The guardian is there when
+    /// this returns, so that a child that is never registered is found all the same.
+    ///
+    /// # Errors
+    /// When the guardian cannot be started.
+    pub fn env(&self) -> io::Result<(&'static str, String)> {
+        self.0.duty().posted(&self.0.mark)?;
+        Ok((MARK, self.0.mark.to_string()))
+    }
+
+    /// Guards a process group until what is returned is dropped. Drop it when the group is gone: later its id may be
+    /// somebody else's.
+    ///
+    /// # Errors
+    /// When the guardian cannot be started or told.
+    pub fn watch(&self, group: i32) -> io::Result<Watched> {
+        if group <= 1 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{group} is no process group of ours"),
+            ));
+        }
+        let mut duty = self.0.duty();
+        *duty.groups.entry(group).or_default() += 1;
+        let watched = Watched { post: self.0.clone(), group };
+        let told = duty.tell(&self.0.mark, &format!("+{group}\n"));
+        // Its drop wants the lock.
+        drop(duty);
+        told.map(|()| watched)
+    }
+}
+
+/// A process group that is guarded, until this is dropped.
+#[derive(Debug)]
+pub struct Watched {
+    post: Arc<Post>,
+    group: i32,
+}
+
+impl Watched {
+    /// The group.
+    pub fn group(&self) -> i32 {
+        self.group
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut duty = self.post.duty();
+        let Some(times) = duty.groups.get_mut(&self.group) else { return };
+        *times -= 1;
+        if *times == 0 {
+            duty.groups.remove(&self.group);
+            // A guardian that cannot be told is replaced by one that knows only who is left.
+            if let Err(error) = duty.tell(&self.post.mark, &format!("-{}\n", self.group)) {
+                tracing::warn!(%error, "the guardian of child processes cannot be told that one has ended");
+            }
+        }
+    }
+}
+
+/// What all handles of a watchman share.
+#[derive(Debug)]
+pub(super) struct Post {
+    mark: Mark,
+    duty: Mutex<Duty>,
+}
+
+impl Default for Post {
+    fn default() -> Self {
+        Post { mark: Mark(Uuid::now_v7().simple().to_string()), duty: Mutex::default() }
+    }
+}
+
+impl Post {
+    fn duty(&self) -> MutexGuard<'_, Duty> {
+        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As when this process dies: the line goes dead, and nothing was said.
+    #[cfg(test)]
+    pub(super) fn hang_up(&self) {
+        if let Some(Guardian { mut child, line }) = self.duty().guardian.take() {
+            drop(line);
+            let _ = child.wait();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn guardian(&self) -> nix::unistd::Pid {
+        let duty = self.duty();
+        let id = duty.guardian.as_ref().map_or(0, |guardian| guardian.child.id());
+        nix::unistd::Pid::from_raw(id.try_into().unwrap_or(0))
+    }
+}
+
+/// What tells our children from all other processes.
+#[derive(Debug)]
+struct Mark(String);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The guardian, and all groups that it is to know of; how often each was registered.
+#[derive(Debug, Default)]
+struct Duty {
+    guardian: Option<Guardian>,
+    groups: BTreeMap<i32, u32>,
+}
+
+impl Duty {
+    /// The guardian, started now if there is none, or none any more.
+    fn posted(&mut self, mark: &Mark) -> io::Result<&mut Guardian> {
+        let guardian = match self.guardian.take().and_then(Guardian::if_there) {
+            Some(guardian) => guardian,
+            None => {
+                let mut guardian = Guardian::start(mark)?;
+                let known: String = self.groups.keys().map(|group| format!("+{group}\n")).collect();
+                guardian.hear(&known)?;
+                guardian
+            }
+        };
+        Ok(self.guardian.insert(guardian))
+    }
+
+    fn tell(&mut self, mark: &Mark, line: &str) -> io::Result<()> {
+        if self.posted(mark)?.hear(line).is_ok() {
+            return Ok(());
+        }
+        // It has died just now, or does not listen. The next one is told of all groups when it is posted.
+        self.guardian.take().into_iter().for_each(Guardian::dismiss);
+        self.posted(mark).map(drop)
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.leave();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Guardian {
+    child: Child,
+    line: ChildStdin,
+}
+
+impl Guardian {
+    fn start(mark: &Mark) -> io::Result<Guardian> {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "longhaul-guard", &format!("{MARK}={mark}")])
+            .current_dir("/")
+            .env_clear()
+            .env("PATH", PATH)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| {
+                let why = format!("the guardian of child processes (/bin/sh) cannot be started: {error}");
+                io::Error::new(error.kind(), why)
+            })?;
+        let line = child.stdin.take().ok_or_else(|| io::Error::other("the guardian has no input"))?;
+        // A guardian that somebody has stopped must not stop us too.
+        fcntl(&line, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Guardian { child, line })
+    }
+
+    /// Itself, unless somebody has killed it.
+    fn if_there(mut self) -> Option<Guardian> {
+        matches!(self.child.try_wait(), Ok(None)).then_some(self)
+    }
+
+    fn hear(&mut self, lines: &str) -> io::Result<()> {
+        self.line.write_all(lines.as_bytes())
+    }
+
+    /// Ends it at once, without its ending anybody.
+    fn dismiss(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Lets it end who is left, and then itself.
+    fn leave(mut self) {
+        let _ = self.hear(".\n");
+        drop(self.line);
+        let until = Instant::now() + LEAVING;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > until {
+                tracing::warn!("the guardian of child processes is still at work; it is left to itself");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What a tool gave that is too long for a conversation: cut there, kept whole in the store, and read page by page.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
+use super::verb::{self, Answer, verb};
+use crate::id::Digest;
+use crate::store::Store;
+use crate::tool::{DynTool, Manner, ToolError};
+
+/// The tool that reads them.
+const READ_TOOL_OUTPUT: &str = "read_tool_output";
+
+/// Beginning and end of an output that is longer than `cap`, with a mark between them that says how to read what is
+/// left out. `None` if it is not too long.
+pub(crate) fn cut_output(text: &str, cap: usize) -> Option<String> {
+    two_ends(text, cap, |from| read_on(name(&Digest::of(text.as_bytes())), from))
+}
+
+/// What a model calls an output that was cut: enough of its digest.
+fn name(digest: &Digest) -> &str {
+    digest.as_str().get(..10).unwrap_or(digest.as_str())
+}
+
+fn read_on(output: &str, from: usize) -> String {
+    format!(r#" To read on: {READ_TOOL_OUTPUT} {{"output": "{output}", "offset": {from}}}."#)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Read {
+    /// The name of the output, from the mark that says what was left out.
+    output: String,
+    /// Show it from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
+}
+
+/// The tool that reads these outputs, for a conversation in which they were cut. What it answers is far shorter than
+/// `cap`.
+pub(crate) fn read_tool_output(store: Arc<dyn Store>, kept: &[Digest], cap: usize) -> Arc<dyn DynTool> {
+    let (kept, most): (Arc<[Digest]>, usize) = (kept.into(), OUTPUT_LIMIT.min(cap / 2));
+    verb(
+        READ_TOOL_OUTPUT,
+        Manner::READ_ONLY,
+        "Reads a tool's output that was too long to be shown whole, in parts: use offset and limit.",
+        move |args: Read, _| {
+            let (store, kept) = (store.clone(), kept.clone());
+            Box::pin(async move { read(&*store, &kept, &args, most).await })
+        },
+    )
+    .tool()
+}
+
+async fn read(store: &dyn Store, kept: &[Digest], args: &Read, most: usize) -> Answer {
+    let typed = args.output.trim();
+    let Some(digest) = kept.iter().find(|digest| !typed.is_empty() && digest.as_str().starts_with(typed))
+    else {
+        let have = kept.iter().map(name).collect::<Vec<_>>().join(", ");
+        return Err(ToolError::Retry(format!(
+            "there is no output '{typed}'. Those that were cut are: {have}."
+        )));
+    };
+    let bytes = store.kept(digest.clone()).await.map_err(|error| ToolError::Fatal(error.to_string()))?;
+    let bytes =
+        bytes.ok_or_else(|| ToolError::Failed("the output is not in the store any more".to_owned()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let part = Part::asked(args.offset, args.limit, None).unwrap_or(Part::From(0, usize::MAX));
+    Ok(page(&text, part, most).marked(|from| read_on(name(digest), from)).into())
+}
