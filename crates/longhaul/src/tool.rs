@@ -18,6 +18,10 @@ use crate::entry::{Answer, ModelChoice, Question};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 
+mod scratch;
+
+pub use scratch::{Scratch, Whose};
+
 /// A tool, as its author writes it.
 ///
 /// ```
@@ -162,6 +166,8 @@ pub struct CallContext {
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.
     pub model: Arc<dyn Model>,
+    /// Where a tool notes what it must still know after a restart.
+    pub scratch: Scratch,
     /// The way back to the runner.
     pub line: Line,
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Halt, Run, heard, overdue};
 use crate::entry::{Answer, Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
-use crate::tool::{CallContext, Line, Signal, ToolError, ToolOutput};
+use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
 use crate::turn::Act;
 
@@ -120,6 +120,7 @@ impl Run {
         give_up: CancellationToken,
     ) -> impl Future<Output = Came> + use<> {
         let context = CallContext {
+            scratch: Scratch::new(self.around.store.clone(), &self.caller()),
             caller: self.caller(),
             call: act.id,
             desk: self.around.desk.clone(),

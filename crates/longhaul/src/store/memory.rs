@@ -9,7 +9,8 @@ use tokio::sync::broadcast;
 
 use super::judge::{Archive, Draft, judge};
 use super::{
-    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Store, StoreError, StoreFuture,
+    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Slip, Store, StoreError,
+    StoreFuture,
 };
 use crate::entry::{Entry, Kind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
@@ -139,6 +140,20 @@ impl Store for Memory {
         ready(Ok(bytes.map(|b| b.to_vec())))
     }
 
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        ready(Ok(self.lock().slips.get(name).cloned().unwrap_or_default()))
+    }
+
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        let mut shelves = self.lock();
+        let slip = shelves.slips.entry(name.to_owned()).or_default();
+        let fits = slip.written == after;
+        if fits {
+            *slip = Slip { written: after + 1, bytes };
+        }
+        ready(Ok(fits))
+    }
+
     fn hints(&self) -> Hints {
         Hints::from_channel(self.hints.subscribe())
     }
@@ -168,6 +183,7 @@ struct Shelves {
     census: Census,
     leases: HashMap<WorkerId, Timestamp>,
     kept: HashMap<Digest, Arc<[u8]>>,
+    slips: HashMap<String, Slip>,
 }
 
 #[derive(Default)]

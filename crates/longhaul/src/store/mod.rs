@@ -74,12 +74,27 @@ pub trait Store: Send + Sync + 'static {
     /// The bytes kept under a digest.
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>>;
 
+    /// What is on the slip of this name.
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip>;
+
+    /// Writes a slip anew, if it was written `after` times before; answers whether it was. When it was, it is on disk.
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
+
     /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
     /// spurious: it says that a look is worth while, and is never the truth.
     fn hints(&self) -> Hints;
 
     /// The time, as the store's entries and leases see it.
     fn now(&self) -> Timestamp;
+}
+
+/// Something small that changes, and that must survive like a journal does: the list of a tool, say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Slip {
+    /// How often it was written; 0 if it never was.
+    pub written: u64,
+    /// What is on it.
+    pub bytes: Vec<u8>,
 }
 
 /// Writes that happen together or not at all.

@@ -76,6 +76,7 @@ macro_rules! store_exam {
             heads_are_the_fold_of_their_journals
             only_live_words_are_live
             what_is_kept_is_found_by_its_digest
+            a_slip_is_written_by_whoever_has_read_it
             a_task_is_submitted_once
             only_the_owner_writes_as_owner
             an_attempt_that_is_over_writes_nothing

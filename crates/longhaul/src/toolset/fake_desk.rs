@@ -21,7 +21,7 @@ use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId, TaskKey, Work
 use crate::message::{Reply, Usage};
 use crate::snapshot::Snapshot;
 use crate::task::Head;
-use crate::tool::{CallContext, DynTool, Line, Signal, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, Line, Scratch, Signal, ToolError, ToolOutput};
 
 pub(super) fn completed(output: &str) -> Outcome {
     Outcome::Completed { output: output.into(), cut_short: None }
@@ -271,8 +271,10 @@ impl Bench {
         let desk = Arc::new(FakeDesk::default());
         let task = TaskKey::chosen("the caller").candidates().next().unwrap();
         let (line, signals) = Line::new();
+        let caller = Caller { task, root: task, agent: "lead".into(), depth: 0 };
         let context = CallContext {
-            caller: Caller { task, root: task, agent: "lead".into(), depth: 0 },
+            scratch: Scratch::new(Arc::new(crate::store::Memory::new()), &caller),
+            caller,
             call: CallId { turn: 1, index: 0 },
             desk: desk.clone(),
             cancel: CancellationToken::new(),

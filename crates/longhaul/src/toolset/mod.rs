@@ -8,19 +8,32 @@ use crate::dispatch::Card;
 use crate::id::AgentName;
 use crate::tool::{DynTool, Tool};
 
+mod a2a;
+mod api;
+mod aside;
 mod background;
 mod delegation;
+mod derived;
 mod errand;
 mod excerpt;
+mod fetch;
 mod files;
 mod managed;
+#[cfg(feature = "sqlite")]
+mod memory;
+mod openapi;
 mod model_picker;
 mod outputs;
+mod outward;
 #[cfg(unix)]
 mod shell;
 mod skills;
 mod subagents;
+mod tasks;
 mod text;
+mod think;
+mod todo;
+mod user_prompt;
 mod verb;
 mod wording;
 mod wrap;
@@ -30,19 +43,34 @@ mod dialect_tests;
 #[cfg(test)]
 mod fake_desk;
 #[cfg(test)]
+mod loopback;
+#[cfg(test)]
 mod no_desk;
 
+pub use a2a::A2a;
+pub use api::{Api, ApiSettings};
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
+pub use fetch::Fetch;
 pub use files::Files;
 pub use managed::ManagedAgents;
+#[cfg(feature = "sqlite")]
+pub use memory::Memory;
 pub use model_picker::ModelPicker;
+pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
+pub use outward::Headers;
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
 pub use subagents::SubAgentTools;
+pub use tasks::Tasks;
+pub use think::Think;
+pub use todo::Todo;
+pub use user_prompt::UserPrompt;
 pub use wrap::{narrowed, prefixed};
+
+use aside::blocking;
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
 ///

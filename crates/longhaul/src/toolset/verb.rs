@@ -141,6 +141,23 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     Ok(names)
 }
 
+/// A list; also one that was written as a text, and one thing alone.
+pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let listed = match Value::deserialize(deserializer)? {
+        Value::Array(list) => list,
+        Value::Null => Vec::new(),
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Array(list)) => list,
+            Ok(one @ Value::Object(_)) => vec![one],
+            _ => vec![Value::String(text)],
+        },
+        one => vec![one],
+    };
+    listed.into_iter().map(|one| serde_json::from_value(one).map_err(de::Error::custom)).collect()
+}
+
 /// What was really filled in: models put an empty text where they mean nothing.
 pub(super) fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Filter, Hints, Memory, Sqlite, Store, StoreError, StoreFuture};
+use longhaul::store::{Batch, Claim, Filter, Hints, Memory, Slip, Sqlite, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 
 use crate::process::write_line;
@@ -155,6 +155,14 @@ impl Store for KillAt {
 
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.inner.kept(digest)
+    }
+
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        self.inner.slip(name)
+    }
+
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.inner.write_slip(name, after, bytes)
     }
 
     fn hints(&self) -> Hints {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::Record;
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Store, StoreError, StoreFuture};
+use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Slip, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 
 /// A store in memory that fails when it is told to, and gives hints or none.
@@ -56,6 +56,12 @@ impl Store for Moody {
     }
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.inner.kept(digest)
+    }
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        self.inner.slip(name)
+    }
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.inner.write_slip(name, after, bytes)
     }
     fn hints(&self) -> Hints {
         match self.hints {

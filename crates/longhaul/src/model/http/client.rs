@@ -27,7 +27,8 @@ pub(super) fn build(options: &HttpOptions) -> Result<reqwest::Client, HttpError>
     builder.build().map_err(|error| wrong(&error.without_url()))
 }
 
-fn tls() -> Result<ClientConfig, rustls::Error> {
+/// How connections are kept private, with the certificates of this machine.
+pub(crate) fn tls() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let mut config = match versions(provider.clone())?.with_platform_verifier() {
         Ok(config) => config.with_no_client_auth(),

@@ -29,6 +29,8 @@ mod limits;
 mod local;
 mod provider;
 
+pub(crate) use client::tls;
+
 pub use cassette::{Cassette, CassetteError};
 pub use catalog::{ApiType, CatalogError, CustomProvider, ModelSpec, known_providers};
 pub use endpoint::{Auth, Endpoint};

@@ -155,6 +155,7 @@ impl Desk {
                 self.execute(sql, params![digest.as_str(), &*bytes])?;
                 Ok(Answer::Done)
             }
+            Ask::Slip { name, after, bytes } => self.write_slip(name, *after, bytes).map(Answer::Fits),
             #[cfg(test)]
             Ask::Test { act, .. } => act(&self.connection).map(|()| Answer::Done),
         }
@@ -273,8 +274,27 @@ impl Desk {
     }
 
     pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
+        self.changed(sql, params).map(drop)
+    }
+
+    /// The same, and how many rows it changed.
+    fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        statement.execute(params).map(drop).or_trouble(&self.place)
+        statement.execute(params).or_trouble(&self.place)
+    }
+
+    fn write_slip(&self, name: &str, after: u64, bytes: &[u8]) -> Result<bool, StoreError> {
+        let changed = match i64::try_from(after).unwrap_or(i64::MAX) {
+            0 => self.changed(
+                "INSERT INTO slips (name, written, bytes) VALUES (?1, 1, ?2) ON CONFLICT DO NOTHING",
+                params![name, bytes],
+            )?,
+            after => self.changed(
+                "UPDATE slips SET written = written + 1, bytes = ?3 WHERE name = ?1 AND written = ?2",
+                params![name, after, bytes],
+            )?,
+        };
+        Ok(changed == 1)
     }
 
     fn number(&self, sql: &str) -> Result<i64, StoreError> {

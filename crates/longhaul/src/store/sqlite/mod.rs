@@ -31,7 +31,7 @@ use self::watch::{Bell, Watch};
 use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
-use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Store, StoreError, StoreFuture};
+use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Slip, Store, StoreError, StoreFuture};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
@@ -168,6 +168,21 @@ impl Store for Sqlite {
 
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.readers.with(move |reader| reader.kept(&digest))
+    }
+
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        let name = name.to_owned();
+        self.readers.with(move |reader| reader.slip(&name))
+    }
+
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            match self.writer.ask(Ask::Slip { name, after, bytes }).await? {
+                Answer::Fits(fits) => Ok(fits),
+                _ => Err(StoreError::Closed),
+            }
+        })
     }
 
     fn hints(&self) -> Hints {

@@ -16,7 +16,7 @@ use super::workers::Roll;
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Filter, MATCHES_NAMED, StoreError, StoreFuture, only_one};
+use crate::store::{Filter, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
 use crate::task::Head;
 
 /// How many threads read at once.
@@ -227,5 +227,15 @@ impl Reader {
         let sql = "SELECT bytes FROM kept WHERE digest = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         statement.query_row([digest.as_str()], |row| row.get(0)).optional().or_trouble(&self.place)
+    }
+
+    pub(super) fn slip(&self, name: &str) -> Result<Slip, StoreError> {
+        let sql = "SELECT written, bytes FROM slips WHERE name = ?1";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let slip = |row: &rusqlite::Row<'_>| {
+            let written = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
+            Ok(Slip { written, bytes: row.get(1)? })
+        };
+        statement.query_row([name], slip).optional().or_trouble(&self.place).map(Option::unwrap_or_default)
     }
 }

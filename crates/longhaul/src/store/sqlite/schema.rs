@@ -12,7 +12,8 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
         id      TEXT    NOT NULL UNIQUE,
@@ -53,7 +54,15 @@ const STEPS: [&str; 1] = ["
         digest TEXT PRIMARY KEY,
         bytes  BLOB NOT NULL
     );
-"];
+",
+    "
+    CREATE TABLE slips (
+        name    TEXT PRIMARY KEY,
+        written INTEGER NOT NULL,       -- how often
+        bytes   BLOB    NOT NULL
+    );
+",
+];
 
 /// The version of the tables that this Longhaul writes.
 pub(super) const VERSION: usize = STEPS.len();

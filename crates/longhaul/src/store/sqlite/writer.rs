@@ -44,6 +44,11 @@ pub(super) enum Ask {
         digest: Digest,
         bytes: Vec<u8>,
     },
+    Slip {
+        name: String,
+        after: u64,
+        bytes: Vec<u8>,
+    },
     /// What a test does in the writer's place.
     #[cfg(test)]
     Test {
@@ -64,7 +69,7 @@ impl Ask {
             }
             // A lease is worth nothing after a power cut.
             Ask::Renew { .. } | Ask::Retire(_) => false,
-            Ask::Claim(_) | Ask::Keep { .. } => true,
+            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } => true,
             #[cfg(test)]
             Ask::Test { durable, .. } => *durable,
         }
@@ -75,6 +80,7 @@ impl Ask {
 pub(super) enum Answer {
     Ends(Vec<Seq>),
     Claimed(Vec<Claimed>),
+    Fits(bool),
     Done,
 }
 

@@ -10,7 +10,7 @@ use super::setting::{
 };
 use crate::entry::{Entry, Kind, Wait};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Batch, Fence, Kinds, StoreError};
+use crate::store::{Batch, Fence, Kinds, Slip, StoreError};
 use crate::task::{Head, IllegalMove, Status};
 
 fn seqs(records: &[crate::entry::Record]) -> Vec<u64> {
@@ -202,6 +202,31 @@ pub async fn what_is_kept_is_found_by_its_digest(make: Make<'_>) {
         assert_eq!(s.store.kept(digest).await.unwrap().as_deref(), Some(bytes));
     }
     assert_eq!(s.store.kept(Digest::of(b"not kept")).await.unwrap(), None);
+}
+
+/// A slip is written by whoever has read what is on it; of many who would write at once one does.
+pub async fn a_slip_is_written_by_whoever_has_read_it(make: Make<'_>) {
+    let s = Setting::new(make);
+    assert_eq!(s.store.slip("a").await.unwrap(), Slip::default());
+    assert!(!s.store.write_slip("a", 1, b"too soon".to_vec()).await.unwrap());
+    assert!(s.store.write_slip("a", 0, b"one".to_vec()).await.unwrap());
+    assert!(!s.store.write_slip("a", 0, b"again".to_vec()).await.unwrap());
+    assert_eq!(s.store.slip("a").await.unwrap(), Slip { written: 1, bytes: b"one".to_vec() });
+    assert!(s.store.write_slip("a", 1, Vec::new()).await.unwrap());
+    assert_eq!(s.store.slip("a").await.unwrap(), Slip { written: 2, bytes: Vec::new() });
+    assert_eq!(s.store.slip("A").await.unwrap(), Slip::default(), "another name");
+    let count = |s: Setting| async move {
+        loop {
+            let slip = s.store.slip("count").await.unwrap();
+            let sum = slip.bytes.first().copied().unwrap_or(0) + 1;
+            if s.store.write_slip("count", slip.written, vec![sum]).await.unwrap() {
+                return;
+            }
+        }
+    };
+    let counting = (0..20).map(|_| tokio::spawn(count(s.clone())));
+    join_all(counting).await.into_iter().for_each(|counted| counted.unwrap());
+    assert_eq!(s.store.slip("count").await.unwrap(), Slip { written: 20, bytes: vec![20] });
 }
 
 /// Of many who submit a task at once one does, and the others hear that it exists.

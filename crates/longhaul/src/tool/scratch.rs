@@ -1,0 +1,86 @@
+//! Where a tool notes what it must still know after a restart.
+
+use std::sync::Arc;
+
+use crate::dispatch::Caller;
+use crate::entry::Entry;
+use crate::id::{Seq, TaskId};
+use crate::store::{Store, StoreError};
+use crate::tool::ToolError;
+
+/// Whose note it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Of one conversation: the task, and all that it continues.
+    Conversation,
+    /// Of all tasks of the tree.
+    Tree,
+}
+
+/// A small memory that is as durable as the journal. What a tool notes here it finds again in every later call of the
+/// same task or tree, in whatever process that is made.
+#[derive(Clone)]
+pub struct Scratch {
+    store: Arc<dyn Store>,
+    task: TaskId,
+    root: TaskId,
+}
+
+impl Scratch {
+    /// The scratch of whoever calls.
+    pub fn new(store: Arc<dyn Store>, caller: &Caller) -> Self {
+        Scratch { store, task: caller.task, root: caller.root }
+    }
+
+    /// What is noted under a name; nothing, if nothing ever was.
+    pub async fn read(&self, whose: Whose, name: &str) -> Result<Vec<u8>, ToolError> {
+        let slip = self.store.slip(&self.slip_of(whose, name).await?).await;
+        Ok(slip.map_err(fatal)?.bytes)
+    }
+
+    /// Changes what is noted under a name. `change` is given what is there and says what is to be there, and what to
+    /// answer; it is asked again if somebody else wrote in between.
+    pub async fn change<T>(
+        &self,
+        whose: Whose,
+        name: &str,
+        mut change: impl FnMut(&[u8]) -> Result<(Vec<u8>, T), ToolError>,
+    ) -> Result<T, ToolError> {
+        let key = self.slip_of(whose, name).await?;
+        loop {
+            let slip = self.store.slip(&key).await.map_err(fatal)?;
+            let (bytes, answer) = change(&slip.bytes)?;
+            if bytes == slip.bytes || self.store.write_slip(&key, slip.written, bytes).await.map_err(fatal)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn slip_of(&self, whose: Whose, name: &str) -> Result<String, ToolError> {
+        let (kind, task) = match whose {
+            Whose::Conversation => ("task", self.task),
+            Whose::Tree => ("tree", self.root),
+        };
+        let first = first_of_chain(&*self.store, task).await.map_err(fatal)?;
+        Ok(format!("{kind}:{first}:{name}"))
+    }
+}
+
+/// The task with which the conversation of this one began.
+async fn first_of_chain(store: &dyn Store, mut task: TaskId) -> Result<TaskId, StoreError> {
+    loop {
+        let first = store.read(task, Seq(0), 1).await?;
+        match first.first().map(|record| &record.entry) {
+            Some(Entry::Submitted(submitted)) => match submitted.continues {
+                Some(old) => task = old,
+                None => return Ok(task),
+            },
+            _ => return Ok(task),
+        }
+    }
+}
+
+/// A store that does not answer is not the model's business: the run ends.
+fn fatal(error: StoreError) -> ToolError {
+    ToolError::Fatal(error.to_string())
+}

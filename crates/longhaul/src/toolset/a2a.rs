@@ -1,0 +1,400 @@
+//! A remote agent that speaks the Agent2Agent protocol, as tools: one for each of its skills.
+
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::{Method, Url};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::outward::{Headers, Outward, shown, tool_name, unique, web_url};
+use super::text::clipped;
+use super::verb::filled;
+use super::{Patron, Toolset, ToolsetError};
+use crate::id::Digest;
+use crate::model::ToolSpec;
+use crate::model::wire::sse::Sse;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse, schema_of};
+use card::{Card, Skill, may_have_headers};
+use wire::{Heard, Said, Speech, State, Verb};
+
+mod card;
+mod wire;
+
+/// How long a card or a look at a task may take, and how much of either is read.
+const TIME: Duration = Duration::from_secs(30);
+const MOST: usize = 8 << 20;
+/// How long a task is waited for in all.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// How often a task is looked at: soon, then less and less.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+const LAST_LOOK: Duration = Duration::from_secs(10);
+/// How many looks in a row may fail.
+const MOST_FAILED: u32 = 5;
+/// How long a task that is called off may take to hear of it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The toolset `a2a`: a remote agent.
+pub struct A2a {
+    url: String,
+    name: Option<String>,
+    headers: Headers,
+    /// The card is read once.
+    agent: OnceCell<Arc<Agent>>,
+}
+
+impl A2a {
+    /// The agent at this address, below which its card is (`/.well-known/agent-card.json`). The headers go along with
+    /// every request to it.
+    pub fn new(url: impl Into<String>, headers: Headers) -> Self {
+        A2a { url: url.into(), name: None, headers, agent: OnceCell::new() }
+    }
+
+    /// A name that its tools begin with.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = filled(Some(name.into()));
+        self
+    }
+
+    async fn meet(&self) -> Result<Arc<Agent>, String> {
+        let url = web_url(&self.url).map_err(|why| format!("url: {why}"))?;
+        let outward = Outward::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let named = |why: String| outward.scrub(format!("{}: {why}", shown(&url)));
+        let card = find_card(&outward, &url).await.map_err(named)?;
+        if !self.headers.is_empty() {
+            may_have_headers(&url, &card.url).map_err(named)?;
+        }
+        Ok(Arc::new(Agent { card, outward }))
+    }
+}
+
+impl std::fmt::Debug for A2a {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = web_url(&self.url).map_or_else(|_| String::new(), |url| shown(&url));
+        f.debug_struct("A2a").field("url", &url).field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+/// The card at the place where it is now, or at the one where it was before 0.3.
+async fn find_card(outward: &Outward, url: &Url) -> Result<Card, String> {
+    let mut first = None;
+    for name in ["agent-card.json", "agent.json"] {
+        let mut at = url.clone();
+        at.set_query(None);
+        at.set_fragment(None);
+        at.set_path(&format!("{}/.well-known/{name}", url.path().trim_end_matches('/')));
+        let request = outward.request(Method::GET, at.clone()).header("accept", "application/json");
+        let reply = outward.send(request, MOST, TIME).await?;
+        match reply.status {
+            200 => return Card::read(&reply.text, &at),
+            status => {
+                first = first.or(Some(format!("it has no agent card: status {status} at {}", at.path())))
+            }
+        }
+    }
+    Err(first.unwrap_or_default())
+}
+
+impl Toolset for A2a {
+    fn name(&self) -> &str {
+        "a2a"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let agent = self.agent.get_or_try_init(|| self.meet()).await;
+            let agent = agent.map_err(|why| ToolsetError { toolset: "a2a".to_owned(), why })?;
+            let whole = Skill {
+                id: agent.card.name.clone(),
+                name: agent.card.name.clone(),
+                description: agent.card.description.clone(),
+            };
+            let skills = if agent.card.skills.is_empty() { vec![whole] } else { agent.card.skills.clone() };
+            let mut tools: Vec<Arc<dyn DynTool>> = Vec::new();
+            let mut names: Vec<String> = Vec::new();
+            for skill in skills {
+                let id = if skill.id.is_empty() { &skill.name } else { &skill.id };
+                let typed = self.name.as_ref().map_or(id.clone(), |name| format!("{name}_{id}"));
+                let name = match tool_name(&typed).to_ascii_lowercase() {
+                    name if name.is_empty() => "agent".to_owned(),
+                    name => name,
+                };
+                let name = unique(&name, |other| names.iter().any(|taken| taken == other));
+                names.push(name.clone());
+                tools.push(Arc::new(SkillTool { name, skill, agent: agent.clone() }));
+            }
+            Ok(tools)
+        })
+    }
+
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        let card = &self.agent.get()?.card;
+        Some(format!("{} is another agent, elsewhere. {}", card.name, card.description).trim().to_owned())
+    }
+}
+
+/// A remote agent, met.
+struct Agent {
+    card: Card,
+    outward: Outward,
+}
+
+struct SkillTool {
+    name: String,
+    skill: Skill,
+    agent: Arc<Agent>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SkillArgs {
+    /// What the agent is to do, with all that it needs to know: it sees nothing of this conversation.
+    message: String,
+    /// Only to answer a question of the agent: the task that it asked about.
+    task_id: Option<String>,
+    /// To go on with an earlier conversation: its id.
+    context_id: Option<String>,
+}
+
+impl DynTool for SkillTool {
+    fn spec(&self) -> ToolSpec {
+        let Skill { name, description, .. } = &self.skill;
+        let described = match *name == self.agent.card.name {
+            true => format!("Asks the agent {name}. {description}"),
+            false => format!("Asks the agent {} for its skill '{name}'. {description}", self.agent.card.name),
+        };
+        let description = described.trim().to_owned();
+        ToolSpec { name: self.name.clone(), description, parameters: schema_of::<SkillArgs>() }
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let args: SkillArgs = parse(arguments)?;
+            if args.message.trim().is_empty() {
+                return Err(ToolError::Retry(
+                    "the message is empty: say in `message` what the agent is to do".into(),
+                ));
+            }
+            let id =
+                Digest::of(format!("{}:{}:{}", context.caller.task, context.call, args.message).as_bytes());
+            let said = Said {
+                id: id.as_str()[..32].to_owned(),
+                text: args.message,
+                task: filled(args.task_id),
+                context: filled(args.context_id),
+            };
+            let talk = Talk { agent: &self.agent, heard: Mutex::default(), context };
+            let ended = tokio::select! {
+                ended = tokio::time::timeout(LONGEST, talk.hold(&said)) => ended,
+                () = context.cancel.cancelled() => {
+                    talk.call_off().await;
+                    return Err(ToolError::Failed("the task is being stopped".to_owned()));
+                }
+            };
+            match ended {
+                Ok(Ok(())) => Ok(talk.output()),
+                Ok(Err(why)) => Err(ToolError::Failed(
+                    self.agent.outward.scrub(format!("{}: {why}", self.agent.card.name)),
+                )),
+                Err(_) => {
+                    talk.call_off().await;
+                    let name = &self.agent.card.name;
+                    Err(ToolError::Failed(format!(
+                        "{name}: it did not end within {LONGEST:?}, and was called off"
+                    )))
+                }
+            }
+        })
+    }
+}
+
+/// One exchange with the agent.
+struct Talk<'a> {
+    agent: &'a Agent,
+    heard: Mutex<Heard>,
+    context: &'a CallContext,
+}
+
+impl Talk<'_> {
+    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.heard().state != State::Working
+    }
+
+    fn take(&self, result: &Value) {
+        let mut heard = self.heard();
+        heard.take(result);
+        if let Some(progress) = heard.progress() {
+            self.context.progress(clipped(progress, 300));
+        }
+    }
+
+    /// Says it, and hears the agent out.
+    async fn hold(&self, said: &Said) -> Result<(), String> {
+        let params = self.agent.card.speech.message(said);
+        match self.agent.card.streams {
+            true => self.stream(params).await?,
+            false => {
+                let result = self.agent.ask(Verb::Send, params, LONGEST).await?;
+                self.take(&result);
+            }
+        }
+        // Whatever was missed, the task itself knows.
+        let mut pause = FIRST_LOOK;
+        let mut failed = 0;
+        while !self.is_over() {
+            let Some(task) = self.heard().task.clone() else {
+                return Err("it answered with neither a message nor a task".to_owned());
+            };
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(LAST_LOOK);
+            match self.agent.ask(Verb::Get, json!({"id": task}), TIME).await {
+                Ok(result) => {
+                    failed = 0;
+                    self.take(&result);
+                }
+                Err(why) if failed + 1 == MOST_FAILED => {
+                    return Err(format!("its task {task} was lost: {why}"));
+                }
+                Err(_) => failed += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens to a stream until it ends. That it breaks off harms nothing once the task has a name.
+    async fn stream(&self, params: Value) -> Result<(), String> {
+        let agent = self.agent;
+        let request = agent.rpc(Verb::Stream, params).header("accept", "text/event-stream");
+        let mut response = agent.outward.begin(request).await?;
+        if response.status().as_u16() >= 400 {
+            return Err(format!("status {}", response.status().as_u16()));
+        }
+        let mut sse = Sse::new();
+        let mut wrong = None;
+        let mut each = |data: &str| match result_of(data) {
+            Ok(result) => self.take(&result),
+            Err(why) => wrong = wrong.take().or(Some(why)),
+        };
+        let broken = loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => {
+                    let fed = sse.feed(&chunk, |event| {
+                        each(event.data);
+                        Ok(())
+                    });
+                    if fed.is_err() {
+                        break Some("it sent an event that is too long".to_owned());
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(agent.outward.explained(error)),
+            }
+        };
+        let _ = sse.end(|event| {
+            each(event.data);
+            Ok(())
+        });
+        let named = self.heard().task.is_some();
+        match wrong.or(broken) {
+            Some(why) if !named && !self.is_over() => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the agent that nobody wants its work any more.
+    async fn call_off(&self) {
+        let task = if self.is_over() { None } else { self.heard().task.clone() };
+        if let Some(task) = task {
+            let _ = self.agent.ask(Verb::Cancel, json!({"id": task}), FAREWELL).await;
+        }
+    }
+
+    fn output(&self) -> ToolOutput {
+        let heard = self.heard();
+        let text = self.agent.outward.scrub(heard.text());
+        let names = |what: &str| match (&heard.task, &heard.context) {
+            (Some(task), Some(context)) => {
+                format!("{what} with task_id \"{task}\" and context_id \"{context}\"")
+            }
+            (Some(task), None) => format!("{what} with task_id \"{task}\""),
+            _ => what.to_owned(),
+        };
+        let (note, is_error) = match heard.state {
+            State::Completed | State::Working if text.trim().is_empty() => {
+                (Some("The agent has finished and said nothing.".to_owned()), false)
+            }
+            State::Completed | State::Working => (None, false),
+            State::InputRequired => {
+                (Some(format!("The agent waits for an answer: {}.", names("call it again"))), false)
+            }
+            State::AuthRequired => {
+                (Some("The agent wants to be given more rights, which only the user can do.".into()), true)
+            }
+            State::Failed => (Some("The agent has failed.".to_owned()), true),
+            State::Canceled => (Some("The agent's task was cancelled.".to_owned()), true),
+            State::Rejected => (Some("The agent would not do it.".to_owned()), true),
+        };
+        let text = match note {
+            Some(note) if text.trim().is_empty() => note,
+            Some(note) => format!("{text}\n\n[{note}]"),
+            None => text,
+        };
+        ToolOutput { is_error, ..text.into() }
+    }
+}
+
+impl Agent {
+    fn rpc(&self, verb: Verb, params: Value) -> reqwest::RequestBuilder {
+        let speech = self.card.speech;
+        let request = self.outward.request(Method::POST, self.card.url.clone());
+        let request = match speech {
+            Speech::V0 => request,
+            Speech::V1 => request.header("a2a-version", "1.0"),
+        };
+        request.header("content-type", "application/json").body(speech.request(verb, params).to_string())
+    }
+
+    async fn ask(&self, verb: Verb, params: Value, time: Duration) -> Result<Value, String> {
+        let request = self.rpc(verb, params).header("accept", "application/json");
+        let reply = self.outward.send(request, MOST, time).await?;
+        match result_of(&reply.text) {
+            Err(_) if reply.status >= 400 && !reply.text.contains("jsonrpc") => {
+                Err(format!("status {}: {}", reply.status, clipped(reply.text.trim(), 300)))
+            }
+            result => result,
+        }
+    }
+}
+
+/// The result in an answer of JSON-RPC, or its error in words.
+fn result_of(text: &str) -> Result<Value, String> {
+    let mut answer: Value = serde_json::from_str(text)
+        .map_err(|_| format!("its answer is not JSON: {}", clipped(text.trim(), 200)))?;
+    if answer["error"].is_object() {
+        let error = &answer["error"];
+        let message = clipped(error["message"].as_str().unwrap_or("no reason given"), 500);
+        return Err(format!("it answered with the error {}: {message}", error["code"]));
+    }
+    match answer.get_mut("result").map(Value::take) {
+        Some(result) => Ok(result),
+        None => Err("its answer has neither a result nor an error".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

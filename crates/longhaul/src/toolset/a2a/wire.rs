@@ -1,0 +1,310 @@
+//! What is said to a remote agent and what it answers, in both generations of the protocol.
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+/// The generation: 0.2 and 0.3 name methods like paths and kinds of things; 1.0 names methods like functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speech {
+    V0,
+    V1,
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Send,
+    Stream,
+    Get,
+    Cancel,
+}
+
+/// What is said to an agent.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub(super) id: String,
+    pub(super) text: String,
+    /// The task that it goes on with, and the conversation that it belongs to.
+    pub(super) task: Option<String>,
+    pub(super) context: Option<String>,
+}
+
+impl Speech {
+    fn method(self, verb: Verb) -> &'static str {
+        match (self, verb) {
+            (Speech::V0, Verb::Send) => "message/send",
+            (Speech::V0, Verb::Stream) => "message/stream",
+            (Speech::V0, Verb::Get) => "tasks/get",
+            (Speech::V0, Verb::Cancel) => "tasks/cancel",
+            (Speech::V1, Verb::Send) => "SendMessage",
+            (Speech::V1, Verb::Stream) => "SendStreamingMessage",
+            (Speech::V1, Verb::Get) => "GetTask",
+            (Speech::V1, Verb::Cancel) => "CancelTask",
+        }
+    }
+
+    pub(super) fn request(self, verb: Verb, params: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(verb), "params": params})
+    }
+
+    pub(super) fn message(self, said: &Said) -> Value {
+        let mut message = match self {
+            Speech::V0 => json!({"kind": "message", "role": "user", "messageId": said.id,
+                "parts": [{"kind": "text", "text": said.text}]}),
+            Speech::V1 => json!({"role": "ROLE_USER", "messageId": said.id, "parts": [{"text": said.text}]}),
+        };
+        if let Some(task) = &said.task {
+            message["taskId"] = json!(task);
+        }
+        if let Some(context) = &said.context {
+            message["contextId"] = json!(context);
+        }
+        // The task is asked for and not waited for, so that its name is known early, and it can be called off.
+        let configuration = match self {
+            Speech::V0 => {
+                json!({"acceptedOutputModes": ["text/plain", "application/json"], "blocking": false})
+            }
+            Speech::V1 => {
+                json!({"acceptedOutputModes": ["text/plain", "application/json"], "returnImmediately": true})
+            }
+        };
+        json!({"message": message, "configuration": configuration})
+    }
+}
+
+/// How a remote task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    /// It is at work, or will be.
+    #[default]
+    Working,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+    /// It waits for more from whoever asked.
+    InputRequired,
+    AuthRequired,
+}
+
+impl State {
+    fn of(word: &str) -> State {
+        let plain = word.trim_start_matches("TASK_STATE_").to_ascii_lowercase().replace('_', "-");
+        match plain.as_str() {
+            "completed" => State::Completed,
+            "failed" => State::Failed,
+            "canceled" | "cancelled" => State::Canceled,
+            "rejected" => State::Rejected,
+            "input-required" => State::InputRequired,
+            "auth-required" => State::AuthRequired,
+            _ => State::Working,
+        }
+    }
+}
+
+/// The most that is kept of what an agent says.
+const MOST: usize = 2 << 20;
+
+/// All that a remote agent has said so far: a fold of its answers and events.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) task: Option<String>,
+    pub(super) context: Option<String>,
+    pub(super) state: State,
+    /// A message without a task is the answer.
+    answer: Option<String>,
+    status: Option<String>,
+    artifacts: IndexMap<String, String>,
+    history: Option<String>,
+}
+
+impl Heard {
+    /// Takes the result of a request, or of an event of a stream.
+    pub(super) fn take(&mut self, result: &Value) {
+        let wrapped =
+            |names: [&str; 2]| names.into_iter().find_map(|name| result.get(name)).filter(|v| v.is_object());
+        match result["kind"].as_str() {
+            Some("task") => self.task(result),
+            Some("message") => self.message(result),
+            Some("status-update") => self.status_update(result),
+            Some("artifact-update") => self.artifact_update(result),
+            _ => {
+                if let Some(task) = wrapped(["task", "Task"]) {
+                    self.task(task);
+                } else if let Some(message) = wrapped(["message", "msg"]) {
+                    self.message(message);
+                } else if let Some(update) = wrapped(["statusUpdate", "taskStatusUpdate"]) {
+                    self.status_update(update);
+                } else if let Some(update) = wrapped(["artifactUpdate", "taskArtifactUpdate"]) {
+                    self.artifact_update(update);
+                } else if result["id"].is_string() && result["status"].is_object() {
+                    self.task(result);
+                } else if result["parts"].is_array() {
+                    self.message(result);
+                }
+            }
+        }
+    }
+
+    /// A task whole: what it says replaces what was said of it before.
+    fn task(&mut self, task: &Value) {
+        self.names(&task["id"], &task["contextId"]);
+        self.status(&task["status"]);
+        if let Some(artifacts) = task["artifacts"].as_array().filter(|list| !list.is_empty()) {
+            self.artifacts.clear();
+            for (n, artifact) in artifacts.iter().enumerate() {
+                self.put(artifact, n, false);
+            }
+        }
+        let last = task["history"].as_array().into_iter().flatten().rev();
+        let theirs = |message: &&Value| matches!(message["role"].as_str(), Some("agent" | "ROLE_AGENT"));
+        if let Some(message) = last.into_iter().find(theirs) {
+            self.history = Some(words(&message["parts"])).filter(|text| !text.is_empty());
+        }
+    }
+
+    fn message(&mut self, message: &Value) {
+        self.names(&message["taskId"], &message["contextId"]);
+        self.answer = Some(words(&message["parts"]));
+        self.state = State::Completed;
+    }
+
+    fn status_update(&mut self, update: &Value) {
+        self.names(&update["taskId"], &update["contextId"]);
+        self.status(&update["status"]);
+    }
+
+    fn artifact_update(&mut self, update: &Value) {
+        self.names(&update["taskId"], &update["contextId"]);
+        self.put(&update["artifact"], self.artifacts.len(), update["append"] == true);
+    }
+
+    fn names(&mut self, task: &Value, context: &Value) {
+        self.task = task.as_str().map(str::to_owned).or(self.task.take());
+        self.context = context.as_str().map(str::to_owned).or(self.context.take());
+    }
+
+    fn status(&mut self, status: &Value) {
+        self.state = status["state"].as_str().map_or(self.state, State::of);
+        self.status = Some(words(&status["message"]["parts"])).filter(|text| !text.is_empty());
+    }
+
+    fn put(&mut self, artifact: &Value, number: usize, append: bool) {
+        let id = artifact["artifactId"].as_str().map_or_else(|| number.to_string(), str::to_owned);
+        let text = words(&artifact["parts"]);
+        let room = MOST.saturating_sub(self.artifacts.values().map(String::len).sum());
+        let text = &text[..text.floor_char_boundary(room)];
+        let there = self.artifacts.entry(id).or_default();
+        if !append {
+            there.clear();
+        }
+        there.push_str(text);
+    }
+
+    /// What it says of how far it is.
+    pub(super) fn progress(&self) -> Option<&str> {
+        self.status.as_deref()
+    }
+
+    /// Its answer: what it made, or else what it said last.
+    pub(super) fn text(&self) -> String {
+        let made: Vec<&str> =
+            self.artifacts.values().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
+        let waits = matches!(self.state, State::InputRequired | State::AuthRequired);
+        let said =
+            self.answer.as_deref().or(self.status.as_deref()).or(self.history.as_deref()).unwrap_or_default();
+        match (&self.answer, made.is_empty(), waits && !said.is_empty()) {
+            (Some(answer), ..) => answer.clone(),
+            (None, false, true) => format!("{}\n\n{said}", made.join("\n\n")),
+            (None, false, false) => made.join("\n\n"),
+            (None, true, _) => said.to_owned(),
+        }
+    }
+}
+
+/// The words of the parts of a message: texts, data as JSON, files by their names.
+fn words(parts: &Value) -> String {
+    let mut said = String::new();
+    for part in parts.as_array().into_iter().flatten() {
+        let file = if part["file"].is_object() { &part["file"] } else { part };
+        let name = |keys: [&str; 4]| keys.into_iter().find_map(|key| file[key].as_str());
+        let text = match (part["text"].as_str(), part.get("data")) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(data)) => data.to_string(),
+            (None, None) => match name(["uri", "fileWithUri", "url", "name"]).or(file["filename"].as_str()) {
+                Some(name) => format!("[file: {name}]"),
+                None => continue,
+            },
+        };
+        if said.len() + text.len() > MOST {
+            break;
+        }
+        said += &text;
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(results: &[Value]) -> Heard {
+        let mut heard = Heard::default();
+        results.iter().for_each(|result| heard.take(result));
+        heard
+    }
+
+    #[test]
+    fn a_stream_of_either_generation_is_folded() {
+        let old = heard(&[
+            json!({"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "submitted"}}),
+            json!({"kind": "status-update", "taskId": "t1", "contextId": "c1", "status": {"state": "working",
+                "message": {"role": "agent", "parts": [{"kind": "text", "text": "thinking"}]}}}),
+            json!({"kind": "artifact-update", "taskId": "t1", "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "Hel"}]}}),
+            json!({"kind": "artifact-update", "taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "lo"}]}}),
+            json!({"kind": "status-update", "taskId": "t1", "status": {"state": "completed"}, "final": true}),
+        ]);
+        let new = heard(&[
+            json!({"task": {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_SUBMITTED"}}}),
+            json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_WORKING"}}}),
+            json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a", "parts": [{"text": "Hel"}]}}}),
+            json!({"artifactUpdate": {"taskId": "t1", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "lo"}]}}}),
+            json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_COMPLETED"}}}),
+        ]);
+        for heard in [old, new] {
+            assert_eq!((heard.task.as_deref(), heard.context.as_deref()), (Some("t1"), Some("c1")));
+            assert_eq!((heard.state, heard.text().as_str()), (State::Completed, "Hello"));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_found_wherever_it_is() {
+        let message = heard(&[
+            json!({"kind": "message", "parts": [{"kind": "text", "text": "a"}, {"kind": "data", "data": {"b": 1}}]}),
+        ]);
+        assert_eq!((message.state, message.text().as_str()), (State::Completed, "a{\"b\":1}"));
+        let status = heard(&[
+            json!({"id": "t", "status": {"state": "failed", "message": {"parts": [{"text": "no luck"}]}}}),
+        ]);
+        assert_eq!((status.state, status.text().as_str()), (State::Failed, "no luck"));
+        let history =
+            heard(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
+            {"role": "agent", "parts": [{"text": "old"}]}, {"role": "agent", "parts": [{"text": "last"}]},
+            {"role": "user", "parts": [{"text": "mine"}]}]})]);
+        assert_eq!(history.text(), "last");
+        let file = heard(&[json!({"message": {"parts": [{"url": "https://x/y.pdf", "filename": "y.pdf"}]}})]);
+        assert_eq!(file.text(), "[file: https://x/y.pdf]");
+        let asks = heard(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
+            "status": {"state": "input-required", "message": {"parts": [{"text": "Which city?"}]}}})]);
+        assert_eq!((asks.state, asks.text().as_str()), (State::InputRequired, "draft\n\nWhich city?"));
+        assert_eq!(heard(&[json!({"surprise": 1}), json!(null)]).text(), "");
+    }
+
+    #[test]
+    fn an_agent_that_never_stops_talking_is_not_kept_whole() {
+        let mut heard = Heard::default();
+        let part = json!({"kind": "artifact-update", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "é".repeat(300_000)}]}});
+        (0..10).for_each(|_| heard.take(&part));
+        assert!(heard.text().len() <= MOST);
+    }
+}

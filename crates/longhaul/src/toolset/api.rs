@@ -1,0 +1,205 @@
+//! One HTTP request as a tool, as a team file describes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::{Method, Url};
+use serde_json::{Map, Value, json};
+
+use super::outward::{Headers, Outward, encoded, has_dots, plain, shown, web_url};
+use super::text::clipped;
+use super::{Patron, Toolset, ToolsetError};
+use crate::model::ToolSpec;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use template::{Part, Template};
+
+mod template;
+
+/// How much of an answer is read, and how long it may take.
+const MOST: usize = 1 << 20;
+const TIME: Duration = Duration::from_secs(30);
+
+/// What the tool is.
+#[derive(Debug, Clone, Default)]
+pub struct ApiSettings {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub instruction: String,
+    /// GET unless told: GET, POST, PUT, PATCH, DELETE or HEAD.
+    pub method: String,
+    /// The URL, with `${name}` where an argument goes.
+    pub endpoint: String,
+    /// Headers of every request.
+    pub headers: Headers,
+    /// The arguments: of each the JSON schema.
+    pub args: Map<String, Value>,
+    /// Those that must be given.
+    pub required: Vec<String>,
+    /// What the answer looks like, as a JSON schema.
+    pub output_schema: Option<Value>,
+}
+
+/// The toolset `api`: one tool, which makes one request.
+///
+/// Arguments that the endpoint names are written into it. The others are the JSON body of a POST, PUT or PATCH, and the
+/// query of all else.
+#[derive(Debug, Clone)]
+pub struct Api(Arc<ApiSettings>);
+
+impl Api {
+    /// The toolset.
+    pub fn new(settings: ApiSettings) -> Self {
+        Api(Arc::new(settings))
+    }
+
+    fn tool(&self) -> Result<ApiTool, String> {
+        let settings = self.0.clone();
+        let fit = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if settings.name.is_empty() || settings.name.len() > 64 || !settings.name.chars().all(fit) {
+            return Err(format!("name: '{}' is not a name for a tool", clipped(&settings.name, 80)));
+        }
+        let method = match settings.method.trim().to_ascii_uppercase().as_str() {
+            "" => Method::GET,
+            word @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD") => {
+                word.parse().map_err(|_| format!("method: '{word}' cannot be used"))?
+            }
+            other => {
+                return Err(format!("method: '{}' is none of those that can be used", clipped(other, 40)));
+            }
+        };
+        let template = Template::read(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;
+        if let Some(unknown) = template.names().find(|name| !settings.args.contains_key(*name)) {
+            return Err(format!("endpoint: it names ${{{unknown}}}, which is not under args"));
+        }
+        if let Some(unknown) = settings.required.iter().find(|name| !settings.args.contains_key(*name)) {
+            return Err(format!("required: '{unknown}' is not under args"));
+        }
+        let sample = template.filled(|_, _| Ok("x".to_owned()))?;
+        web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
+        let outward = Outward::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
+        Ok(ApiTool { settings, method, template, outward })
+    }
+}
+
+impl Toolset for Api {
+    fn name(&self) -> &str {
+        "api"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;
+            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(tool)];
+            Ok(tools)
+        })
+    }
+}
+
+struct ApiTool {
+    settings: Arc<ApiSettings>,
+    method: Method,
+    template: Template,
+    outward: Outward,
+}
+
+impl DynTool for ApiTool {
+    fn spec(&self) -> ToolSpec {
+        let settings = &self.settings;
+        let mut description = settings.instruction.trim().to_owned();
+        if let Some(schema) =
+            settings.output_schema.as_ref().map(Value::to_string).filter(|text| text.len() <= 4_000)
+        {
+            description += &format!("\nThe answer is JSON of this schema: {schema}");
+        }
+        if description.is_empty() {
+            description = format!("Makes a {} request.", self.method);
+        }
+        let mut parameters = json!({"type": "object", "properties": settings.args});
+        if !settings.required.is_empty() {
+            parameters["required"] = json!(settings.required);
+        }
+        ToolSpec { name: settings.name.clone(), description, parameters }
+    }
+
+    fn manner(&self) -> Manner {
+        match self.method == Method::GET || self.method == Method::HEAD {
+            true => Manner::READ_ONLY,
+            false => Manner::default(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let arguments: Map<String, Value> = parse(arguments)?;
+            let (url, body) = self.aimed(arguments)?;
+            let place = format!("{} {}", self.method, shown(&url));
+            let mut request = self.outward.request(self.method.clone(), url);
+            if let Some(body) = body {
+                request = request.header("content-type", "application/json").body(body);
+            }
+            let reply = tokio::select! {
+                reply = self.outward.send(request, MOST, TIME) => reply,
+                () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
+            };
+            let failed = |why: String| self.outward.scrub(format!("{place}: {why}"));
+            match reply {
+                Ok(reply) if reply.status >= 400 => {
+                    let said = format!("status {}: {}", reply.status, clipped(&reply.text, 4_000));
+                    Err(ToolError::Failed(failed(said)))
+                }
+                Ok(reply) => Ok(reply.text.into()),
+                Err(why) => Err(ToolError::Failed(failed(why))),
+            }
+        })
+    }
+}
+
+impl ApiTool {
+    /// Where the request goes, and what its body is.
+    fn aimed(&self, mut arguments: Map<String, Value>) -> Result<(Url, Option<String>), ToolError> {
+        let wrong = |why: String| ToolError::Retry(format!("{}: {why}", self.settings.name));
+        if let Some(unknown) = arguments.keys().find(|name| !self.settings.args.contains_key(*name)) {
+            return Err(wrong(format!("there is no argument '{}'", clipped(unknown, 60))));
+        }
+        let given = |name: &String| arguments.get(name).is_some_and(|value| !value.is_null());
+        if let Some(missing) = self.settings.required.iter().find(|name| !given(name)) {
+            return Err(wrong(format!("the argument '{missing}' is missing")));
+        }
+        let fill = |name: &str, part: Part| {
+            let text = arguments.get(name).map(plain).unwrap_or_default();
+            let label = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            match part {
+                Part::Host if text.is_empty() || !text.chars().all(label) => {
+                    Err(format!("'{}' cannot be a part of a host's name", clipped(&text, 60)))
+                }
+                Part::Host => Ok(text),
+                Part::Path | Part::Query => Ok(encoded(&text)),
+            }
+        };
+        let filled = self.template.filled(fill).map_err(wrong)?;
+        let path = filled.split(['?', '#']).next().unwrap_or_default();
+        if has_dots(path) && !has_dots(self.template.text()) {
+            return Err(wrong("an argument must not be '.' or '..'".to_owned()));
+        }
+        let mut url = web_url(&filled).map_err(wrong)?;
+        self.template.names().for_each(|name| drop(arguments.remove(name)));
+        let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
+        if has_body {
+            return Ok((url, Some(Value::Object(arguments).to_string())));
+        }
+        arguments.retain(|_, value| !value.is_null());
+        if !arguments.is_empty() {
+            url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
+        }
+        Ok((url, None))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! What came back, made readable.
+
+use std::collections::HashMap;
+
+use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+use htmd::element_handler::Handlers;
+use htmd::{Element, HtmlToMarkdown};
+use reqwest::Url;
+
+use super::Format;
+use super::strip::{inside, plain};
+
+/// What kind of thing a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Html,
+    Text,
+    /// Nothing that can be read as text.
+    Other,
+    /// It does not say.
+    Unknown,
+}
+
+impl Kind {
+    /// By what a server says of it.
+    pub(super) fn of(content_type: &str) -> Kind {
+        let plain = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let words =
+            ["json", "xml", "javascript", "ecmascript", "yaml", "toml", "csv", "graphql", "sql", "x-sh"];
+        let (kind, what) = plain.split_once('/').unwrap_or((plain.as_str(), ""));
+        match (kind, what) {
+            ("", _) => Kind::Unknown,
+            ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
+            ("text", _) => Kind::Text,
+            ("image", "svg+xml") => Kind::Text,
+            ("application", what) if words.iter().any(|word| what.contains(word)) => Kind::Text,
+            ("message", _) => Kind::Text,
+            _ => Kind::Other,
+        }
+    }
+
+    /// By what is in it.
+    pub(super) fn guess(bytes: &[u8]) -> Kind {
+        if bytes.contains(&0) {
+            return Kind::Other;
+        }
+        let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).trim_start().to_ascii_lowercase();
+        match begin.starts_with("<!doctype html") || begin.starts_with("<html") {
+            true => Kind::Html,
+            false => Kind::Text,
+        }
+    }
+}
+
+/// The bytes of a page as text: by a mark at their beginning, by what the server says, by what the page says of itself;
+/// UTF-8 if none of them does and they are, and the old encoding of the web if they are not.
+pub(super) fn decoded(bytes: &[u8], content_type: &str, cut: bool) -> String {
+    let named = |text: &str| {
+        let at = text.to_ascii_lowercase().find("charset=")? + "charset=".len();
+        let label: String = text[at..]
+            .trim_start_matches(['"', '\''])
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || "-_:.".contains(*c))
+            .collect();
+        Encoding::for_label(label.as_bytes())
+    };
+    let in_page = || named(&String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]));
+    let encoding = Encoding::for_bom(bytes).map(|(encoding, _)| encoding).or_else(|| named(content_type));
+    let is_utf8 = || match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        // A character that was cut in two.
+        Err(error) => cut && error.error_len().is_none(),
+    };
+    let encoding = match (encoding, Kind::of(content_type)) {
+        (Some(encoding), _) => encoding,
+        (None, _) if is_utf8() => UTF_8,
+        (None, Kind::Html | Kind::Unknown) => in_page().unwrap_or(WINDOWS_1252),
+        (None, _) => WINDOWS_1252,
+    };
+    encoding.decode(bytes).0.into_owned()
+}
+
+/// A page that is HTML, in the form that is wanted, and its title.
+pub(super) fn readable(html: String, format: Format, base: &Url) -> (String, Option<String>) {
+    let title = inside(&html, "title");
+    let text = match format {
+        Format::Html => html,
+        Format::Text => plain(&html),
+        Format::Markdown => with_room(|| markdown(&html, base)).unwrap_or_else(|| plain(&html)),
+    };
+    (text, title)
+}
+
+/// How much stack the walk of a tree may take. In a debug build a level takes some 8 KiB, and the deepest tree that is
+/// walked has three levels for each that is counted.
+const ROOM: usize = 32 << 20;
+
+/// Does this on a thread with room for it.
+fn with_room<T: Send>(act: impl FnOnce() -> Option<T> + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(ROOM).spawn_scoped(scope, act);
+        thread.ok()?.join().ok()?
+    })
+}
+
+/// Elements that are not read: machinery, decoration, and the ways to other pages.
+const UNREAD: [&str; 17] = [
+    "head", "script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "embed", "nav",
+    "button", "select", "input", "textarea", "dialog", "math",
+];
+
+/// The page as Markdown, with whole links; `None` if it is built in a way that cannot be walked.
+fn markdown(html: &str, base: &Url) -> Option<String> {
+    if !can_be_walked(html) {
+        return None;
+    }
+    let (links, images) = (base.clone(), base.clone());
+    let converter = HtmlToMarkdown::builder()
+        .skip_tags(UNREAD.to_vec())
+        .add_handler(vec!["a"], move |handlers: &dyn Handlers, element: Element<'_>| {
+            let content = handlers.walk_children(element.node).content;
+            let text = content.split_whitespace().collect::<Vec<_>>().join(" ");
+            let link = attribute(&element, "href").and_then(|href| whole(&links, &href));
+            Some(match link {
+                Some(link) if !text.is_empty() => format!("[{text}]({link})").into(),
+                _ => content.into(),
+            })
+        })
+        .add_handler(vec!["img"], move |_: &dyn Handlers, element: Element<'_>| {
+            let alt = attribute(&element, "alt").unwrap_or_default();
+            let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
+            let source = attribute(&element, "src").and_then(|src| whole(&images, &src));
+            match source {
+                Some(source) if !alt.is_empty() => Some(format!("![{alt}]({source})").into()),
+                _ => Some(alt.into()),
+            }
+        })
+        .build();
+    converter.convert(html).ok()
+}
+
+fn attribute(element: &Element<'_>, name: &str) -> Option<String> {
+    element.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|found| found.value.to_string())
+}
+
+/// A link as it is from anywhere. Those that lead nowhere, or carry what they show in themselves, are none.
+fn whole(base: &Url, link: &str) -> Option<String> {
+    let link = link.trim();
+    if link.is_empty() || link.starts_with('#') {
+        return None;
+    }
+    let url = base.join(link).ok()?;
+    let shown = url.as_str().replace('(', "%28").replace(')', "%29");
+    matches!(url.scheme(), "http" | "https" | "mailto").then_some(shown)
+}
+
+/// How deep elements may be nested, and how many may be left open of those that are opened again for each part of the
+/// page that follows.
+const DEEPEST: usize = 250;
+const MOST_REOPENED: usize = 100;
+
+const VOID: [&str; 14] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
+    "param",
+];
+const CLOSED_BY_NEXT: [&str; 14] = [
+    "p", "li", "dt", "dd", "td", "th", "tr", "thead", "tbody", "tfoot", "option", "optgroup", "colgroup",
+    "body",
+];
+const REOPENED: [&str; 14] =
+    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
+
+/// Whether a tree of this page can be made and walked in reasonable time and without end of the stack. Not exact, but
+/// never too generous: whoever nests deeper than that does it on purpose, or by a mistake that nobody could read.
+fn can_be_walked(html: &str) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    let mut reopened: HashMap<String, usize> = HashMap::new();
+    for (at, _) in html.match_indices('<') {
+        let rest = &html[at + 1..];
+        let closes = rest.starts_with('/');
+        let rest = rest.trim_start_matches('/');
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let name = &rest[..end];
+        let is = |list: &[&str]| list.iter().any(|other| other.eq_ignore_ascii_case(name));
+        if name.is_empty() || is(&VOID) || is(&CLOSED_BY_NEXT) {
+            continue;
+        }
+        if is(&REOPENED) {
+            let count = reopened.entry(name.to_ascii_lowercase()).or_default();
+            *count = if closes { count.saturating_sub(1) } else { *count + 1 };
+            if *count > MOST_REOPENED {
+                return false;
+            }
+        }
+        match (closes, open.iter().rposition(|other| other.eq_ignore_ascii_case(name))) {
+            (true, Some(place)) => open.truncate(place),
+            (true, None) => {}
+            (false, _) => open.push(name),
+        }
+        if open.len() > DEEPEST {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Url {
+        Url::parse("https://example.com/docs/page.html").unwrap()
+    }
+
+    #[test]
+    fn a_page_becomes_markdown_with_whole_links_and_without_machinery() {
+        let html = r##"<html><head><title> A  page </title><style>p{}</style></head><body>
+            <nav><a href="/">Home</a></nav><h1>Title</h1><p>See <a href="../other?a=1">the
+            other</a> and <a href="#here">here</a> and <a href="javascript:x()">this</a>.</p>
+            <ul><li>one</li><li><b>two</b></li></ul><pre><code>let x = 1;
+let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/png;base64,AAAA" alt="inline">
+            <script>alert("no")</script><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
+            </body></html>"##;
+        let (text, title) = readable(html.to_owned(), Format::Markdown, &base());
+        assert_eq!(title.as_deref(), Some("A page"));
+        for part in [
+            "# Title",
+            "[the other](https://example.com/other?a=1)",
+            "and here and this.",
+            "**two**",
+            "let x = 1;\nlet y = 2;",
+            "![A picture](https://example.com/i.png)",
+            "| a",
+        ] {
+            assert!(text.contains(part), "{part} in:\n{text}");
+        }
+        for part in ["Home", "alert", "javascript", "base64", "p{}", "A  page"] {
+            assert!(!text.contains(part), "{part} in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn no_page_is_nested_too_deep_to_be_read() {
+        let unclosed = |tag: &str| format!("<{tag}>").repeat(200_000) + "bottom";
+        let font: String = (0..50_000).map(|n| format!("<p><font size={n}>x</p>")).collect();
+        let hidden = "<div></b>".repeat(100_000) + "bottom";
+        for html in [unclosed("div"), unclosed("b"), unclosed("blockquote"), hidden] {
+            assert!(readable(html, Format::Markdown, &base()).0.contains("bottom"));
+        }
+        assert!(readable(font, Format::Markdown, &base()).0.contains('x'));
+        // As deep as is still walked.
+        let most = "<div>".repeat(DEEPEST - 1) + "<b>bottom</b>" + &"</div>".repeat(DEEPEST - 1);
+        assert!(can_be_walked(&most));
+        assert!(readable(most, Format::Markdown, &base()).0.contains("**bottom**"));
+        let lists = "<ul><li>".repeat(DEEPEST) + "bottom";
+        assert!(readable(lists, Format::Markdown, &base()).0.contains("bottom"));
+    }
+
+    #[test]
+    fn bytes_are_decoded_as_they_were_meant() {
+        let html = "text/html";
+        for (bytes, kind, text) in [
+            ("é".as_bytes(), html, "é"),
+            (&[0xe9][..], html, "é"),
+            (&[0xe9], "text/plain; charset=ISO-8859-1", "é"),
+            (&[0xef, 0xbb, 0xbf, b'x'], "text/plain; charset=latin1", "x"),
+            (&[0xff, 0xfe, b'x', 0], "text/plain", "x"),
+            (&[0x82, 0xa0], "text/html; charset=\"Shift_JIS\"", "あ"),
+            (b"<meta charset=koi8-r>\xc1", html, "<meta charset=koi8-r>а"),
+            (&[b'x', 0xe2, 0x82], "text/plain", "x\u{fffd}"),
+            (b"plain", "text/plain; charset=nonsense", "plain"),
+        ] {
+            assert_eq!(decoded(bytes, kind, bytes.len() == 3), text, "{bytes:?} {kind}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_known_by_their_names_and_by_what_is_in_them() {
+        for (content_type, kind) in [
+            ("text/html; charset=utf-8", Kind::Html),
+            ("TEXT/HTML", Kind::Html),
+            ("application/xhtml+xml", Kind::Html),
+            ("text/markdown", Kind::Text),
+            ("application/json", Kind::Text),
+            ("application/ld+json", Kind::Text),
+            ("application/rss+xml", Kind::Text),
+            ("image/png", Kind::Other),
+            ("application/octet-stream", Kind::Other),
+            ("application/zip", Kind::Other),
+            ("", Kind::Unknown),
+        ] {
+            assert_eq!(Kind::of(content_type), kind, "{content_type}");
+        }
+        assert_eq!(Kind::guess(b"  <!DOCTYPE html><p>"), Kind::Html);
+        assert_eq!(Kind::guess(b"# Title"), Kind::Text);
+        assert_eq!(Kind::guess(b"\x89PNG\0"), Kind::Other);
+    }
+}

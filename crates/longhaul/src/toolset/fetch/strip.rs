@@ -1,0 +1,287 @@
+//! HTML to plain text, tag by tag: without a tree, so that nothing can be nested too deep.
+
+/// Elements whose content nobody reads.
+const UNREAD: [&str; 12] = [
+    "script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "nav", "select",
+    "math",
+];
+/// Elements that begin and end a line.
+const LINES: [&str; 31] = [
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "br",
+    "caption",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "li",
+    "main",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "tr",
+];
+
+/// The text of a page.
+pub(super) fn plain(html: &str) -> String {
+    let mut text = Text::default();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        text.add(&rest[..at]);
+        rest = &rest[at..];
+        let Some(tag) = Tag::read(rest) else {
+            text.add("<");
+            rest = &rest[1..];
+            continue;
+        };
+        rest = &rest[tag.length..];
+        if !tag.closes && UNREAD.contains(&tag.name.as_str()) {
+            rest = after_end(rest, &tag.name);
+        }
+        match tag.name.as_str() {
+            "td" | "th" => text.space(),
+            name if LINES.contains(&name) => text.line(),
+            _ => {}
+        }
+    }
+    text.add(rest);
+    text.done.trim().to_owned()
+}
+
+/// What is between a tag and its end, if it is there: of the title of a page, for instance.
+pub(super) fn inside(html: &str, name: &str) -> Option<String> {
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at..];
+        match Tag::read(rest) {
+            Some(tag) if tag.name == name && !tag.closes => {
+                let inner = &rest[tag.length..];
+                return Some(plain(&inner[..end_of(inner, name).0])).filter(|text| !text.is_empty());
+            }
+            Some(tag) => rest = &rest[tag.length..],
+            None => rest = &rest[1..],
+        }
+    }
+    None
+}
+
+/// A tag, a comment or a declaration.
+struct Tag {
+    name: String,
+    closes: bool,
+    length: usize,
+}
+
+impl Tag {
+    /// The tag that this begins with; `None` if the `<` is just a sign.
+    fn read(html: &str) -> Option<Tag> {
+        let nameless = |length| Some(Tag { name: String::new(), closes: false, length });
+        if let Some(comment) = html.strip_prefix("<!--") {
+            return nameless(comment.find("-->").map_or(html.len(), |end| end + 7));
+        }
+        let closes = html[1..].starts_with('/');
+        let begin = if closes { 2 } else { 1 };
+        let first = html[begin..].chars().next()?;
+        if matches!(first, '!' | '?') {
+            return nameless(html.find('>').map_or(html.len(), |end| end + 1));
+        }
+        if !first.is_ascii_alphabetic() {
+            return None;
+        }
+        let name: String = html[begin..].chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
+        let length = tag_end(html.as_bytes());
+        Some(Tag { name: name.to_ascii_lowercase(), closes, length })
+    }
+}
+
+/// Where a tag ends: at the first `>` that is not in quotes.
+fn tag_end(html: &[u8]) -> usize {
+    let mut quote = None;
+    for (at, byte) in html.iter().enumerate() {
+        match (quote, byte) {
+            (None, b'>') => return at + 1,
+            // Only the value of an attribute is in quotes.
+            (None, b'"' | b'\'') if html[..at].ends_with(b"=") => quote = Some(*byte),
+            (Some(open), byte) if open == *byte => quote = None,
+            _ => {}
+        }
+    }
+    html.len()
+}
+
+/// Where an element's end tag begins, and where it ends.
+fn end_of(html: &str, name: &str) -> (usize, usize) {
+    let mut from = 0;
+    while let Some(at) = html[from..].find("</").map(|at| at + from) {
+        let rest = &html[at + 2..];
+        let named = rest.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
+        if named && !rest[name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            return (at, at + tag_end(&html.as_bytes()[at..]));
+        }
+        from = at + 2;
+    }
+    (html.len(), html.len())
+}
+
+fn after_end<'a>(html: &'a str, name: &str) -> &'a str {
+    &html[end_of(html, name).1..]
+}
+
+/// A text that grows, with its white space in order.
+#[derive(Default)]
+struct Text {
+    done: String,
+    gap: bool,
+}
+
+impl Text {
+    fn add(&mut self, raw: &str) {
+        if raw.is_empty() {
+            return;
+        }
+        self.gap |= raw.starts_with(char::is_whitespace);
+        for word in unescaped(raw).split_whitespace() {
+            if self.gap && !self.done.is_empty() && !self.done.ends_with('\n') {
+                self.done.push(' ');
+            }
+            self.done.push_str(word);
+            self.gap = true;
+        }
+        self.gap = raw.ends_with(char::is_whitespace);
+    }
+
+    fn space(&mut self) {
+        self.gap = true;
+    }
+
+    /// Begins a new line; two in a row leave one empty.
+    fn line(&mut self) {
+        if !self.done.is_empty() && !self.done.ends_with("\n\n") {
+            self.done.push('\n');
+        }
+        self.gap = false;
+    }
+}
+
+/// A text without the entities that are common in pages.
+fn unescaped(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('&') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.bytes().take(12).position(|byte| byte == b';');
+        match end.and_then(|end| Some((entity(&rest[1..end])?, end))) {
+            Some((sign, end)) => {
+                text.push(sign);
+                rest = &rest[end + 1..];
+            }
+            None => {
+                text.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    text + rest
+}
+
+fn entity(name: &str) -> Option<char> {
+    if let Some(number) = name.strip_prefix('#') {
+        let code = match number.strip_prefix(['x', 'X']) {
+            Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+            None => number.parse().ok()?,
+        };
+        return char::from_u32(code).filter(|sign| !sign.is_control());
+    }
+    Some(match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        "nbsp" => ' ',
+        "ndash" => '–',
+        "mdash" => '—',
+        "hellip" => '…',
+        "lsquo" => '‘',
+        "rsquo" => '’',
+        "ldquo" => '“',
+        "rdquo" => '”',
+        "laquo" => '«',
+        "raquo" => '»',
+        "bull" => '•',
+        "middot" => '·',
+        "copy" => '©',
+        "reg" => '®',
+        "trade" => '™',
+        "times" => '×',
+        "euro" => '€',
+        "pound" => '£',
+        "deg" => '°',
+        "auml" => 'ä',
+        "ouml" => 'ö',
+        "uuml" => 'ü',
+        "Auml" => 'Ä',
+        "Ouml" => 'Ö',
+        "Uuml" => 'Ü',
+        "szlig" => 'ß',
+        "eacute" => 'é',
+        "egrave" => 'è',
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_becomes_its_text() {
+        let page = "<!doctype html><html><head><title>T</title></head><body><nav>Home</nav><h1>Big\n news</h1>\
+                    <p>One <b>bold</b>word &amp; a&nbsp;half: 1 < 2 &euro; &#8364; &nope;</p><!-- <p>no</p> -->\
+                    <script>if (a < b) { '</p>' }</script><ul><li>a</li><li title=\"x > y\">b</li></ul>\
+                    <table><tr><td>1</td><td>2</td></tr></table></body></html>";
+        let text = plain(page);
+        assert_eq!(text, "Big news\n\nOne boldword & a half: 1 < 2 € € &nope;\n\na\n\nb\n\n1 2", "{text}");
+        assert_eq!(inside(page, "title").as_deref(), Some("T"));
+        assert_eq!(inside("<p>none</p>", "title"), None);
+    }
+
+    #[test]
+    fn broken_pages_end() {
+        for (page, text) in [
+            ("<", "<"),
+            ("a < b", "a < b"),
+            ("<p", ""),
+            ("<p title=\"never closed>x", ""),
+            ("<!-- open", ""),
+            ("<script>open", ""),
+            ("</", "</"),
+            ("&", "&"),
+            ("&#xffffffff;&#0;", "&#xffffffff;&#0;"),
+            ("é<é>é", "é<é>é"),
+        ] {
+            assert_eq!(plain(page), text, "{page}");
+        }
+        let deep = "<div>".repeat(200_000) + "bottom";
+        assert_eq!(plain(&deep), "bottom");
+    }
+}

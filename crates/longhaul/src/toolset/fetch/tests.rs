@@ -1,0 +1,292 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::way::Lookup;
+use super::{Fetch, Format};
+use crate::toolset::loopback::{Act, Loopback, answer};
+use crate::toolset::no_desk::Alone;
+
+/// Somebody who may go anywhere.
+async fn anywhere() -> Alone {
+    Alone::with(&Fetch::new().allow_private(true)).await
+}
+
+/// A lookup that gives these addresses, one after the other, and counts how often it is asked.
+fn told(addresses: &[&str]) -> (Lookup, Arc<AtomicUsize>) {
+    let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    let times = Arc::new(AtomicUsize::new(0));
+    let counted = times.clone();
+    let lookup: Lookup = Arc::new(move |_| {
+        let n = counted.fetch_add(1, Ordering::SeqCst);
+        let address = addresses[n.min(addresses.len() - 1)];
+        Box::pin(async move { Ok(vec![address]) })
+    });
+    (lookup, times)
+}
+
+#[tokio::test]
+async fn no_form_of_a_private_address_is_fetched() {
+    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "secret")).await;
+    let port = server.at.port();
+    let mut alone = Alone::with(&Fetch::new()).await;
+    for (host, why) in [
+        ("127.0.0.1", "a loopback address"),
+        ("127.1", "a loopback address"),
+        ("127.0.1", "a loopback address"),
+        ("2130706433", "a loopback address"),
+        ("0x7f000001", "a loopback address"),
+        ("0x7f.0.0.1", "a loopback address"),
+        ("0177.0.0.1", "a loopback address"),
+        ("017700000001", "a loopback address"),
+        ("%31%32%37.0.0.1", "a loopback address"),
+        ("１２７.０.０.１", "a loopback address"),
+        ("127.0.0.1.", "a loopback address"),
+        ("0", "an address of this machine"),
+        ("0.0.0.0", "an address of this machine"),
+        ("10.0.0.1", "a private address"),
+        ("172.20.0.1", "a private address"),
+        ("192.168.0.1", "a private address"),
+        ("169.254.169.254", "a cloud's metadata address"),
+        ("2852039166", "a cloud's metadata address"),
+        ("100.64.1.1", "inside a provider's network"),
+        ("[::1]", "a loopback address"),
+        ("[::]", "an address of this machine"),
+        ("[::ffff:127.0.0.1]", "a loopback address"),
+        ("[::ffff:7f00:1]", "a loopback address"),
+        ("[64:ff9b::7f00:1]", "a loopback address"),
+        ("[2002:7f00:1::1]", "a loopback address"),
+        ("[fe80::1]", "a link-local address"),
+        ("[fd00:ec2::254]", "a private address"),
+        ("localhost", "a loopback address"),
+    ] {
+        for url in [format!("http://{host}:{port}/"), format!("http://{host}/")] {
+            let error = alone.error("fetch", json!({"urls": [url]})).await;
+            assert!(error.contains("was not read: ") && error.contains(why), "{url}: {error}");
+        }
+    }
+    assert_eq!(server.asked().len(), 0, "nothing was even asked");
+}
+
+#[tokio::test]
+async fn what_is_no_plain_web_address_is_refused() {
+    let mut alone = anywhere().await;
+    for (url, why) in [
+        ("file:///etc/passwd", "'file:' is not fetched"),
+        ("ftp://example.com/x", "'ftp:' is not fetched"),
+        ("gopher://127.0.0.1:6379/_x", "'gopher:' is not fetched"),
+        ("data:text/html,x", "'data:' is not fetched"),
+        ("http://user:pass@example.com/", "a user or a password"),
+        ("http://example.com@127.0.0.1/", "a user or a password"),
+        ("example.com", "not a URL that begins with http"),
+        ("http://", "not a URL"),
+        ("http://[::1", "not a URL"),
+    ] {
+        let error = alone.error("fetch", json!({"urls": [url]})).await;
+        assert!(error.contains(why), "{url}: {error}");
+    }
+    assert!(alone.error("fetch", json!({"urls": []})).await.contains("give 1 to 20"));
+    let many: Vec<String> = (0..21).map(|n| format!("http://x/{n}")).collect();
+    assert!(alone.error("fetch", json!({"urls": many})).await.contains("21 URLs"));
+}
+
+#[tokio::test]
+async fn a_name_is_checked_each_time_it_is_connected_to() {
+    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "secret")).await;
+    // Public for whoever checks first, private for whoever connects after: here nobody does.
+    let (lookup, times) = told(&["192.88.98.1", "127.0.0.1"]);
+    let mut alone = Alone::with(&Fetch::new().lookup(lookup).timeout(Duration::from_millis(300))).await;
+    let url = format!("http://rebind.example:{}/", server.at.port());
+    let first = alone.error("fetch", json!({"urls": [url]})).await;
+    assert!(
+        first.contains("too long") || first.contains("longer than") || first.contains("connect"),
+        "{first}"
+    );
+    assert_eq!(times.load(Ordering::SeqCst), 1, "what was looked up is what was connected to");
+    let second = alone.error("fetch", json!({"urls": [url]})).await;
+    assert!(second.contains("rebind.example is a loopback address"), "{second}");
+    assert_eq!(times.load(Ordering::SeqCst), 2);
+    assert_eq!(server.asked().len(), 0);
+    for private in ["::ffff:127.0.0.1", "169.254.169.254", "10.0.0.5", "fd00::1"] {
+        let (lookup, _) = told(&[private]);
+        let mut alone = Alone::with(&Fetch::new().lookup(lookup)).await;
+        let error = alone.error("fetch", json!({"urls": [url]})).await;
+        assert!(error.contains("which is not fetched"), "{private}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_a_public_and_a_private_address_is_not_trusted() {
+    let server = Loopback::start(|_| answer(200, &[], "secret")).await;
+    let lookup: Lookup =
+        Arc::new(|_| Box::pin(async { Ok(vec!["1.1.1.1".parse().unwrap(), "127.0.0.1".parse().unwrap()]) }));
+    let mut alone = Alone::with(&Fetch::new().lookup(lookup)).await;
+    let url = format!("http://both.example:{}/", server.at.port());
+    assert!(alone.error("fetch", json!({"urls": [url]})).await.contains("a loopback address"));
+    assert_eq!(server.asked().len(), 0);
+}
+
+/// The one who redirects has to be reached somehow: a name that is allowed by way of a public address cannot be had
+/// here, so this looks at the steps of a way that begins on a private one.
+#[tokio::test]
+async fn redirects_are_checked_again_at_each_step() {
+    let server = Loopback::start(|asked| match asked.line.as_str() {
+        "GET /file" => answer(302, &[("location", "file:///etc/passwd")], ""),
+        "GET /user" => answer(301, &[("location", "http://a:b@127.0.0.1/")], ""),
+        "GET /bad" => answer(307, &[("location", "http://[")], ""),
+        "GET /loop" => answer(302, &[("location", "/loop")], ""),
+        "GET /one" => answer(308, &[("location", "two?x=1#y")], ""),
+        "GET /two?x=1" => answer(200, &[("content-type", "text/plain")], "arrived"),
+        _ => answer(302, &[], "no location"),
+    })
+    .await;
+    let mut alone = anywhere().await;
+    for (path, why) in [
+        ("/file", "it redirects to file:///etc/passwd, and 'file:' is not fetched"),
+        ("/user", "a user or a password"),
+        ("/bad", "it redirects to something that is no URL"),
+        ("/loop", "it redirects more than 10 times"),
+    ] {
+        let error = alone.error("fetch", json!({"urls": [server.url(path)]})).await;
+        assert!(error.contains(why), "{path}: {error}");
+    }
+    let before = server.asked().len();
+    let text = alone.says("fetch", json!({"urls": [server.url("/one")]})).await;
+    assert!(
+        text.contains("arrived") && text.contains("/two?x=1") && text.contains("Redirected from"),
+        "{text}"
+    );
+    assert_eq!(server.asked().len(), before + 2);
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.header("referer").is_none() && asked.header("cookie").is_none())
+    );
+    // The same way, for somebody who may go to this server only: by a name that is looked up as public in the test.
+    let way = super::way::Way::new(false, super::way::system_lookup()).unwrap();
+    let refused = way.go("http://169.254.169.254/latest".parse().unwrap(), "*/*").await.unwrap_err();
+    assert!(refused.contains("metadata"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_page_is_read_in_the_form_that_is_wanted() {
+    let html = "<html><head><title>News</title></head><body><nav>menu</nav><h1>Big</h1><p>See <a href='/x'>x</a></p></body></html>";
+    let server = Loopback::start(move |asked| match asked.line.as_str() {
+        "GET /html" => answer(200, &[("content-type", "text/html; charset=utf-8")], html),
+        "GET /json" => answer(200, &[("content-type", "application/json")], r#"{"a": [1, 2]}"#),
+        "GET /latin" => answer(200, &[("content-type", "text/plain; charset=iso-8859-1")], b"caf\xe9"),
+        "GET /untyped" => answer(200, &[], "just words"),
+        "GET /png" => answer(200, &[("content-type", "image/png")], b"\x89PNG"),
+        "GET /binary" => answer(200, &[], b"\0\x01\x02"),
+        "GET /empty" => answer(204, &[], ""),
+        _ => answer(404, &[("content-type", "text/html")], "<h1>No such page</h1>"),
+    })
+    .await;
+    let mut alone = anywhere().await;
+    let url = |path| server.url(path);
+    let markdown = alone.says("fetch", json!({"urls": [url("/html")]})).await;
+    let link = format!("[x]({})", url("/x"));
+    for part in ["(status 200, text/html; charset=utf-8, ", "Title: News", "# Big", link.as_str()] {
+        assert!(markdown.contains(part), "{part}: {markdown}");
+    }
+    assert!(!markdown.contains("menu"));
+    let text = alone.says("fetch", json!({"urls": url("/html"), "format": "text"})).await;
+    assert!(text.contains("Big\n\nSee x") && !text.contains("menu"), "{text}");
+    let raw = alone.says("fetch", json!({"url": url("/html"), "format": "HTML"})).await;
+    assert!(raw.contains("<nav>menu</nav>"), "{raw}");
+    for (path, says) in [
+        ("/json", r#"{"a": [1, 2]}"#),
+        ("/latin", "café"),
+        ("/untyped", "just words"),
+        ("/empty", "[nothing"),
+    ] {
+        let text = alone.says("fetch", json!({"urls": [url(path)]})).await;
+        assert!(text.contains(says), "{path}: {text}");
+    }
+    for (path, why) in [
+        ("/png", "it is image/png, 4 bytes, and not a text"),
+        ("/binary", "not a text"),
+        ("/nowhere", "(status 404, text/html, 21 bytes)\n\n# No such page"),
+    ] {
+        let error = alone.error("fetch", json!({"urls": [url(path)]})).await;
+        assert!(error.contains(why), "{path}: {error}");
+    }
+    let several = alone.says("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
+    let parts: Vec<&str> = several.split("\n\n---\n\n").collect();
+    assert!(
+        parts.len() == 3 && parts[1].contains("was not read") && parts[2].contains("just words"),
+        "{several}"
+    );
+}
+
+#[tokio::test]
+async fn size_and_time_are_bounded_whatever_the_server_does() {
+    let head = |rest: &str| format!("HTTP/1.1 200 X\r\ncontent-type: text/plain\r\n{rest}\r\n").into_bytes();
+    let gzip: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0];
+    let server = Loopback::start(move |asked| match asked.line.as_str() {
+        "GET /endless" => Act::Endless(head(""), b"x".repeat(4096)),
+        "GET /chunks" => Act::Endless(
+            head("transfer-encoding: chunked\r\n"),
+            [b"400\r\n".to_vec(), b"y".repeat(1024), b"\r\n".to_vec()].concat(),
+        ),
+        "GET /stall" => Act::Stall([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /silent" => Act::Stall(Vec::new()),
+        "GET /short" => Act::Bytes([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /headers" => Act::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec()),
+        "GET /bomb" => answer(200, &[("content-type", "text/html"), ("content-encoding", "gzip")], gzip),
+        "GET /garbage" => Act::Bytes(b"hello, I am no web server\r\n\r\n".to_vec()),
+        _ => Act::Bytes(Vec::new()),
+    })
+    .await;
+    let fetch = Fetch::new().allow_private(true).max_bytes(10_000);
+    let mut alone = Alone::with(&fetch).await;
+    for path in ["/endless", "/chunks"] {
+        let text = alone.says("fetch", json!({"urls": [server.url(path)]})).await;
+        assert!(
+            text.contains("10,000 bytes)") && text.contains("[… only the first 10,000 bytes were read …]"),
+            "{path}"
+        );
+        assert!(text.len() < 11_000);
+    }
+    server.until_gone(2).await;
+    let short = alone.says("fetch", json!({"urls": [server.url("/short")]})).await;
+    assert!(short.contains("some\n\n[… the rest did not come: the answer broke off"), "{short}");
+    let mut alone = Alone::with(&fetch.timeout(Duration::from_millis(700))).await;
+    for (path, why) in [
+        ("/stall", "it took longer than 700ms"),
+        ("/silent", "it took longer than 700ms"),
+        ("/headers", "it does not answer as it should"),
+        ("/bomb", "it came compressed (gzip), which was not asked for"),
+        ("/garbage", "it does not answer as it should"),
+        ("/closed", "it does not answer as it should"),
+    ] {
+        let error = alone.error("fetch", json!({"urls": [server.url(path)]})).await;
+        assert!(error.contains(why), "{path}: {error}");
+    }
+    server.until_gone(4).await;
+    assert!(server.asked().iter().all(|asked| asked.header("accept-encoding").is_none()));
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_fetch() {
+    let server = Loopback::start(|_| Act::Stall(Vec::new())).await;
+    let mut alone = anywhere().await;
+    let cancel = alone.context.cancel.clone();
+    let stop = async {
+        server.until_asked(1).await;
+        cancel.cancel();
+    };
+    let (error, ()) = tokio::join!(alone.error("fetch", json!({"urls": [server.url("/")]})), stop);
+    assert!(error.contains("being stopped"), "{error}");
+    server.until_gone(1).await;
+}
+
+#[test]
+fn the_form_is_markdown_unless_told() {
+    assert_eq!(Format::default(), Format::Markdown);
+    assert!(format!("{:?}", Fetch::new()).contains("allow_private: false"));
+}

@@ -1,0 +1,178 @@
+//! The way to a page: no step of it leads to an address that is not everybody's, unless that is allowed.
+//!
+//! An address is checked where it is used: the resolver of the client gives it only addresses that may be connected to,
+//! so a name that means something else a moment later gains nothing. Addresses that are written in the URL need no
+//! resolver and are checked beforehand, for the first URL and for each that a redirect names.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, LOCATION};
+use reqwest::{Client, Response, Url};
+
+use super::address::why_private;
+
+/// How many redirects are followed.
+const MOST_HOPS: usize = 10;
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Finds the addresses of a name.
+pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+/// Asks the system.
+pub(super) fn system_lookup() -> Lookup {
+    Arc::new(|name| {
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(move || (name.as_str(), 0).to_socket_addrs());
+            Ok(found.await.map_err(io::Error::other)??.map(|address| address.ip()).collect())
+        })
+    })
+}
+
+/// The way, for all pages of a toolset.
+#[derive(Clone)]
+pub(super) struct Way {
+    client: Client,
+    allow_private: bool,
+}
+
+impl Way {
+    pub(super) fn new(allow_private: bool, lookup: Lookup) -> Result<Way, String> {
+        let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            // A proxy would look names up for itself.
+            .no_proxy()
+            // Each request finds its address anew, and is checked anew.
+            .pool_max_idle_per_host(0)
+            .dns_resolver(Arc::new(Guard { allow_private, lookup }));
+        let client = client.build().map_err(|error| error.without_url().to_string())?;
+        Ok(Way { client, allow_private })
+    }
+
+    /// Goes to a URL, and on to where it redirects. Answers with what is there, and where that is.
+    pub(super) async fn go(&self, url: Url, accept: &str) -> Result<(Response, Url), String> {
+        let mut url = url;
+        for hop in 0..=MOST_HOPS {
+            self.check(&url).map_err(|why| match hop {
+                0 => why,
+                _ => format!("it redirects to {}, and {why}", shown(&url)),
+            })?;
+            let sent = self.client.get(url.clone()).header(ACCEPT, accept).send().await;
+            let response = sent.map_err(|error| explained(&error))?;
+            let next = match response.status().as_u16() {
+                301 | 302 | 303 | 307 | 308 => response.headers().get(LOCATION),
+                _ => None,
+            };
+            let Some(next) = next else { return Ok((response, url)) };
+            let next = String::from_utf8_lossy(next.as_bytes()).into_owned();
+            url = url
+                .join(&next)
+                .map_err(|error| format!("it redirects to something that is no URL: {error}"))?;
+        }
+        Err(format!("it redirects more than {MOST_HOPS} times"))
+    }
+
+    /// Whether a URL may be gone to, as far as it says so itself.
+    fn check(&self, url: &Url) -> Result<(), String> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("'{}:' is not fetched, only http: and https:", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("a URL with a user or a password in it is not fetched".to_owned());
+        }
+        let host = url.host_str().unwrap_or_default();
+        if host.is_empty() {
+            return Err("it names no host".to_owned());
+        }
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        match literal.parse::<IpAddr>().ok().and_then(why_private) {
+            Some(why) if !self.allow_private => Err(Refused { host: literal.to_owned(), why }.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A URL as it is fit to be shown: without what is in its query.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
+/// What stands between the client and the addresses of a name.
+struct Guard {
+    allow_private: bool,
+    lookup: Lookup,
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let host = name.as_str().to_owned();
+        let (looking, allow_private) = ((self.lookup)(host.clone()), self.allow_private);
+        Box::pin(async move {
+            let found = looking.await?;
+            if found.is_empty() {
+                return Err(io::Error::other("the name has no address").into());
+            }
+            // One is enough: a name that means both is not to be trusted with either.
+            if let Some(why) = found.iter().copied().find_map(why_private).filter(|_| !allow_private) {
+                return Err(Refused { host, why }.into());
+            }
+            let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
+            Ok(addresses)
+        })
+    }
+}
+
+/// Why a host is not connected to.
+#[derive(Debug)]
+struct Refused {
+    host: String,
+    why: &'static str,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, which is not fetched", self.host, self.why)
+    }
+}
+
+impl Error for Refused {}
+
+/// What went wrong, in the words of whoever knows best: the last of those who pass it on.
+fn explained(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+        if let Some(refused) = cause.downcast_ref::<Refused>() {
+            return refused.to_string();
+        }
+    }
+    let what = match error {
+        error if error.is_timeout() => "the connection took too long",
+        error if error.is_connect() => "it cannot be connected to",
+        error if error.is_body() || error.is_decode() => "the answer broke off",
+        _ => "it does not answer as it should",
+    };
+    format!("{what} ({cause})")
+}
+
+/// The same, of the body.
+pub(super) fn broken(error: &reqwest::Error) -> String {
+    explained(error)
+}

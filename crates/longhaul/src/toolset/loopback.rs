@@ -1,0 +1,173 @@
+//! For tests of tools that go over the network: a server on loopback that answers as the test tells it to, byte by byte.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// One request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The method and the target.
+    pub(crate) line: String,
+    /// The headers, their names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// What is done with a request.
+pub(crate) enum Act {
+    /// These bytes, and the connection is closed.
+    Bytes(Vec<u8>),
+    /// These bytes, and then nothing more, until the client goes away.
+    Stall(Vec<u8>),
+    /// The first bytes, and then the second again and again, until the client goes away.
+    Endless(Vec<u8>, Vec<u8>),
+}
+
+/// An answer with its length, and the connection is closed.
+pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Act {
+    let mut bytes =
+        format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.as_ref().len());
+    for (name, value) in headers {
+        bytes += &format!("{name}: {value}\r\n");
+    }
+    Act::Bytes([(bytes + "\r\n").as_bytes(), body.as_ref()].concat())
+}
+
+type Script = dyn Fn(&Asked) -> Act + Send + Sync;
+
+#[derive(Default)]
+struct Notes {
+    asked: Mutex<Vec<Asked>>,
+    gone: Mutex<usize>,
+    news: Notify,
+}
+
+pub(crate) struct Loopback {
+    pub(crate) at: SocketAddr,
+    notes: Arc<Notes>,
+    _tasks: JoinSet<()>,
+}
+
+impl Loopback {
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Act + Send + Sync + 'static) -> Loopback {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (notes, script): (Arc<Notes>, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let mut tasks = JoinSet::new();
+        let kept = notes.clone();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let (notes, script) = (kept.clone(), script.clone());
+                connections.spawn(async move {
+                    let _ = serve(stream, &notes, &*script).await;
+                });
+            }
+        });
+        Loopback { at, notes, _tasks: tasks }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.at)
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.notes.asked.lock().unwrap().clone()
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn until_asked(&self, times: usize) {
+        self.until(|notes| notes.asked.lock().unwrap().len() >= times).await;
+    }
+
+    /// Waits until so many clients have gone away in the middle of an answer.
+    pub(crate) async fn until_gone(&self, times: usize) {
+        self.until(|notes| *notes.gone.lock().unwrap() >= times).await;
+    }
+
+    async fn until(&self, is: impl Fn(&Notes) -> bool) {
+        let waiting = async {
+            loop {
+                let news = self.notes.news.notified();
+                if is(&self.notes) {
+                    return;
+                }
+                news.await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), waiting)
+            .await
+            .expect("it never came to that");
+    }
+}
+
+async fn serve(mut stream: TcpStream, notes: &Notes, script: &Script) -> std::io::Result<()> {
+    let Some(asked) = read(&mut stream).await? else { return Ok(()) };
+    notes.asked.lock().unwrap().push(asked.clone());
+    notes.news.notify_waiters();
+    let (first, again) = match script(&asked) {
+        Act::Bytes(bytes) => {
+            stream.write_all(&bytes).await?;
+            return stream.shutdown().await;
+        }
+        Act::Stall(first) => (first, Vec::new()),
+        Act::Endless(first, again) => (first, again),
+    };
+    let mut buffer = [0; 1024];
+    let _ = stream.write_all(&first).await;
+    let (mut reading, mut writing) = stream.split();
+    tokio::select! {
+        () = async { while let Ok(1..) = reading.read(&mut buffer).await {} } => {}
+        () = async {
+            while !again.is_empty() && writing.write_all(&again).await.is_ok() {}
+            if again.is_empty() {
+                std::future::pending::<()>().await;
+            }
+        } => {}
+    }
+    *notes.gone.lock().unwrap() += 1;
+    notes.news.notify_waiters();
+    Ok(())
+}
+
+async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let mut lines = head.lines();
+            let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+            let headers: Vec<(String, String)> = lines
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+                .collect();
+            let length = headers.iter().find(|(name, _)| name == "content-length");
+            let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+            if bytes.len() >= end + 4 + length {
+                let body = String::from_utf8_lossy(&bytes[end + 4..end + 4 + length]).into_owned();
+                return Ok(Some(Asked { line, headers, body }));
+            }
+        }
+        let mut buffer = [0; 16 * 1024];
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(None),
+            n => bytes.extend_from_slice(&buffer[..n]),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What agents remember from one conversation to the next, in an SQLite file with full-text search.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::derived::ids_of;
+use super::text::{counted, grouped};
+use super::verb::{Answer, Nothing, filled, verb};
+use super::{Patron, Toolset, ToolsetError};
+use crate::tool::{CallContext, DynTool, Manner, ToolError};
+use book::{Book, Found};
+
+mod book;
+
+/// The longest memory, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and `search_memories`, on an
+/// SQLite file. Several agents and processes may use one file at once.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    path: Arc<Path>,
+}
+
+impl Memory {
+    /// Memories in this file: below the task's working directory, unless the path is absolute.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Memory { path: path.into().into() }
+    }
+}
+
+impl Toolset for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        let tools = self.tools();
+        Box::pin(async { Ok(tools) })
+    }
+
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        let text = "You have a memory that outlives this conversation. Look into it (`search_memories`, with a few \
+                    words or a category) before you begin; `get_memories` shows all of it. Remember what will matter \
+                    again: what the user prefers or has corrected, decisions, how the project does things, each as one \
+                    memory of a category (preference, fact, project, decision). Change what is no longer true with \
+                    `update_memory` instead of adding to it. Do this without speaking of it.";
+        Some(text.to_owned())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AddArgs {
+    /// What to remember.
+    memory: String,
+    /// What kind of thing it is, in one word: preference, fact, project, decision or another.
+    category: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct UpdateArgs {
+    /// The id of the memory.
+    id: String,
+    /// What it is to say from now on.
+    memory: String,
+    /// A new category.
+    category: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct DeleteArgs {
+    /// The id of the memory.
+    id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SearchArgs {
+    /// Words that must all be in the memory, or begin a word of it; the best matches come first. With OR between
+    /// them one is enough; words in double quotes must follow each other.
+    query: Option<String>,
+    /// Only memories of this category.
+    category: Option<String>,
+}
+
+impl Memory {
+    fn tools(&self) -> Vec<Arc<dyn DynTool>> {
+        let path = || self.path.clone();
+        let (read, write) = (Manner::READ_ONLY, Manner::REPEATABLE);
+        vec![
+            {
+                let path = path();
+                verb("add_memory", write, "Remembers something new.", move |args: AddArgs, context| {
+                    at_book(&path, context, move |book, context| add(book, args, &context))
+                })
+                .tool()
+            },
+            {
+                let path = path();
+                verb(
+                    "get_memories",
+                    read,
+                    "Shows all memories, the newest first.",
+                    move |_: Nothing, context| {
+                        at_book(&path, context, move |book, _| Ok(book.all().map(shown)?))
+                    },
+                )
+                .tool()
+            },
+            {
+                let path = path();
+                let text = "Searches the memories for words, a category, or both.";
+                verb("search_memories", read, text, move |args: SearchArgs, context| {
+                    at_book(&path, context, move |book, _| {
+                        let (query, category) = (filled(args.query), filled(args.category));
+                        let query = query.as_deref().unwrap_or_default();
+                        Ok(book.search(query, category.as_deref().map(str::trim)).map(shown)?)
+                    })
+                })
+                .tool()
+            },
+            {
+                let path = path();
+                let text = "Changes what a memory says, and its category if one is given.";
+                verb("update_memory", write, text, move |args: UpdateArgs, context| {
+                    at_book(&path, context, move |book, _| {
+                        let (id, text) = (args.id.trim(), fit(&args.memory)?);
+                        match book.update(id, text, filled(args.category).as_deref().map(str::trim))? {
+                            true => Ok(format!("Memory {id} is changed.")),
+                            false => Err(unknown(id)),
+                        }
+                    })
+                })
+                .tool()
+            },
+            {
+                let path = path();
+                verb(
+                    "delete_memory",
+                    Manner::default(),
+                    "Forgets a memory.",
+                    move |args: DeleteArgs, context| {
+                        at_book(&path, context, move |book, _| match book.delete(args.id.trim())? {
+                            true => Ok(format!("Memory {} is forgotten.", args.id.trim())),
+                            false => Err(unknown(&args.id)),
+                        })
+                    },
+                )
+                .tool()
+            },
+        ]
+    }
+}
+
+/// Why something could not be done with the book.
+enum Trouble {
+    File(rusqlite::Error),
+    Call(ToolError),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Trouble::File(error)
+    }
+}
+
+impl From<ToolError> for Trouble {
+    fn from(error: ToolError) -> Self {
+        Trouble::Call(error)
+    }
+}
+
+/// Does something with the file, where blocking harms nobody. It is opened for each call: whoever deletes, moves or
+/// replaces it meanwhile is not in the way, and nothing is left open.
+fn at_book<'a>(
+    path: &Arc<Path>,
+    context: &'a CallContext,
+    act: impl FnOnce(&mut Book, CallContext) -> Result<String, Trouble> + Send + 'static,
+) -> BoxFuture<'a, Answer> {
+    let (path, context) = (path.clone(), context.clone());
+    Box::pin(super::blocking(move || {
+        let place = place(&path, context.working_dir.as_deref())?;
+        let told = Book::open(&place).map_err(Trouble::File).and_then(|mut book| act(&mut book, context));
+        match told {
+            Ok(text) => Ok(text.into()),
+            Err(Trouble::Call(error)) => Err(error),
+            Err(Trouble::File(error)) => Err(ToolError::Failed(format!(
+                "the memories in '{}' cannot be used: {error}",
+                path.display()
+            ))),
+        }
+    }))
+}
+
+/// Where the file is. The directory is made if it is not there; below the working directory no link leads out.
+fn place(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> {
+    let shown = path.display();
+    let failed = |why: &dyn std::fmt::Display| {
+        ToolError::Failed(format!("the memories in '{shown}' cannot be used: {why}"))
+    };
+    let whole = match (path.is_absolute(), working_dir) {
+        (true, _) => path.to_owned(),
+        (false, Some(dir)) => dir.join(path),
+        (false, None) => return Err(failed(&"this task has no working directory")),
+    };
+    let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return Err(failed(&"it is not the name of a file"));
+    };
+    if let Some(dir) = working_dir.filter(|_| !path.is_absolute()) {
+        let out = || failed(&"it is not below the working directory");
+        if path.components().any(|part| part == std::path::Component::ParentDir) {
+            return Err(out());
+        }
+        std::fs::create_dir_all(above).map_err(|error| failed(&error))?;
+        let (root, real) = (dir.canonicalize(), above.canonicalize());
+        let (root, real) = (root.map_err(|error| failed(&error))?, real.map_err(|error| failed(&error))?);
+        let whole = real.join(name);
+        let leads_out = whole.canonicalize().is_ok_and(|target| !target.starts_with(&root));
+        return if real.starts_with(&root) && !leads_out { Ok(whole) } else { Err(out()) };
+    }
+    std::fs::create_dir_all(above).map_err(|error| failed(&error))?;
+    Ok(whole)
+}
+
+fn add(book: &mut Book, args: AddArgs, context: &CallContext) -> Result<String, Trouble> {
+    let text = fit(&args.memory)?;
+    let category = filled(args.category).unwrap_or_default();
+    let now = Timestamp::now();
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    match book.add(ids_of(context), text, category.trim(), &now)? {
+        Some(id) => Ok(format!("Remembered, with the id {id}.")),
+        None => Err(ToolError::Failed("no free id was found: make the call again".to_owned()).into()),
+    }
+}
+
+fn fit(text: &str) -> Result<&str, ToolError> {
+    match text.trim() {
+        "" => Err(ToolError::Retry("the memory is empty: say in `memory` what to remember".to_owned())),
+        text if text.len() > LONGEST => Err(ToolError::Retry(format!(
+            "the memory has {} and may have {LONGEST}: make several of it, or keep it in a file",
+            counted(text.len() as u64, "byte")
+        ))),
+        text => Ok(text),
+    }
+}
+
+fn unknown(id: &str) -> Trouble {
+    ToolError::Retry(format!("there is no memory '{}': get_memories shows what there is", id.trim())).into()
+}
+
+fn shown(found: Found) -> String {
+    if found.memories.is_empty() {
+        return "[]".to_owned();
+    }
+    let mut text = serde_json::to_string(&found.memories).unwrap_or_default();
+    if found.left_out > 0 {
+        text += &format!("\n[… {} more: search for something narrower …]", grouped(found.left_out as u64));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

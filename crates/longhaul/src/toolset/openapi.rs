@@ -1,0 +1,187 @@
+//! The operations of an OpenAPI document as tools.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::{Method, Url};
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+
+use super::outward::{Headers, Outward, shown, web_url};
+use super::text::{clipped, counted};
+use super::{Patron, Toolset, ToolsetError};
+use crate::model::ToolSpec;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use document::Document;
+use operation::Operation;
+
+mod document;
+mod operation;
+
+/// The largest document, how much of an answer is read, and how long either may take.
+const LARGEST: usize = 16 << 20;
+const MOST: usize = 1 << 20;
+const TIME: Duration = Duration::from_secs(30);
+
+/// The toolset `openapi`: a tool for each operation that a document describes.
+pub struct OpenApi {
+    at: String,
+    headers: Headers,
+    /// The document is read once.
+    tools: OnceCell<Vec<Arc<dyn DynTool>>>,
+}
+
+impl OpenApi {
+    /// The operations of the document at a URL, or in a file. The headers go along with every request, also the one for
+    /// the document.
+    pub fn new(url_or_path: impl Into<String>, headers: Headers) -> Self {
+        OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
+    }
+
+    async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, String> {
+        let outward = Outward::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let at = self.at.trim();
+        let lower = at.to_ascii_lowercase();
+        let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
+            true => {
+                let url = web_url(at)?;
+                let text =
+                    fetched(&outward, url.clone()).await.map_err(|why| format!("{}: {why}", shown(&url)))?;
+                (text, Some(url))
+            }
+            false => {
+                let path = PathBuf::from(at.strip_prefix("file://").unwrap_or(at));
+                (from_file(path.clone()).await.map_err(|why| format!("{}: {why}", path.display()))?, None)
+            }
+        };
+        let place = url.as_ref().map_or_else(|| at.to_owned(), shown);
+        let named = |why: String| format!("{place}: {why}");
+        // A large document takes its time.
+        let made = super::blocking(move || {
+            let document = Document::read(&text).map_err(ToolError::Failed)?;
+            Ok(operation::operations(&document, url.as_ref()))
+        });
+        let (operations, wrong) = made.await.map_err(|error| named(error.to_string()))?;
+        for why in &wrong {
+            tracing::warn!(document = place, "an operation is left out: {why}");
+        }
+        if operations.is_empty() {
+            let why = wrong.first().map_or("it describes no operation".to_owned(), |why| {
+                format!("none of its {} can be used; {why}", counted(wrong.len() as u64, "operation"))
+            });
+            return Err(named(why));
+        }
+        let tool = |operation| -> Arc<dyn DynTool> {
+            Arc::new(OperationTool { operation, outward: outward.clone() })
+        };
+        Ok(operations.into_iter().map(tool).collect())
+    }
+}
+
+impl std::fmt::Debug for OpenApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = web_url(&self.at).map_or_else(|_| self.at.clone(), |url| shown(&url));
+        f.debug_struct("OpenApi").field("at", &at).field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+async fn fetched(outward: &Outward, url: Url) -> Result<String, String> {
+    let accept = "application/json, application/yaml;q=0.9, */*;q=0.5";
+    let request = outward.request(Method::GET, url).header("accept", accept);
+    let reply = outward.send(request, LARGEST, TIME).await?;
+    match reply.status {
+        200 => Ok(reply.text),
+        status => Err(format!("the document cannot be had: status {status}")),
+    }
+}
+
+async fn from_file(path: PathBuf) -> Result<String, String> {
+    let reading = super::blocking(move || {
+        use std::io::Read as _;
+        let failed = |error: std::io::Error| ToolError::Failed(error.to_string());
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(LARGEST as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+        match text.len() > LARGEST {
+            true => Err(ToolError::Failed(format!("it has more than {LARGEST} bytes"))),
+            false => Ok(text),
+        }
+    });
+    reading.await.map_err(|error| error.to_string())
+}
+
+impl Toolset for OpenApi {
+    fn name(&self) -> &str {
+        "openapi"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let tools = self.tools.get_or_try_init(|| self.read()).await;
+            tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why })
+        })
+    }
+}
+
+struct OperationTool {
+    operation: Operation,
+    outward: Outward,
+}
+
+impl DynTool for OperationTool {
+    fn spec(&self) -> ToolSpec {
+        let Operation { name, description, parameters, .. } = &self.operation;
+        ToolSpec { name: name.clone(), description: description.clone(), parameters: parameters.clone() }
+    }
+
+    fn manner(&self) -> Manner {
+        match [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.operation.method) {
+            true => Manner::READ_ONLY,
+            false => Manner::default(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let operation = &self.operation;
+            let said = |why: &str| {
+                self.outward
+                    .scrub(format!("{} ({} {}): {why}", operation.name, operation.method, operation.path))
+            };
+            let arguments: Map<String, Value> = parse(arguments)?;
+            let aimed = operation.aimed(&arguments).map_err(|why| ToolError::Retry(said(&why)))?;
+            let mut request = self.outward.request(operation.method.clone(), aimed.url);
+            request = request.header("accept", "application/json, */*;q=0.5");
+            for (name, value) in &aimed.headers {
+                request = request.header(name, value);
+            }
+            if let Some((kind, content)) = aimed.body {
+                request = request.header("content-type", kind).body(content);
+            }
+            let reply = tokio::select! {
+                reply = self.outward.send(request, MOST, TIME) => reply,
+                () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
+            };
+            match reply {
+                Ok(reply) if reply.status >= 400 => {
+                    let text = format!("status {}: {}", reply.status, clipped(&reply.text, 4_000));
+                    Err(ToolError::Failed(said(&text)))
+                }
+                Ok(reply) if reply.text.trim().is_empty() => {
+                    Ok(format!("Done: status {}, and nothing else was said.", reply.status).into())
+                }
+                Ok(reply) => Ok(reply.text.into()),
+                Err(why) => Err(ToolError::Failed(said(&why))),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

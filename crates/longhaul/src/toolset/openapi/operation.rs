@@ -1,0 +1,369 @@
+//! One operation of a document: what a model is told of it, and the request that a call becomes.
+
+use reqwest::{Method, Url};
+use serde_json::{Map, Value, json};
+
+use super::document::Document;
+use crate::toolset::outward::{encoded, has_dots, plain, tool_name, unique};
+use crate::toolset::text::clipped;
+
+const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];
+
+/// An operation as a tool.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) name: String,
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) description: String,
+    /// The JSON schema of its arguments.
+    pub(super) parameters: Value,
+    server: Url,
+    inputs: Vec<Input>,
+    body: Option<Body>,
+}
+
+/// An argument, and where it goes.
+#[derive(Debug)]
+struct Input {
+    argument: String,
+    /// What the server calls it.
+    name: String,
+    place: Place,
+    required: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Path,
+    /// Whether each thing of a list is a pair of its own, and whether an object is `name[key]=value`.
+    Query {
+        explode: bool,
+        deep: bool,
+    },
+    Header,
+    Cookie,
+    /// A property of the body.
+    Property,
+    /// The body itself.
+    Body,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Json,
+    Form,
+    Text,
+}
+
+/// What a call becomes.
+#[derive(Debug)]
+pub(super) struct Aimed {
+    pub(super) url: Url,
+    pub(super) headers: Vec<(String, String)>,
+    /// The content type, and the content.
+    pub(super) body: Option<(&'static str, String)>,
+}
+
+/// All operations of a document, in its order, and what was wrong with those that are left out.
+pub(super) fn operations(document: &Document, from: Option<&Url>) -> (Vec<Operation>, Vec<String>) {
+    let (mut found, mut wrong): (Vec<Operation>, Vec<String>) = (Vec::new(), Vec::new());
+    let paths = document.root()["paths"].as_object();
+    for (path, item) in paths.into_iter().flatten() {
+        let item = match document.followed(item) {
+            Ok(item) => item,
+            Err(why) => {
+                wrong.push(format!("{path}: {why}"));
+                continue;
+            }
+        };
+        for word in METHODS {
+            let Some(operation) = item.get(word).filter(|operation| operation.is_object()) else { continue };
+            let named = |name: &str| found.iter().any(|other| other.name == name);
+            match read(document, from, path, word, item, operation) {
+                Ok(mut operation) => {
+                    operation.name = unique(&operation.name, named);
+                    found.push(operation);
+                }
+                Err(why) => wrong.push(format!("{} {path}: {why}", word.to_uppercase())),
+            }
+        }
+    }
+    (found, wrong)
+}
+
+fn read(
+    document: &Document,
+    from: Option<&Url>,
+    path: &str,
+    word: &str,
+    item: &Value,
+    operation: &Value,
+) -> Result<Operation, String> {
+    let method: Method = word.to_uppercase().parse().map_err(|_| "it has no method".to_owned())?;
+    let mut made = Made::default();
+    // What an operation says of a parameter goes before what its path says.
+    let own = operation["parameters"].as_array().into_iter().flatten();
+    let common = item["parameters"].as_array().into_iter().flatten();
+    for parameter in own.chain(common) {
+        made.parameter(document, document.followed(parameter)?)?;
+    }
+    for (n, name) in names_in(path).enumerate() {
+        // Documents forget them.
+        if !made.inputs.iter().any(|input| input.place == Place::Path && input.name == name) {
+            made.take(name, Place::Path, true, json!({"type": "string"}));
+        }
+        if n > 30 {
+            return Err("its path has too many arguments".to_owned());
+        }
+    }
+    let body = match operation.get("requestBody") {
+        Some(body) => made.body(document, document.followed(body)?)?,
+        None => None,
+    };
+    let id = operation["operationId"].as_str().map(tool_name).filter(|name| !name.is_empty());
+    let name = id.unwrap_or_else(|| tool_name(&format!("{word}_{path}")));
+    let mut parameters = json!({"type": "object", "properties": made.properties});
+    let required: Vec<&str> =
+        made.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
+    if !required.is_empty() {
+        parameters["required"] = json!(required);
+    }
+    let server = server(&[operation, item, document.root()], from)?;
+    let description = description(operation, &method, path);
+    Ok(Operation {
+        name,
+        method,
+        path: path.to_owned(),
+        description,
+        parameters,
+        server,
+        inputs: made.inputs,
+        body,
+    })
+}
+
+/// Arguments in the making.
+#[derive(Default)]
+struct Made {
+    inputs: Vec<Input>,
+    properties: Map<String, Value>,
+}
+
+impl Made {
+    fn take(&mut self, name: &str, place: Place, required: bool, schema: Value) {
+        let prefix = if place == Place::Property { "body_" } else { "" };
+        let fit = tool_name(&format!("{prefix}{name}"));
+        let fit = if fit.is_empty() { "argument".to_owned() } else { fit };
+        let argument = unique(&fit, |other| self.properties.contains_key(other));
+        self.properties.insert(argument.clone(), schema);
+        self.inputs.push(Input { argument, name: name.to_owned(), place, required });
+    }
+
+    fn parameter(&mut self, document: &Document, parameter: &Value) -> Result<(), String> {
+        let name = parameter["name"].as_str().ok_or("a parameter has no name")?;
+        let style = parameter["style"].as_str();
+        let place = match parameter["in"].as_str() {
+            Some("path") => Place::Path,
+            Some("query") => Place::Query {
+                explode: parameter["explode"].as_bool().unwrap_or(style.is_none_or(|style| style == "form")),
+                deep: style == Some("deepObject"),
+            },
+            Some("header") => Place::Header,
+            Some("cookie") => Place::Cookie,
+            _ => return Err(format!("the parameter '{name}' is neither in path, query, header nor cookie")),
+        };
+        // These are not parameters' business, says the standard.
+        let reserved = ["accept", "content-type", "authorization"];
+        if place == Place::Header && reserved.contains(&name.to_ascii_lowercase().as_str()) {
+            return Ok(());
+        }
+        let same = |input: &Input| {
+            input.name == name && std::mem::discriminant(&input.place) == std::mem::discriminant(&place)
+        };
+        if self.inputs.iter().any(same) {
+            return Ok(());
+        }
+        let content = parameter["content"].as_object().and_then(|content| content.values().next());
+        let schema = parameter.get("schema").or_else(|| content?.get("schema"));
+        let mut schema = schema.map_or(json!({"type": "string"}), |schema| document.inlined(schema));
+        if let (Some(text), Some(schema)) = (parameter["description"].as_str(), schema.as_object_mut()) {
+            schema.insert("description".into(), clipped(text, 500).into());
+        }
+        self.take(name, place, place == Place::Path || parameter["required"] == true, schema);
+        Ok(())
+    }
+
+    fn body(&mut self, document: &Document, body: &Value) -> Result<Option<Body>, String> {
+        let Some(content) = body["content"].as_object().filter(|content| !content.is_empty()) else {
+            return Ok(None);
+        };
+        let of = |is: &dyn Fn(&str) -> bool| {
+            content.iter().find(|(key, _)| is(key.split(';').next().unwrap_or_default().trim()))
+        };
+        let json = of(&|kind| kind == "application/json" || kind.ends_with("+json") || kind == "*/*");
+        let form =
+            || of(&|kind| kind == "application/x-www-form-urlencoded").map(|found| (Body::Form, found));
+        let text = || of(&|kind| kind.starts_with("text/")).map(|found| (Body::Text, found));
+        let Some((kind, (_, media))) = json.map(|found| (Body::Json, found)).or_else(form).or_else(text)
+        else {
+            let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
+            return Err(format!("its body is {}, which cannot be made here", kinds.join(" or ")));
+        };
+        let must = body["required"] == true;
+        let schema = media.get("schema").map_or(json!({}), |schema| document.inlined(schema));
+        match schema["properties"]
+            .as_object()
+            .filter(|properties| !properties.is_empty() && kind != Body::Text)
+        {
+            Some(properties) => {
+                let required = schema["required"].as_array().cloned().unwrap_or_default();
+                for (name, schema) in properties {
+                    let needed = must && required.iter().any(|other| other == name);
+                    self.take(name, Place::Property, needed, schema.clone());
+                }
+            }
+            None => {
+                let schema = if kind == Body::Text { json!({"type": "string"}) } else { schema };
+                self.take("body", Place::Body, must, schema);
+            }
+        }
+        Ok(Some(kind))
+    }
+}
+
+fn description(operation: &Value, method: &Method, path: &str) -> String {
+    let text = |key: &str| operation[key].as_str().map(str::trim).filter(|text| !text.is_empty());
+    let mut said: Vec<String> = text("summary").into_iter().map(|summary| clipped(summary, 300)).collect();
+    if let Some(more) = text("description").filter(|more| text("summary") != Some(more)) {
+        said.push(clipped(more, 700));
+    }
+    said.push(format!("({method} {path})"));
+    said.join("\n")
+}
+
+/// The names in `{…}` in a path.
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
+}
+
+/// Where requests go: the first server that is named, with its variables at their defaults, seen from where the document
+/// came.
+fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
+    let servers = places.iter().filter_map(|place| place["servers"].as_array());
+    let first = servers.filter_map(|servers| servers.first()).next();
+    let mut text = first.and_then(|server| server["url"].as_str()).unwrap_or("/").to_owned();
+    for (name, variable) in first.and_then(|server| server["variables"].as_object()).into_iter().flatten() {
+        let default = variable["default"].as_str().unwrap_or_default();
+        text = text.replace(&format!("{{{name}}}"), default);
+    }
+    let url = match (Url::parse(&text), from) {
+        (Ok(url), _) => url,
+        (Err(_), Some(from)) => {
+            from.join(&text).map_err(|error| format!("its server '{text}' is no URL: {error}"))?
+        }
+        (Err(_), None) => {
+            return Err(format!(
+                "its server '{text}' is relative, and the document was read from a file: write a whole URL under `servers`"
+            ));
+        }
+    };
+    match matches!(url.scheme(), "http" | "https") {
+        true => Ok(url),
+        false => Err(format!("its server '{text}' does not begin with http:// or https://")),
+    }
+}
+
+impl Operation {
+    /// The request of a call. What is wrong with the arguments is said for the model.
+    pub(super) fn aimed(&self, arguments: &Map<String, Value>) -> Result<Aimed, String> {
+        if let Some(unknown) =
+            arguments.keys().find(|key| !self.inputs.iter().any(|input| input.argument == **key))
+        {
+            let known: Vec<&str> = self.inputs.iter().map(|input| input.argument.as_str()).collect();
+            return Err(format!(
+                "there is no argument '{}'; there are: {}",
+                clipped(unknown, 60),
+                known.join(", ")
+            ));
+        }
+        let mut path = self.path.clone();
+        let (mut headers, mut cookies) = (Vec::new(), Vec::new());
+        let mut query: Vec<(String, String)> = Vec::new();
+        let (mut properties, mut whole) = (Map::new(), None);
+        for input in &self.inputs {
+            let Some(value) = arguments.get(&input.argument).filter(|value| !value.is_null()) else {
+                match input.required {
+                    true => return Err(format!("the argument '{}' is missing", input.argument)),
+                    false => continue,
+                }
+            };
+            match input.place {
+                Place::Path => {
+                    let text = plain(value);
+                    if text.is_empty() || has_dots(&text) {
+                        return Err(format!(
+                            "the argument '{}' cannot be '{}'",
+                            input.argument,
+                            clipped(&text, 60)
+                        ));
+                    }
+                    path = path.replace(&format!("{{{}}}", input.name), &encoded(&text));
+                }
+                Place::Query { explode, deep } => query.extend(pairs(&input.name, value, explode, deep)),
+                Place::Header => headers.push((input.name.clone(), plain(value))),
+                Place::Cookie => cookies.push(format!("{}={}", input.name, encoded(&plain(value)))),
+                Place::Property => drop(properties.insert(input.name.clone(), value.clone())),
+                Place::Body => whole = Some(value.clone()),
+            }
+        }
+        if !cookies.is_empty() {
+            headers.push(("cookie".to_owned(), cookies.join("; ")));
+        }
+        let mut url = self.server.clone();
+        url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/')));
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let body = self.body.and_then(|kind| content(kind, properties, whole));
+        Ok(Aimed { url, headers, body })
+    }
+}
+
+fn pairs(name: &str, value: &Value, explode: bool, deep: bool) -> Vec<(String, String)> {
+    let pair = |key: &str, value: &Value| (key.to_owned(), plain(value));
+    match value {
+        Value::Array(list) if explode => list.iter().map(|value| pair(name, value)).collect(),
+        Value::Object(object) if deep => {
+            object.iter().map(|(key, value)| pair(&format!("{name}[{key}]"), value)).collect()
+        }
+        Value::Object(object) if explode => object.iter().map(|(key, value)| pair(key, value)).collect(),
+        value => vec![pair(name, value)],
+    }
+}
+
+fn content(
+    kind: Body,
+    properties: Map<String, Value>,
+    whole: Option<Value>,
+) -> Option<(&'static str, String)> {
+    let value = match whole {
+        Some(whole) => whole,
+        None if properties.is_empty() => return None,
+        None => Value::Object(properties),
+    };
+    Some(match kind {
+        Body::Json => ("application/json", value.to_string()),
+        Body::Text => ("text/plain; charset=utf-8", plain(&value)),
+        Body::Form => {
+            let pairs = value.as_object().into_iter().flatten();
+            let pairs = pairs.flat_map(|(name, value)| pairs_of_form(name, value));
+            ("application/x-www-form-urlencoded", pairs.collect::<Vec<_>>().join("&"))
+        }
+    })
+}
+
+fn pairs_of_form(name: &str, value: &Value) -> Vec<String> {
+    let pairs = pairs(name, value, true, true);
+    pairs.into_iter().map(|(key, value)| format!("{}={}", encoded(&key), encoded(&value))).collect()
+}

@@ -1,0 +1,305 @@
+//! The way to servers that the user has named: with headers that nobody else gets to see, and bounded answers.
+//!
+//! Unlike [`fetch`](super::fetch), whose URLs a model makes up, these may be anywhere, also on this machine.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, RequestBuilder, Response, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+
+use super::text::{clipped, grouped};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How many redirects are followed, and only within one host.
+const MOST_HOPS: usize = 5;
+
+/// Headers that go along with every request. Their values are secrets: nothing shows them.
+#[derive(Clone, Default)]
+pub struct Headers(Vec<(String, SecretString)>);
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(headers: I) -> Self {
+        let secret = |(name, value): (N, V)| (name.into(), SecretString::from(value.into()));
+        Headers(headers.into_iter().map(secret).collect())
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Headers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn map(&self) -> Result<HeaderMap, String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in &self.0 {
+            let key = HeaderName::try_from(name.trim())
+                .map_err(|_| format!("'{}' is not the name of a header", clipped(name, 60)))?;
+            let mut value = HeaderValue::from_str(value.expose_secret().trim())
+                .map_err(|_| format!("the value of the header '{name}' cannot be sent; is it one line?"))?;
+            value.set_sensitive(true);
+            map.insert(key, value);
+        }
+        Ok(map)
+    }
+
+    /// A text without the values: of each the whole, and what follows a word such as `Bearer`.
+    fn scrub(&self, mut text: String) -> String {
+        for (_, value) in &self.0 {
+            let whole = value.expose_secret().trim();
+            let token = whole.split_once(' ').map_or(whole, |(_, token)| token.trim());
+            for secret in [whole, token] {
+                // Anything shorter is no secret, and may be a word of the text.
+                if secret.len() >= 8 && text.contains(secret) {
+                    text = text.replace(secret, "[secret]");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// A client of its own for each toolset: no cookies, no proxies, nothing shared.
+#[derive(Clone)]
+pub(super) struct Outward {
+    client: Client,
+    map: HeaderMap,
+    headers: Headers,
+}
+
+/// What came back.
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) text: String,
+}
+
+impl Outward {
+    pub(super) fn new(headers: &Headers) -> Result<Outward, String> {
+        let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(Duration::from_secs(30))
+            .redirect(Policy::custom(within_host))
+            .referer(false)
+            .no_proxy()
+            .build()
+            .map_err(|error| error.without_url().to_string())?;
+        Ok(Outward { client, map: headers.map()?, headers: headers.clone() })
+    }
+
+    /// A request with the headers on it.
+    pub(super) fn request(&self, method: reqwest::Method, url: Url) -> RequestBuilder {
+        self.client.request(method, url).headers(self.map.clone())
+    }
+
+    /// Sends a request and waits for the beginning of the answer.
+    pub(super) async fn begin(&self, request: RequestBuilder) -> Result<Response, String> {
+        let response = request.send().await.map_err(|error| self.explained(error))?;
+        if response.status().is_redirection()
+            && let Some(location) = response.headers().get(LOCATION)
+        {
+            let to = String::from_utf8_lossy(location.as_bytes()).into_owned();
+            let host = response.url().join(&to).ok().and_then(|url| url.host_str().map(str::to_owned));
+            return Err(self.scrub(format!(
+                "it redirects to another server ({}), which is not given the headers: name that one instead",
+                clipped(&host.unwrap_or(to), 100)
+            )));
+        }
+        Ok(response)
+    }
+
+    /// Sends a request and reads the answer, up to `most` bytes of it.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        most: usize,
+        time: Duration,
+    ) -> Result<Reply, String> {
+        let sending = async {
+            let mut response = self.begin(request).await?;
+            let status = response.status().as_u16();
+            let (mut bytes, mut cut) = (Vec::new(), false);
+            while let Some(chunk) = response.chunk().await.map_err(|error| self.explained(error))? {
+                let room = most - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() > room {
+                    cut = true;
+                    break;
+                }
+            }
+            let mut text = self.scrub(String::from_utf8_lossy(&bytes).into_owned());
+            if cut {
+                text += &format!("\n[… only the first {} bytes were read …]", grouped(most as u64));
+            }
+            Ok(Reply { status, text })
+        };
+        match tokio::time::timeout(time, sending).await {
+            Ok(reply) => reply,
+            Err(_) => Err(format!("there was no whole answer within {time:?}")),
+        }
+    }
+
+    /// A text without secrets.
+    pub(super) fn scrub(&self, text: String) -> String {
+        self.headers.scrub(text)
+    }
+
+    pub(super) fn explained(&self, error: reqwest::Error) -> String {
+        let what = match &error {
+            error if error.is_timeout() => "the connection took too long",
+            error if error.is_connect() => "it cannot be connected to",
+            error if error.is_body() || error.is_decode() => "the answer broke off",
+            _ => "the request failed",
+        };
+        let error = error.without_url();
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        self.scrub(format!("{what} ({cause})"))
+    }
+}
+
+impl fmt::Debug for Outward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outward").field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+/// Headers go along with redirects, so those only lead about within one host, and never back to plain HTTP.
+fn within_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let from = attempt.previous().last();
+    let to = attempt.url();
+    let same = from.is_some_and(|from| {
+        let ports = from.port_or_known_default() == to.port_or_known_default();
+        let upgrade =
+            from.scheme() == "http" && to.scheme() == "https" && from.port().is_none() && to.port().is_none();
+        from.host_str() == to.host_str() && ((from.scheme() == to.scheme() && ports) || upgrade)
+    });
+    match same && attempt.previous().len() <= MOST_HOPS {
+        true => attempt.follow(),
+        false => attempt.stop(),
+    }
+}
+
+/// A URL that the user wrote, which may be shown: without user, query and fragment.
+pub(super) fn shown(url: &Url) -> String {
+    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+}
+
+/// A URL as a user writes it.
+pub(super) fn web_url(typed: &str) -> Result<Url, String> {
+    let url = Url::parse(typed.trim()).map_err(|error| error.to_string())?;
+    match matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty()) {
+        true => Ok(url),
+        false => Err("it does not begin with http:// or https:// and a host".to_owned()),
+    }
+}
+
+/// A text that means nothing but itself in any part of a URL.
+pub(super) fn encoded(text: &str) -> String {
+    use fmt::Write as _;
+    let mut safe = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                safe.push(char::from(byte))
+            }
+            byte => _ = write!(safe, "%{byte:02X}"),
+        }
+    }
+    safe
+}
+
+/// An argument as it is written into a URL or a header.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a path has a part that leads up or nowhere: `.` or `..`, which no argument may become.
+pub(super) fn has_dots(path: &str) -> bool {
+    path.split(['/', '\\']).any(|part| matches!(part, "." | ".."))
+}
+
+/// A name as providers take it for a tool or an argument: letters, digits and `_`, not too long.
+pub(super) fn tool_name(text: &str) -> String {
+    let mut name = String::new();
+    for c in text.chars() {
+        match c {
+            '{' | '}' => {}
+            c if c.is_ascii_alphanumeric() => name.push(c),
+            _ if name.ends_with('_') || name.is_empty() => {}
+            _ => name.push('_'),
+        }
+    }
+    name.truncate(64);
+    name.trim_end_matches('_').to_owned()
+}
+
+/// The name, or the name with the first number that makes it new.
+pub(super) fn unique(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut number = 2;
+    let mut candidate = name.to_owned();
+    while is_taken(&candidate) {
+        let suffix = format!("_{number}");
+        candidate = format!("{}{suffix}", &name[..name.len().min(64 - suffix.len())]);
+        number += 1;
+    }
+    candidate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_show_their_names_only() {
+        let headers: Headers =
+            [("Authorization", "Bearer sk-very-secret"), ("X-Short", "yes")].into_iter().collect();
+        assert_eq!(format!("{headers:?}"), r#"["Authorization", "X-Short"]"#);
+        let outward = Outward::new(&headers).unwrap();
+        assert!(!format!("{outward:?} {:?}", outward.map).contains("secret"));
+        let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
+        assert_eq!(outward.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
+        for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
+            let error = Outward::new(&[(name, value)].into_iter().collect()).unwrap_err();
+            assert!(error.contains(name) && !error.contains("very-secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_made_fit_and_unique() {
+        assert_eq!(tool_name("get_/pets/{petId}/photos.list-all"), "get_pets_petId_photos_list_all");
+        assert_eq!(tool_name("héllo wörld"), "h_llo_w_rld");
+        assert_eq!(tool_name(&"x".repeat(100)).len(), 64);
+        let taken = ["a".to_owned(), "a_2".to_owned(), "y".repeat(64)];
+        let is_taken = |name: &str| taken.iter().any(|other| other == name);
+        assert_eq!(unique("a", is_taken), "a_3");
+        assert_eq!(unique(&"y".repeat(64), is_taken), format!("{}_2", "y".repeat(62)));
+    }
+
+    #[test]
+    fn arguments_mean_only_themselves() {
+        assert_eq!(encoded("a b/c?d&e=f#g%h..ü"), "a%20b%2Fc%3Fd%26e%3Df%23g%25h..%C3%BC");
+        assert_eq!(plain(&serde_json::json!(["a", 1, true, null])), "a,1,true,");
+        assert!(has_dots("/a/../b") && has_dots("/a/.") && !has_dots("/a/.../b..c"));
+    }
+}

@@ -1,0 +1,309 @@
+//! Tasks with priorities and dependencies, as data: what may be done with them, and in which order.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::toolset::text::clipped;
+
+/// All tasks, in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Board {
+    #[serde(default)]
+    tasks: IndexMap<String, Task>,
+}
+
+/// One task. The names of its fields are those that others who read such files know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Task {
+    pub(super) id: String,
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) priority: Priority,
+    #[serde(default)]
+    pub(super) status: Status,
+    #[serde(default)]
+    pub(super) dependencies: Vec<String>,
+    #[serde(default)]
+    pub(super) created_at: String,
+    #[serde(default)]
+    pub(super) updated_at: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Priority {
+    Critical,
+    High,
+    #[default]
+    Medium,
+    Low,
+}
+
+impl Priority {
+    pub(super) fn of(text: &str) -> Result<Priority, String> {
+        word(text).ok_or_else(|| {
+            format!("'{}' is no priority: use critical, high, medium or low", clipped(text, 40))
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    #[default]
+    Pending,
+    InProgress,
+    Done,
+    Blocked,
+}
+
+impl Status {
+    pub(super) fn of(text: &str) -> Result<Status, String> {
+        word(text).ok_or_else(|| {
+            format!("'{}' is no status: use pending, in_progress, done or blocked", clipped(text, 40))
+        })
+    }
+}
+
+fn word<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+    let plain = match text.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
+        "completed" => "done".to_owned(),
+        other => other.to_owned(),
+    };
+    serde_json::from_value(plain.into()).ok()
+}
+
+/// A task as it is shown: with what its dependencies make of its status.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown<'a> {
+    #[serde(flatten)]
+    pub(super) task: &'a Task,
+    pub(super) effective_status: Status,
+}
+
+/// What is changed of a task.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    pub(super) title: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) priority: Option<Priority>,
+    pub(super) status: Option<Status>,
+    pub(super) dependencies: Option<Vec<String>>,
+}
+
+impl Board {
+    pub(super) fn get(&self, id: &str) -> Result<&Task, String> {
+        self.tasks.get(id).ok_or_else(|| self.unknown(id))
+    }
+
+    fn unknown(&self, id: &str) -> String {
+        let near = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
+        let hint =
+            near.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
+        format!("there is no task '{}': {hint}", clipped(id, 60))
+    }
+
+    pub(super) fn shown(&self, task: &Task) -> serde_json::Value {
+        let shown = Shown { task, effective_status: self.effective(task) };
+        serde_json::to_value(shown).unwrap_or_default()
+    }
+
+    /// Blocked, while something that it depends on is not done.
+    fn effective(&self, task: &Task) -> Status {
+        let open = |id: &String| self.tasks.get(id).is_some_and(|other| other.status != Status::Done);
+        match task.status {
+            Status::Done => Status::Done,
+            _ if task.dependencies.iter().any(open) => Status::Blocked,
+            status => status,
+        }
+    }
+
+    /// Puts a task on the board. One that is there already, with the same title, is what an earlier try of the same
+    /// call made.
+    pub(super) fn create(
+        &mut self,
+        ids: impl Iterator<Item = String>,
+        mut task: Task,
+    ) -> Result<&Task, String> {
+        for id in ids {
+            match self.tasks.get(&id) {
+                Some(there) if there.title == task.title => return self.get(&id),
+                Some(_) => {}
+                None => {
+                    task.dependencies = self.checked(None, task.dependencies)?;
+                    task.id.clone_from(&id);
+                    self.tasks.insert(id.clone(), task);
+                    return self.get(&id);
+                }
+            }
+        }
+        Err("no free id was found for the task: make the call again".to_owned())
+    }
+
+    pub(super) fn change(&mut self, id: &str, change: Change, now: &str) -> Result<&Task, String> {
+        self.get(id)?;
+        let dependencies = change.dependencies.map(|list| self.checked(Some(id), list)).transpose()?;
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.title = change.title.unwrap_or_else(|| std::mem::take(&mut task.title));
+            task.description = change.description.unwrap_or_else(|| std::mem::take(&mut task.description));
+            task.priority = change.priority.unwrap_or(task.priority);
+            task.status = change.status.unwrap_or(task.status);
+            task.dependencies = dependencies.unwrap_or_else(|| std::mem::take(&mut task.dependencies));
+            task.updated_at = now.to_owned();
+        }
+        self.get(id)
+    }
+
+    pub(super) fn delete(&mut self, id: &str) -> Result<(), String> {
+        self.get(id)?;
+        self.tasks.shift_remove(id);
+        for task in self.tasks.values_mut() {
+            task.dependencies.retain(|other| other != id);
+        }
+        Ok(())
+    }
+
+    /// Makes one task depend on another. That it does already is no error: the call may have been made before.
+    pub(super) fn link(&mut self, id: &str, on: &str, now: &str) -> Result<&Task, String> {
+        let mut dependencies = self.get(id)?.dependencies.clone();
+        if !dependencies.iter().any(|other| other == on) {
+            dependencies.push(on.to_owned());
+        }
+        self.change(id, Change { dependencies: Some(dependencies), ..Change::default() }, now)
+    }
+
+    pub(super) fn unlink(&mut self, id: &str, on: &str, now: &str) -> Result<&Task, String> {
+        let mut dependencies = self.get(id)?.dependencies.clone();
+        dependencies.retain(|other| other != on);
+        self.change(id, Change { dependencies: Some(dependencies), ..Change::default() }, now)
+    }
+
+    /// What can be worked on first, blocked tasks last; then by priority; then the oldest.
+    pub(super) fn sorted(&self) -> Vec<(&Task, Status)> {
+        let mut tasks: Vec<_> = self.tasks.values().map(|task| (task, self.effective(task))).collect();
+        tasks.sort_by_key(|(task, status)| {
+            (*status == Status::Blocked, task.priority, task.created_at.clone())
+        });
+        tasks
+    }
+
+    /// The first that can be worked on.
+    pub(super) fn next(&self) -> Option<&Task> {
+        let open = |status: &Status| matches!(status, Status::Pending | Status::InProgress);
+        self.sorted().into_iter().find(|(_, status)| open(status)).map(|(task, _)| task)
+    }
+
+    /// The dependencies of `id`, if there are such tasks and none of them waits for it, however far away.
+    fn checked(&self, id: Option<&str>, dependencies: Vec<String>) -> Result<Vec<String>, String> {
+        let mut list: Vec<String> = Vec::new();
+        for other in dependencies {
+            self.get(&other)?;
+            if !list.contains(&other) {
+                list.push(other);
+            }
+        }
+        let Some(id) = id else { return Ok(list) };
+        let mut seen: Vec<&str> = Vec::new();
+        let mut ahead: Vec<&str> = list.iter().map(String::as_str).collect();
+        while let Some(other) = ahead.pop() {
+            if other == id {
+                return Err(format!(
+                    "'{id}' would wait for itself, by way of its dependencies: that is a cycle, and nothing was changed"
+                ));
+            }
+            if !seen.contains(&other) {
+                seen.push(other);
+                ahead.extend(self.tasks.get(other).iter().flat_map(|t| &t.dependencies).map(String::as_str));
+            }
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(tasks: &[(&str, Priority, Status, &[&str])]) -> Board {
+        let task = |(n, (id, priority, status, on)): (usize, &(&str, Priority, Status, &[&str]))| {
+            let task = Task {
+                id: (*id).to_owned(),
+                title: id.to_uppercase(),
+                description: String::new(),
+                priority: *priority,
+                status: *status,
+                dependencies: on.iter().map(|id| (*id).to_owned()).collect(),
+                created_at: format!("2026-01-0{n}"),
+                updated_at: String::new(),
+            };
+            ((*id).to_owned(), task)
+        };
+        Board { tasks: tasks.iter().enumerate().map(task).collect() }
+    }
+
+    #[test]
+    fn the_next_task_is_the_most_urgent_that_waits_for_nothing() {
+        use Priority::{Critical, High, Low, Medium};
+        let mut board = board(&[
+            ("a", Low, Status::Pending, &[]),
+            ("b", Critical, Status::Pending, &["a"]),
+            ("c", Medium, Status::InProgress, &[]),
+            ("d", High, Status::Done, &[]),
+            ("e", Critical, Status::Blocked, &[]),
+            ("f", Medium, Status::Pending, &["d", "gone"]),
+        ]);
+        let order: Vec<_> = board.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
+        assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
+        assert_eq!(board.next().unwrap().id, "c");
+        for id in ["c", "f", "a"] {
+            board.change(id, Change { status: Some(Status::Done), ..Change::default() }, "now").unwrap();
+        }
+        assert_eq!(board.next().unwrap().id, "b", "what it waited for is done");
+        board.change("b", Change { status: Some(Status::Done), ..Change::default() }, "now").unwrap();
+        assert_eq!(board.next(), None, "e was blocked by hand");
+    }
+
+    #[test]
+    fn no_task_ever_waits_for_itself() {
+        let plain = |id| (id, Priority::Medium, Status::Pending, &[][..]);
+        let mut board = board(&[plain("a"), plain("b"), plain("c")]);
+        board.link("a", "b", "").unwrap();
+        board.link("b", "c", "").unwrap();
+        for (id, on) in [("a", "a"), ("c", "a"), ("c", "b")] {
+            let before = board.clone();
+            assert!(board.link(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
+            assert_eq!(board, before);
+        }
+        board.link("a", "b", "").unwrap();
+        assert_eq!(board.get("a").unwrap().dependencies, ["b"], "twice is once");
+        board.unlink("a", "b", "").unwrap();
+        board.link("c", "a", "").unwrap();
+        board.delete("a").unwrap();
+        assert_eq!(board.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
+        assert!(board.link("c", "a", "").unwrap_err().contains("there is no task 'a'"));
+        assert!(board.get("C").unwrap_err().contains("did you mean c?"));
+    }
+
+    #[test]
+    fn a_ring_that_somebody_else_wrote_ends_no_walk() {
+        let mut board = board(&[
+            ("a", Priority::Medium, Status::Pending, &["b"]),
+            ("b", Priority::Medium, Status::Pending, &["a"]),
+            ("c", Priority::Medium, Status::Pending, &[]),
+        ]);
+        board.link("c", "a", "").unwrap();
+        assert_eq!(board.next(), None);
+    }
+
+    #[test]
+    fn words_are_taken_as_models_write_them() {
+        assert_eq!(Status::of("In-Progress"), Ok(Status::InProgress));
+        assert_eq!(Status::of("completed"), Ok(Status::Done));
+        assert_eq!(Priority::of(" HIGH "), Ok(Priority::High));
+        assert!(Priority::of("urgent").unwrap_err().contains("critical, high, medium or low"));
+    }
+}

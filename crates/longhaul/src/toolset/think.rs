@@ -1,0 +1,90 @@
+//! A place to think aloud: nothing comes of it but the thought.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Patron, Toolset, ToolsetError};
+use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+
+/// The toolset `think`: one tool, `think`, that takes a thought.
+///
+/// The thought is in the conversation already, as the argument of its call, so the answer does not repeat it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Think;
+
+impl Think {
+    /// The toolset.
+    pub fn new() -> Self {
+        Think
+    }
+}
+
+impl Toolset for Think {
+    fn name(&self) -> &str {
+        "think"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
+            Ok(tools)
+        })
+    }
+
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        let text = "Before you act on something that is not simple, think it through with `think`: which rules \
+                    apply, what you still need to know, whether the plan holds, what could go wrong.";
+        Some(text.to_owned())
+    }
+}
+
+struct ThinkTool;
+
+#[derive(Deserialize, JsonSchema)]
+struct Thought {
+    /// What you think.
+    thought: String,
+}
+
+impl Tool for ThinkTool {
+    type Args = Thought;
+
+    fn name(&self) -> &str {
+        "think"
+    }
+
+    fn description(&self) -> String {
+        "Writes a thought down. It finds out nothing and changes nothing: it is room to reason in.".to_owned()
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::READ_ONLY
+    }
+
+    async fn call(&self, args: Thought, _: &CallContext) -> Result<ToolOutput, ToolError> {
+        match args.thought.trim() {
+            "" => Err(ToolError::Retry("the thought is empty: say in `thought` what you think".to_owned())),
+            _ => Ok("Noted. Go on.".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::toolset::no_desk::Alone;
+
+    #[tokio::test]
+    async fn a_thought_is_taken_and_not_said_again() {
+        let mut alone = Alone::with(&Think::new()).await;
+        let long = "word ".repeat(10_000);
+        assert_eq!(alone.says("think", json!({"thought": long})).await, "Noted. Go on.");
+        assert!(alone.error("think", json!({"thought": " "})).await.contains("`thought`"));
+        assert!(alone.error("think", json!({})).await.contains("thought"));
+    }
+}

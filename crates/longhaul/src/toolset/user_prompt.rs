@@ -1,0 +1,188 @@
+//! Asks the person behind the task.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::text::clipped;
+use super::verb::filled;
+use super::{Patron, Toolset, ToolsetError};
+use crate::entry::{Answer, Question, Wants};
+use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+
+/// The toolset `user_prompt`: one tool of that name, which asks a question and waits for the answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UserPrompt;
+
+impl UserPrompt {
+    /// The toolset.
+    pub fn new() -> Self {
+        UserPrompt
+    }
+}
+
+impl Toolset for UserPrompt {
+    fn name(&self) -> &str {
+        "user_prompt"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(Prompt)];
+            Ok(tools)
+        })
+    }
+
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        let text = "With `user_prompt` you ask the user, when something only they can say is missing or a decision is \
+                    theirs. A `schema` says what the answer must look like: {\"type\": \"string\", \"enum\": [\"a\", \
+                    \"b\"]} for a choice, {\"type\": \"object\", \"properties\": {…}, \"required\": […]} for several \
+                    things at once. The result has `action` (accept, decline or cancel) and, if it was accepted, \
+                    `content`.";
+        Some(text.to_owned())
+    }
+}
+
+struct Prompt;
+
+#[derive(Deserialize, JsonSchema)]
+struct PromptArgs {
+    /// The question, as the user will read it.
+    message: String,
+    /// A few words above the question.
+    title: Option<String>,
+    /// The JSON schema of the answer: of an object, or of a single text, number or choice.
+    schema: Option<Map<String, Value>>,
+}
+
+/// How often it is asked: once more than an answer that does not fit.
+const ROUNDS: usize = 2;
+
+impl Tool for Prompt {
+    type Args = PromptArgs;
+
+    fn name(&self) -> &str {
+        "user_prompt"
+    }
+
+    fn description(&self) -> String {
+        "Asks the user a question and waits for the answer.".to_owned()
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::READ_ONLY
+    }
+
+    async fn call(&self, args: PromptArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        if args.message.trim().is_empty() {
+            return Err(ToolError::Retry(
+                "the question is empty: say in `message` what you want to know".into(),
+            ));
+        }
+        let schema = args.schema.filter(|schema| !schema.is_empty()).map(Value::Object);
+        let form = schema.as_ref().map(Form::of).transpose()?;
+        let asked = match filled(args.title) {
+            Some(title) => format!("{}\n\n{}", title.trim(), args.message),
+            None => args.message,
+        };
+        let mut text = asked.clone();
+        let (mut words, mut why) = (String::new(), String::new());
+        for _ in 0..ROUNDS {
+            let question = Question { text, wants: Wants::Words { schema: schema.clone() } };
+            words = match context.ask(question).await {
+                Answer::Given(words) => words,
+                Answer::Declined => return Ok(refused("decline", "The user would not answer.")),
+                Answer::Nobody(why) => {
+                    return Ok(refused(
+                        "cancel",
+                        &format!("Nobody answered: {why}. Go on without an answer."),
+                    ));
+                }
+            };
+            let Some(form) = &form else { return Ok(accepted(json!({"response": words}))) };
+            match form.read(&words) {
+                Ok(content) => return Ok(accepted(content)),
+                Err(wrong) => why = wrong,
+            }
+            text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200));
+        }
+        let told = json!({"action": "accept", "content": {"response": words}, "error": format!(
+            "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
+        )});
+        Ok(ToolOutput { is_error: true, ..told.to_string().into() })
+    }
+}
+
+fn accepted(content: Value) -> ToolOutput {
+    json!({"action": "accept", "content": content}).to_string().into()
+}
+
+fn refused(action: &str, why: &str) -> ToolOutput {
+    ToolOutput { is_error: true, ..json!({"action": action, "message": why}).to_string().into() }
+}
+
+/// What an answer must look like.
+struct Form<'a> {
+    schema: &'a Value,
+    validator: jsonschema::Validator,
+}
+
+impl Form<'_> {
+    fn of(schema: &Value) -> Result<Form<'_>, ToolError> {
+        let validator = jsonschema::validator_for(schema).map_err(|error| {
+            ToolError::Retry(format!("`schema` is not a JSON schema: {}", clipped(&error.to_string(), 300)))
+        })?;
+        Ok(Form { schema, validator })
+    }
+
+    /// The content of an answer: what fits of the ways in which the words can be understood. People write no JSON
+    /// where they need not.
+    fn read(&self, words: &str) -> Result<Value, String> {
+        let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
+        let mut ways = meant(words, self.schema);
+        if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {
+            ways.extend(meant(words, part).into_iter().map(|value| json!({ name: value })));
+        }
+        if let Some(fits) = ways.iter().find(|way| self.validator.is_valid(way)) {
+            return Ok(if fits.is_object() { fits.clone() } else { json!({"value": fits}) });
+        }
+        // Told of the way that the words are in: JSON, if they are.
+        let first = ways.first().unwrap_or(&Value::Null);
+        if is_object && !first.is_object() {
+            return Err("it is not a JSON object".to_owned());
+        }
+        let wrong: Vec<String> =
+            self.validator.iter_errors(first).take(3).map(|error| error.to_string()).collect();
+        Err(clipped(&wrong.join("; "), 400))
+    }
+}
+
+/// The ways in which words can be meant, the likeliest first.
+fn meant(words: &str, schema: &Value) -> Vec<Value> {
+    let words = words.trim();
+    let mut ways: Vec<Value> = serde_json::from_str(words).into_iter().collect();
+    match words.to_ascii_lowercase().as_str() {
+        "yes" | "y" => ways.push(true.into()),
+        "no" | "n" => ways.push(false.into()),
+        _ => {}
+    }
+    let choices = schema["enum"].as_array().into_iter().flatten();
+    let like = |choice: &&Value| choice.as_str().is_some_and(|text| text.eq_ignore_ascii_case(words));
+    ways.extend(choices.filter(like).cloned());
+    ways.push(words.into());
+    ways
+}
+
+fn only_one(properties: &Value) -> Option<[(&String, &Value); 1]> {
+    let mut all = properties.as_object()?.iter();
+    match (all.next(), all.next()) {
+        (Some(one), None) => Some([one]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
