@@ -147,7 +147,9 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Trouble> {
             below(path, 0, &mut files)?;
             if files.len() == before {
                 let what = format!("there is no .yaml file in {}", path.display());
-                return Err(Trouble::new(Code::Usage, what).hint("name a team file, or a directory that has some"));
+                return Err(
+                    Trouble::new(Code::Usage, what).hint("name a team file, or a directory that has some")
+                );
             }
         } else {
             files.push(path.clone());

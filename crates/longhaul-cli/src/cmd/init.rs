@@ -13,11 +13,8 @@ const SCRIPTED: &str = include_str!("init/scripted.yaml");
 pub(super) fn run(desk: &Desk, args: &InitArgs) -> Result<Code, Trouble> {
     let name = args.file.display().to_string();
     let text = if args.scripted { SCRIPTED } else { AUTO };
-    let opened = if args.force {
-        std::fs::File::create(&args.file)
-    } else {
-        std::fs::File::create_new(&args.file)
-    };
+    let opened =
+        if args.force { std::fs::File::create(&args.file) } else { std::fs::File::create_new(&args.file) };
     opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Trouble::new(Code::Usage, format!("{name} is there already, and stays as it is"))
@@ -29,7 +26,8 @@ pub(super) fn run(desk: &Desk, args: &InitArgs) -> Result<Code, Trouble> {
     let name = clean(&name);
     let then = format!("longhaul run {name} \"What is in this directory?\"");
     desk.term.line(&format!("wrote   {name}"))?;
-    desk.term.line(&format!("check   {}", desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))))?;
+    desk.term
+        .line(&format!("check   {}", desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))))?;
     desk.term.line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
     Ok(Code::Fine)
 }

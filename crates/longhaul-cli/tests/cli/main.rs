@@ -8,3 +8,4 @@ mod demo;
 mod form;
 mod kit;
 mod second;
+mod team;

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::near::instead;
+use super::near::{instead, otherwise};
 use super::problem::{Place, Problem};
 use super::variables::variables;
 use super::walk::{Spot, join, shortened};
 use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
-use crate::model::http::known_providers;
+use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
 
 impl TeamFile {
@@ -49,7 +49,10 @@ pub(super) fn reference<'a>(file: &TeamFile, text: &'a str) -> Reference<'a> {
         Some((name, target)) if !is_url(text) && !name.contains('/') && !name.contains('.') => (name, target),
         _ => (stem(text), text),
     };
-    let is_file = target.ends_with(".yaml") || target.ends_with(".yml") || target.starts_with('.') || target.starts_with('/');
+    let is_file = target.ends_with(".yaml")
+        || target.ends_with(".yml")
+        || target.starts_with('.')
+        || target.starts_with('/');
     if is_url(target) {
         Reference::Remote { name, address: target }
     } else if is_file {
@@ -68,9 +71,9 @@ fn stem(text: &str) -> &str {
 }
 
 /// All that is wrong with what a file refers to.
-pub(super) fn check(file: &mut TeamFile) -> Vec<Problem> {
+pub(super) fn check(file: &TeamFile, told: &[Problem]) -> Vec<Problem> {
     let mut check = Check { file, problems: Vec::new() };
-    check.top();
+    check.top(told);
     for name in check.file.agents.keys() {
         check.agent(name);
     }
@@ -97,23 +100,40 @@ impl<'a> Check<'a> {
         self.problems.push(Problem::warning(at, path, message).help(help));
     }
 
-    fn top(&mut self) {
+    fn top(&mut self, told: &[Problem]) {
         let file = self.file;
-        if file.agents.is_empty() && file.places.contains_key("agents") {
-            self.wrong("agents", "there is no agent here".to_owned(), "a team has at least one agent, such as `root: {instruction: …}`");
+        let empty = file.places.get("agents").is_some_and(|spot| spot.key != spot.value);
+        if file.agents.is_empty() && empty && !told.iter().any(|problem| problem.path == "agents") {
+            self.wrong(
+                "agents",
+                "there is no agent here".to_owned(),
+                "a team has at least one agent, such as `root: {instruction: …}`",
+            );
         }
         if let Some(version) = &file.version
             && (version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()))
         {
             let message = format!("'{}' is not a version of team files", shortened(version));
-            self.wrong("version", message, "versions are whole numbers: \"0\", \"1\", … ; it may also be left out");
+            self.wrong(
+                "version",
+                message,
+                "versions are whole numbers: \"0\", \"1\", … ; it may also be left out",
+            );
         }
         for (name, model) in &file.models {
             let path = join("models", name);
             match (model.provider.as_deref(), model.model.as_deref()) {
                 (Some("scripted"), script) => match (script, &model.script) {
-                    (None, None) => self.wrong(&path, "a scripted model needs a script".to_owned(), "name a file with `model`, or write it with `script`"),
-                    (Some(_), Some(_)) => self.wrong(&path, "this scripted model has both a file and a script".to_owned(), "keep `model` or `script`"),
+                    (None, None) => self.wrong(
+                        &path,
+                        "a scripted model needs a script".to_owned(),
+                        "name a file with `model`, or write it with `script`",
+                    ),
+                    (Some(_), Some(_)) => self.wrong(
+                        &path,
+                        "this scripted model has both a file and a script".to_owned(),
+                        "keep `model` or `script`",
+                    ),
                     _ => {}
                 },
                 (Some(provider), model_name) => {
@@ -121,12 +141,20 @@ impl<'a> Check<'a> {
                         self.provider(provider, &format!("{path}.provider"));
                     }
                     if model_name.is_none_or(str::is_empty) {
-                        self.wrong(&path, format!("the model '{name}' has no 'model'"), "name it as its provider does");
+                        self.wrong(
+                            &path,
+                            format!("the model '{name}' has no 'model'"),
+                            "name it as its provider does",
+                        );
                     }
                 }
                 (None, Some(text)) if text.contains('/') => {}
                 (None, _) => {
-                    self.wrong(&path, format!("the model '{name}' has no provider"), format!("providers: {}", known_providers().collect::<Vec<_>>().join(", ")));
+                    self.wrong(
+                        &path,
+                        format!("the model '{name}' has no provider"),
+                        format!("providers: {}", known_providers().collect::<Vec<_>>().join(", ")),
+                    );
                 }
             }
             self.url(model.base_url.as_deref(), &format!("{path}.base_url"));
@@ -134,7 +162,7 @@ impl<'a> Check<'a> {
         for (name, provider) in &file.providers {
             let path = join("providers", name);
             self.url(provider.base_url.as_deref(), &format!("{path}.base_url"));
-            if provider.base_url.is_none() && provider.provider.is_none() && !known_providers().any(|known| known == name) {
+            if provider.base_url.is_none() && provider.provider.is_none() && !is_known_provider(name) {
                 self.wrong(&path, format!("the provider '{name}' has no base_url"), "say where it is");
             }
             if let Some(like) = &provider.provider {
@@ -160,7 +188,11 @@ impl<'a> Check<'a> {
             if let ToolsetKind::Mcp(McpPart { reference: Some(reference), .. }) = &toolset.kind
                 && !reference.starts_with("docker:")
             {
-                self.wrong(&format!("{path}.ref"), format!("'{reference}' cannot be referred to from here"), "under `mcps`, ref is docker:name");
+                self.wrong(
+                    &format!("{path}.ref"),
+                    format!("'{reference}' cannot be referred to from here"),
+                    "under `mcps`, ref is docker:name",
+                );
             }
         }
         for (name, group) in &file.toolsets {
@@ -191,24 +223,50 @@ impl<'a> Check<'a> {
         self.others(name, &agent.sub_agents, &format!("{path}.sub_agents"), "sub-agent");
         self.others(name, &agent.handoffs, &format!("{path}.handoffs"), "handoff");
         self.known(&agent.budgets, &names(&file.budgets), &format!("{path}.budgets"), "budget", "budgets");
-        self.known(&agent.use_toolsets, &names(&file.toolsets), &format!("{path}.use_toolsets"), "toolset", "toolsets");
-        self.known(&agent.use_commands, &names(&file.commands), &format!("{path}.use_commands"), "group of commands", "commands");
-        self.known(&agent.use_skills, &names(&file.skills), &format!("{path}.use_skills"), "source of skills", "skills");
+        self.known(
+            &agent.use_toolsets,
+            &names(&file.toolsets),
+            &format!("{path}.use_toolsets"),
+            "toolset",
+            "toolsets",
+        );
+        self.known(
+            &agent.use_commands,
+            &names(&file.commands),
+            &format!("{path}.use_commands"),
+            "group of commands",
+            "commands",
+        );
+        self.known(
+            &agent.use_skills,
+            &names(&file.skills),
+            &format!("{path}.use_skills"),
+            "source of skills",
+            "skills",
+        );
         for (index, toolset) in agent.toolsets.iter().enumerate() {
             let path = format!("{path}.toolsets[{index}]");
             self.toolset(toolset, &path);
-            if matches!(toolset.kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. }) && agent.sub_agents.is_empty() {
+            if matches!(toolset.kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
+                && agent.sub_agents.is_empty()
+            {
                 let message = format!("agent '{name}' has nobody to send tasks to");
                 self.warn(&format!("{path}.type"), message, "name its sub_agents");
             }
         }
         if let Some(output) = &agent.structured_output
+            && !output.schema.is_null()
             && let Err(error) = jsonschema::validator_for(&output.schema)
         {
-            let why = shortened(&error.to_string());
-            self.wrong(&format!("{path}.structured_output.schema"), format!("this is not a JSON schema: {why}"), "see json-schema.org");
+            let why: String = error.to_string().chars().take(200).collect();
+            self.wrong(
+                &format!("{path}.structured_output.schema"),
+                format!("this is not a JSON schema: {why}"),
+                "see json-schema.org",
+            );
         }
-        let hooks = [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
+        let hooks =
+            [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
         for (key, matchers) in hooks {
             for (index, matcher) in matchers.iter().enumerate() {
                 if let Some(pattern) = matcher.matcher.as_deref().filter(|pattern| *pattern != "*")
@@ -216,7 +274,11 @@ impl<'a> Check<'a> {
                 {
                     let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
                     let message = format!("'{}' is not a pattern: {why}", shortened(pattern));
-                    self.wrong(&format!("{path}.hooks.{key}[{index}].matcher"), message, "write tool names with | between them, or * for all");
+                    self.wrong(
+                        &format!("{path}.hooks.{key}[{index}].matcher"),
+                        message,
+                        "write tool names with | between them, or * for all",
+                    );
                 }
             }
         }
@@ -241,12 +303,16 @@ impl<'a> Check<'a> {
                 }
                 Reference::Agent(_) | Reference::File { .. } => {}
                 Reference::Remote { address, .. } => {
-                    let message = format!("'{}' is somewhere else: agents are taken from files only", shortened(address));
+                    let message = format!(
+                        "'{}' is somewhere else: agents are taken from files only",
+                        shortened(address)
+                    );
                     self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));
                 }
                 Reference::Nothing => {
                     let message = format!("there is no agent '{}'", shortened(other));
-                    let agents: Vec<&str> = names(&file.agents).into_iter().filter(|name| *name != agent).collect();
+                    let agents: Vec<&str> =
+                        names(&file.agents).into_iter().filter(|name| *name != agent).collect();
                     self.wrong(&path, message, instead(other, &agents, "agents"));
                 }
             }
@@ -268,12 +334,14 @@ impl<'a> Check<'a> {
         }
         match name.split_once('/') {
             Some(("scripted", file)) if !file.is_empty() => {}
-            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => self.provider(provider, path),
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                self.provider(provider, path)
+            }
             _ => {
                 let mut known = names(&self.file.models);
                 known.push("auto");
                 let message = format!("there is no model '{}'", shortened(name));
-                let help = format!("{}; or write provider/model", instead(name, &known, "models"));
+                let help = otherwise(instead(name, &known, "models"), "write provider/model");
                 self.wrong(path, message, help);
             }
         }
@@ -284,10 +352,14 @@ impl<'a> Check<'a> {
         let mut known = names(&file.providers);
         known.extend(known_providers().map(|name| -> &str { name }));
         known.push("scripted");
-        if !known.contains(&name) {
+        if !known.contains(&name) && !is_known_provider(name) {
             let message = format!("there is no provider '{}'", shortened(name));
             let help = instead(name, &known, "providers");
-            self.wrong(path, message, format!("{help}; one of your own goes under `providers`, with a base_url"));
+            self.wrong(
+                path,
+                message,
+                otherwise(help, "put one of your own under `providers`, with its base_url"),
+            );
         }
     }
 
@@ -304,7 +376,8 @@ impl<'a> Check<'a> {
                 {
                     let message = format!("there is no MCP server '{}' under `mcps`", shortened(reference));
                     let help = instead(reference, &names(&self.file.mcps), "servers");
-                    self.wrong(&format!("{path}.ref"), message, format!("{help}; for Docker's MCP gateway write docker:{reference}"));
+                    let also = format!("write docker:{reference} for Docker's MCP gateway");
+                    self.wrong(&format!("{path}.ref"), message, otherwise(help, &also));
                 }
                 if let Some(remote) = &mcp.remote {
                     self.url(Some(&remote.url), &format!("{path}.remote.url"));
@@ -312,7 +385,9 @@ impl<'a> Check<'a> {
             }
             ToolsetKind::Openapi(openapi) => self.url(Some(&openapi.url), &format!("{path}.url")),
             ToolsetKind::A2a(a2a) => self.url(Some(&a2a.url), &format!("{path}.url")),
-            ToolsetKind::Api(api) => self.url(Some(&api.api_config.endpoint), &format!("{path}.api_config.endpoint")),
+            ToolsetKind::Api(api) => {
+                self.url(Some(&api.api_config.endpoint), &format!("{path}.api_config.endpoint"))
+            }
             ToolsetKind::ModelPicker { models } => {
                 for (index, model) in models.iter().enumerate() {
                     self.model(model, &format!("{path}.models[{index}]"));
@@ -327,7 +402,11 @@ impl<'a> Check<'a> {
         let Some(url) = url.map(str::trim).filter(|url| !url.is_empty()) else { return };
         let begins = url.starts_with("http://") || url.starts_with("https://");
         if !begins && !url.starts_with('$') && variables(url).is_empty() {
-            self.wrong(path, format!("'{}' is not a URL", shortened(url)), "it begins with http:// or https://");
+            self.wrong(
+                path,
+                format!("'{}' is not a URL", shortened(url)),
+                "it begins with http:// or https://",
+            );
         }
     }
 }

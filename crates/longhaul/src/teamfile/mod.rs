@@ -67,12 +67,14 @@ pub fn read(text: &str) -> Reading {
         upgrade::upgrade(&mut value);
         match TeamFile::deserialize(value) {
             Ok(read) => {
-                let mut read = TeamFile { places: std::mem::take(&mut walk.places), ..read };
-                problems.extend(check::check(&mut read));
+                let read = TeamFile { places: std::mem::take(&mut walk.places), ..read };
+                problems.extend(check::check(&read, &walk.problems));
                 file = Some(read);
             }
             // The tables allow what the types do not: ours to mend.
-            Err(error) => problems.push(Problem::error(node.at, "", format!("the file cannot be read: {error}"))),
+            Err(error) => {
+                problems.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")))
+            }
         }
     }
     problems.append(&mut walk.problems);

@@ -32,6 +32,12 @@ pub(super) fn instead<'a>(word: &str, candidates: &[&'a str], what: &str) -> Str
     }
 }
 
+/// A help, and what else can be done.
+pub(super) fn otherwise(help: String, also: &str) -> String {
+    let between = if help.ends_with('?') { " " } else { "; " };
+    format!("{help}{between}or {also}")
+}
+
 /// Some words, with commas; of very many, the first.
 pub(super) fn listed(words: &[&str]) -> String {
     const MOST: usize = 40;

@@ -101,7 +101,17 @@ pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map_or(Place::START, |at| source.place(at));
         let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
-        Problem::error(at, "", message).help("this is not the YAML of a team file")
+        let message = match message.as_str() {
+            text if text.contains("Documents {") => {
+                "a team file is one YAML document, and here begins another".to_owned()
+            }
+            text if text.contains("limits breached") || text.contains("recursion limit") => {
+                "the file is nested too deeply, or has too many parts or aliases".to_owned()
+            }
+            _ => message,
+        };
+        Problem::error(at, "", message)
+            .help("this is where reading YAML ended: there may be more that is wrong")
     })?;
     let mut problems = Vec::new();
     let node = source.node(raw, &mut problems);

@@ -59,13 +59,7 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn error(at: Place, path: &str, message: impl Into<String>) -> Problem {
-        Problem {
-            severity: Severity::Error,
-            at,
-            path: path.to_owned(),
-            message: message.into(),
-            help: None,
-        }
+        Problem { severity: Severity::Error, at, path: path.to_owned(), message: message.into(), help: None }
     }
 
     pub(super) fn warning(at: Place, path: &str, message: impl Into<String>) -> Problem {
@@ -96,7 +90,8 @@ impl Problem {
             let marks = (length as usize).clamp(1, shown.chars().count().saturating_sub(column - 1).max(1));
             let _ = writeln!(told, "{:gutter$} |", "");
             let _ = writeln!(told, "{line} | {shown}");
-            let _ = writeln!(told, "{:gutter$} | {:before$}{}", "", "", "^".repeat(marks), before = column - 1);
+            let _ =
+                writeln!(told, "{:gutter$} | {:before$}{}", "", "", "^".repeat(marks), before = column - 1);
         }
         if let Some(help) = &self.help {
             let _ = writeln!(told, "{:gutter$} = help: {help}", "");

@@ -75,8 +75,13 @@ impl Walk {
         self.within(format!("{}[{index}]", self.path), Spot { key: at, value: at }, f)
     }
 
-    fn name(&self) -> &str {
-        self.path.rsplit(['.', '[']).next().unwrap_or_default().trim_end_matches(']')
+    /// What is being read, in words.
+    fn name(&self) -> String {
+        match self.path.as_str() {
+            "" => "a team file".to_owned(),
+            path if path.ends_with(']') => format!("an item of '{}'", kind_name(path)),
+            path => format!("'{}'", path.rsplit('.').next().unwrap_or(path)),
+        }
     }
 
     /// The value in its normal form; `None` if it is wrong, which has been told, or not there.
@@ -95,7 +100,9 @@ impl Walk {
                 None => self.mismatch(node, kind),
             },
             (Type::Bool, Kind::Bool(value)) => Some(Value::Bool(*value)),
-            (Type::Whole(least), Kind::Int(value)) if (*least..=form::MOST).contains(value) => Some(Value::Int(*value)),
+            (Type::Whole(least), Kind::Int(value)) if (*least..=form::MOST).contains(value) => {
+                Some(Value::Int(*value))
+            }
             (Type::Number(least, most), Kind::Int(_) | Kind::Float(_)) => {
                 let value = match node.kind {
                     Kind::Int(value) => value as f64,
@@ -157,7 +164,7 @@ impl Walk {
             Some(text) => format!("'{}'", shortened(text)),
             None => node.what().to_owned(),
         };
-        let message = format!("'{}' must be {}, not {found}", self.name(), kind.expected());
+        let message = format!("{} must be {}, not {found}", self.name(), kind.expected());
         self.wrong(node.at, message);
         None
     }
@@ -167,7 +174,7 @@ impl Walk {
         if let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
             return Some(Value::Text((*word).to_owned()));
         }
-        let message = format!("'{}' cannot be '{}'", self.name(), shortened(text));
+        let message = format!("{} cannot be '{}'", self.name(), shortened(text));
         self.wrong_help(node.at, message, instead(text, words, "it can be"));
         None
     }
@@ -180,7 +187,11 @@ impl Walk {
                     let value = self.at_item(index, node.at, |walk| {
                         let text = node.text().map(|text| Value::Text(text.trim().to_owned()));
                         if text.is_none() {
-                            let message = format!("'{}' is a list of texts, and this is {}", kind_name(&walk.path), node.what());
+                            let message = format!(
+                                "'{}' is a list of texts, and this is {}",
+                                kind_name(&walk.path),
+                                node.what()
+                            );
                             walk.wrong(node.at, message);
                         }
                         text
@@ -253,7 +264,10 @@ impl Walk {
             None if is_toolset && !elsewhere.is_empty() => {
                 format!("'{}' is for toolsets of type {}", key.name, elsewhere.join(", "))
             }
-            None => format!("known keys: {}", listed(&keys)),
+            None => {
+                let used = object.keys.iter().filter(|known| known.standing == Standing::Used);
+                format!("known keys: {}", listed(&used.map(|known| known.name).collect::<Vec<_>>()))
+            }
         };
         let path = join(&self.path, &key.name);
         let message = format!("unknown key '{}' in {}", shortened(&key.name), object.name);
@@ -265,28 +279,37 @@ impl Walk {
         match rule {
             Rule::Needs(keys) => {
                 for name in *keys {
-                    // A key that is there and empty says more by its place.
-                    let at = fields.iter().find(|(key, _)| key.name == *name).map_or(at, |(key, _)| key.at);
-                    if find(name).is_none() {
-                        self.wrong(at, format!("{} needs a '{name}'", object.name));
+                    if find(name).is_some() {
+                        continue;
+                    }
+                    let unknown = |key: &Key| object.keys.iter().all(|known| known.name != key.name);
+                    let meant = |key: &Key| unknown(key) && nearest(&key.name, [*name]).is_some();
+                    match fields.iter().find(|(key, _)| key.name == *name) {
+                        Some((key, _)) => self.wrong(key.at, format!("'{name}' is empty")),
+                        // A key that was mistyped has been told.
+                        None if fields.iter().any(|(key, _)| meant(key)) => {}
+                        None => self.wrong(at, format!("{} needs '{name}'", object.name)),
                     }
                 }
             }
             Rule::OneOf(keys) => {
-                let there: Vec<&Key> = keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
+                let there: Vec<&Key> =
+                    keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
                 match there.as_slice() {
                     [] => {
                         self.wrong(at, format!("{} needs one of {}", object.name, keys.join(", ")));
                     }
                     [_] => {}
                     [first, second, ..] => {
-                        let message = format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
+                        let message =
+                            format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
                         self.wrong_help(second.at, message, format!("keep one of {}", keys.join(", ")));
                     }
                 }
             }
             Rule::AtMostOne(keys) => {
-                let there: Vec<&Key> = keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
+                let there: Vec<&Key> =
+                    keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
                 if let [first, second, ..] = there.as_slice() {
                     let message = format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
                     self.wrong_help(second.at, message, "keep one of them");
@@ -337,12 +360,13 @@ impl Walk {
                     Some(index) => join(&format!("{}[{index}]", self.path), &key.name),
                     None => join(&self.path, &key.name),
                 };
-                let value = self.within(path, Spot { key: key.at, value: node.at }, |walk| match &node.kind {
-                    Kind::Map(fields) => Some(walk.object(fields, &COMMAND, key.at)),
-                    _ => walk.take(node, &Type::Text, key.at).map(|text| {
-                        Value::Map(vec![("instruction".to_owned(), text)])
-                    }),
-                });
+                let value =
+                    self.within(path, Spot { key: key.at, value: node.at }, |walk| match &node.kind {
+                        Kind::Map(fields) => Some(walk.object(fields, &COMMAND, key.at)),
+                        _ => walk
+                            .take(node, &Type::Text, key.at)
+                            .map(|text| Value::Map(vec![("instruction".to_owned(), text)])),
+                    });
                 if commands.iter().any(|(name, _)| *name == key.name) {
                     self.wrong(key.at, format!("the command '{}' comes twice", key.name));
                 } else if let Some(value) = value {

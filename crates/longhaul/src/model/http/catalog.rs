@@ -175,9 +175,14 @@ fn usual(provider: &str) -> &str {
     SPELLINGS.iter().find(|(other, _)| *other == provider).map_or(provider, |(_, one)| one)
 }
 
-/// The names of all providers, other spellings included.
+/// The names of all providers.
 pub fn known_providers() -> impl Iterator<Item = &'static str> {
-    PROVIDERS.iter().map(|entry| entry.name).chain(SPELLINGS.iter().flat_map(|(other, one)| [*other, *one]))
+    PROVIDERS.iter().map(|entry| entry.name).chain(["amazon-bedrock"])
+}
+
+/// Whether this is the name of a provider, in any spelling.
+pub fn is_known_provider(name: &str) -> bool {
+    known_providers().any(|known| known == usual(name))
 }
 
 /// How long a server of one's own may take to read a prompt.

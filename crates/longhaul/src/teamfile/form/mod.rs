@@ -6,9 +6,9 @@ mod schema;
 mod team;
 mod toolset;
 
+pub use schema::schema;
 pub(super) use team::TEAM;
 pub(super) use toolset::TOOLSETS;
-pub use schema::schema;
 
 /// A map with known keys.
 #[derive(Debug)]

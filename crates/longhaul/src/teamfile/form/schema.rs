@@ -71,7 +71,13 @@ fn of(kind: &'static Type, defs: &mut Map<String, Value>) -> Value {
         }
         Type::Number(least, _) => json!({"type": "number", "minimum": least}),
         Type::Time => json!({"type": ["string", "integer"], "examples": ["30s", "5m", "1h30m"]}),
-        Type::Word(words) => json!({"enum": words}),
+        Type::Word(words) => {
+            // YAML takes some words for true and false.
+            let taken = [("on", true), ("off", false)].into_iter().filter(|(word, _)| words.contains(word));
+            let all: Vec<Value> =
+                words.iter().map(|word| json!(word)).chain(taken.map(|(_, value)| json!(value))).collect();
+            json!({"enum": all})
+        }
         Type::Texts | Type::Names => {
             json!({"anyOf": [{"type": "array", "items": {"type": ["string", "number", "boolean"]}}, {"type": "string"}]})
         }

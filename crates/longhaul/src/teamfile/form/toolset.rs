@@ -27,11 +27,15 @@ pub(in crate::teamfile) static TOOLSETS: &[(&str, &Object)] = &[
 
 const TYPE: Key = key("type", Type::Text, "Which toolset it is.");
 const TOOLS: Key = key("tools", Type::Names, "Only these of its tools.");
-const INSTRUCTION: Key =
-    key("instruction", Type::Text, "What the agent is told about it; {ORIGINAL_INSTRUCTIONS} stands for the built-in text.");
+const INSTRUCTION: Key = key(
+    "instruction",
+    Type::Text,
+    "What the agent is told about it; {ORIGINAL_INSTRUCTIONS} stands for the built-in text.",
+);
 const TOON: Key = idle("toon", Type::Names, "Which results are written in a shorter form.");
 const MODEL: Key = idle("model", Type::Text, "The model that reads its results.");
-const DEFER: Key = idle("defer", Type::Either(&[Type::Bool, Type::Names]), "Whether its tools are loaded later.");
+const DEFER: Key =
+    idle("defer", Type::Either(&[Type::Bool, Type::Names]), "Whether its tools are loaded later.");
 const ENV: Key = key("env", Type::Map(&Type::Variables), "Variables for its processes.");
 const ENV_FILE: Key = idle("env_file", Type::Texts, "Files with variables, in old files.");
 const HEADERS: Key = key("headers", Type::Map(&Type::Variables), "Headers of its requests.");
@@ -57,7 +61,11 @@ static FILESYSTEM: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("post_edit", Type::List(&Type::Object(&POST_EDIT)), "Commands that are run when files have been changed."),
+        key(
+            "post_edit",
+            Type::List(&Type::Object(&POST_EDIT)),
+            "Commands that are run when files have been changed.",
+        ),
         key("ignore_vcs", Type::Bool, "Whether files that git ignores are passed over. Default: true."),
         key("allow_paths", Type::Texts, "Other directories that may be used."),
     ],
@@ -142,7 +150,15 @@ static TODO: Object = Object {
     name: "a todo toolset",
     id: "TodoToolset",
     doc: "A list of things to do.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("shared", Type::Bool, "Whether all agents share one list.")],
+    keys: &[
+        TYPE,
+        TOOLS,
+        INSTRUCTION,
+        TOON,
+        MODEL,
+        DEFER,
+        key("shared", Type::Bool, "Whether all agents share one list."),
+    ],
     rules: &[],
 };
 
@@ -206,7 +222,11 @@ static API_CONFIG: Object = Object {
         key("name", Type::Text, "The name of the tool."),
         key("instruction", Type::Text, "What it does."),
         key("endpoint", Type::Variables, "Its URL; ${name} stands for an argument."),
-        key("method", Type::Word(&["GET", "POST", "PUT", "PATCH", "DELETE"]), "How it is called. Default: GET."),
+        key(
+            "method",
+            Type::Word(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            "How it is called. Default: GET.",
+        ),
         key("headers", Type::Map(&Type::Variables), "Its headers."),
         key("args", Type::Map(&Type::Any), "Its arguments: their JSON schemas, by name."),
         key("required", Type::Names, "The arguments that must be there."),
@@ -300,7 +320,15 @@ static MODEL_PICKER: Object = Object {
     name: "a model_picker toolset",
     id: "ModelPickerToolset",
     doc: "Lets the agent change its model.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("models", Type::Names, "The models that it may take.")],
+    keys: &[
+        TYPE,
+        TOOLS,
+        INSTRUCTION,
+        TOON,
+        MODEL,
+        DEFER,
+        key("models", Type::Names, "The models that it may take."),
+    ],
     rules: &[Rule::Needs(&["models"])],
 };
 
