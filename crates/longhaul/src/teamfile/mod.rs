@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Reading {
         }
     }
     problems.append(&mut walk.problems);
-    problems.sort_by(|a, b| (a.at.line, a.at.column).cmp(&(b.at.line, b.at.column)));
+    problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
     problems.dedup();
     let file = file.filter(|_| !problems.iter().any(Problem::is_error));
     Reading { file, problems }

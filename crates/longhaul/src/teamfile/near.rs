@@ -24,7 +24,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 }
 
 /// What to say about a word that is none of these: the one that may be meant, or all of them.
-pub(super) fn instead<'a>(word: &str, candidates: &[&'a str], what: &str) -> String {
+pub(super) fn instead(word: &str, candidates: &[&str], what: &str) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
         None if candidates.is_empty() => format!("there are no {what} here"),

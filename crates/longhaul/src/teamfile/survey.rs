@@ -22,7 +22,7 @@ pub trait Around {
 pub fn survey(file: &TeamFile, around: &dyn Around) -> Vec<Problem> {
     let mut survey = Survey { file, around, problems: Vec::new() };
     survey.all();
-    survey.problems.sort_by(|a, b| (a.at.line, a.at.column).cmp(&(b.at.line, b.at.column)));
+    survey.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
     survey.problems
 }
 
