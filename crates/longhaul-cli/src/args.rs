@@ -40,6 +40,12 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Carry on tasks that a killed or interrupted process left behind
     Resume(ResumeArgs),
+    /// Tell what is wrong with team files
+    Check(CheckArgs),
+    /// Print the JSON schema of team files, for editors
+    Schema,
+    /// Write a team file to begin with
+    Init(InitArgs),
 }
 
 /// How the demo is played.
@@ -147,6 +153,31 @@ pub(crate) struct ResumeArgs {
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,
+}
+
+/// What is checked.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Team files, or directories: of those every .yaml and .yml file, also further down
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// One file a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is written where.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file
+    #[arg(value_name = "FILE", default_value = "team.yaml")]
+    pub(crate) file: PathBuf,
+    /// A team that needs no key: its words are written down in the file
+    #[arg(long)]
+    pub(crate) scripted: bool,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[cfg(test)]

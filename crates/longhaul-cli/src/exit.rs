@@ -16,6 +16,7 @@ Exit codes:
     3  a task was cancelled
     4  no such task, or several whose ids begin like that
     5  the database cannot be used
+    6  a team file is wrong
   124  `wait` timed out (the tasks go on)
   130  interrupted: tasks were given back, `longhaul resume` carries them on";
 
@@ -35,6 +36,8 @@ pub(crate) enum Code {
     NotFound = 4,
     /// The database cannot be used.
     Store = 5,
+    /// A team file is wrong.
+    Team = 6,
     /// A wait timed out.
     TimedOut = 124,
     /// Drained.
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn help_names_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 124, 130] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
     }

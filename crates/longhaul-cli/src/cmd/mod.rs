@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+mod check;
 mod demo;
+mod init;
 mod logs;
 mod resume;
 mod send;
@@ -58,5 +60,8 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Wait(args) => wait::run(desk, &args).await,
         Command::Stop(args) => stop::run(desk, &args).await,
         Command::Resume(args) => resume::run(desk, &args).await,
+        Command::Check(args) => check::run(desk, &args),
+        Command::Schema => check::schema(desk),
+        Command::Init(args) => init::run(desk, &args),
     }
 }

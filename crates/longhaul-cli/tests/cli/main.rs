@@ -10,3 +10,4 @@ mod kit;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod second;
+mod team;
