@@ -102,7 +102,7 @@ agents:
       - text: done
 "#;
     let script = longhaul::model::scripted::Script::parse("sandbox.yaml", script).unwrap();
-    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script));
+    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(std::sync::Arc::new(script)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
