@@ -313,6 +313,7 @@ async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
         depth: 1,
         continues: None,
         letter: None,
+        above: Vec::new(),
     };
     store.append(Batch::one(child, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let claim = Claim { worker: WorkerId::fresh(), teams: vec![home], roots: None, fresh: false, max: 9 };
