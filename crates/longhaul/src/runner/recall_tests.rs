@@ -26,6 +26,7 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
             depth: 0,
             continues,
             letter: None,
+            above: Vec::new(),
         };
         let entry = Entry::Submitted(Box::new(submitted));
         store.append(Batch::one(id, Fence::New, vec![entry])).await.unwrap();
