@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::{AssembleError, Job, Source, Workshop};
-use crate::agent::{Agent, Dialect, Habits, Preamble, Shape};
+use crate::agent::{Agent, Dialect, Habits, Preamble, Shape, TeamError};
 use crate::dispatch::Limits;
 use crate::entry::Budget;
 use crate::model::settings::StructuredOutput;
+use crate::permission::Permissions;
 use crate::teamfile::bundle::folder;
 use crate::teamfile::check::{Reference, reference};
 use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, TeamFile, ToolsetKind};
+use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
 
 impl<'a> Workshop<'a> {
     /// Puts an agent together, and those of other files that it knows.
@@ -28,6 +29,9 @@ impl<'a> Workshop<'a> {
                 prompt_files: part.add_prompt_files.clone(),
             })
             .habits(habits(&job.team, &part));
+        if job.prefix.is_some() {
+            builder = builder.permissions(permissions(&job.team.permissions)?);
+        }
         for (index, other) in part.sub_agents.iter().enumerate() {
             let path = format!("{path}.sub_agents[{index}]");
             if let Some(other) = self.other(job, other, &path)? {
@@ -183,6 +187,11 @@ pub(super) fn limits(part: &LimitsPart) -> Limits {
         tree: part.tree.or(usual.tree),
         ..usual
     }
+}
+
+/// Which tools run, which are asked about, and which never run. The reader has tried the patterns.
+pub(super) fn permissions(part: &PermissionsPart) -> Result<Permissions, TeamError> {
+    Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(TeamError::File)
 }
 
 /// Whether a toolset is one of the words for sub-agents, which the agent has by its dialect.

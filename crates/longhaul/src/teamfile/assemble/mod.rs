@@ -104,7 +104,7 @@ pub fn assemble(bundle: &Bundle, outfit: &Outfit) -> Result<Assembly, AssembleEr
     let mut agents = workshop.agents;
     let at = agents.iter().position(|agent| agent.name.as_str() == root_name).unwrap_or(0);
     let root = agents.remove(at);
-    let mut whole = Team::of(root, agents)?;
+    let mut whole = Team::of(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
     for (name, model) in workshop.models.named() {
         whole = whole.with_model(name, model);
     }
