@@ -165,7 +165,7 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
-        let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        let ledger = Ledger::open(&*around.store, &head, &order, habits.budget).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.

@@ -15,6 +15,8 @@
 //! assert_eq!((reading.problems[0].at.line, reading.problems[0].at.column), (3, 5));
 //! ```
 
+mod assemble;
+mod bundle;
 mod check;
 mod form;
 mod near;
@@ -32,6 +34,8 @@ mod tests;
 
 use serde::Deserialize as _;
 
+pub use assemble::{AssembleError, Assembly, Loader, Lookup, ModelOverride, Outfit, assemble};
+pub use bundle::{Bundle, BundleError, Notice};
 pub use form::schema;
 pub use node::LARGEST;
 pub use parts::*;
