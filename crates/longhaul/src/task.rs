@@ -363,6 +363,7 @@ impl Head {
             Entry::Asked { question, asks, until } => {
                 self.asked.retain(|asked| asked.question != *question);
                 self.asked.push(OpenQuestion::of(*question, asks, at, *until));
+                self.asked.sort_by_key(|asked| asked.question);
             }
             Entry::Replied(reply) => {
                 self.asked.clear();
