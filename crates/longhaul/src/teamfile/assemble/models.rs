@@ -186,6 +186,7 @@ impl Workshop<'_> {
                 thinking: part.thinking_budget.as_ref().and_then(thinking),
                 parallel_tool_calls: part.parallel_tool_calls,
                 structured_output: None,
+                reads_text_calls: None,
                 provider_opts: part.provider_opts.clone(),
             },
             base_url: filled(part.base_url.as_ref())?,
