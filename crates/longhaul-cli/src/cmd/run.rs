@@ -1,7 +1,6 @@
 //! `longhaul run`.
 
 use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use longhaul::{Budget, Longhaul, Order};
@@ -16,17 +15,16 @@ use crate::view::{Ink, clean};
 pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let dir = working_dir(args.working_dir.as_deref())?;
+    let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
-    let workshop = team::Workshop::new(&args.outside, &place)?;
-    let team::Made { team, commands } = workshop.make(desk, &args.team, &args.model).await?;
-    let prompt = expanded(&prompt(args.prompt.as_deref())?, &commands)?;
+    let made = team::make(desk, &team::outfit(&args.outside, &place)?, &args.team, &args.model)?;
+    let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
     let agent = match &args.agent {
-        None => team.root().clone(),
+        None => made.team.root().clone(),
         Some(name) => {
             let name = name.as_str().into();
-            if team.agent(&name).is_none() {
-                let names: Vec<&str> = team.agents().map(|agent| agent.name.as_str()).collect();
+            if made.team.agent(&name).is_none() {
+                let names: Vec<&str> = made.team.agents().map(|agent| agent.name.as_str()).collect();
                 let what = format!("--agent: there is no agent '{name}' in {}", args.team.display());
                 return Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))));
             }
@@ -34,16 +32,23 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         }
     };
     let store = place.open()?;
-    let team = workshop.keep(&*store, team).await?;
+    let team = made.kept(&*store).await?;
+    // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let longhaul =
-        Longhaul::builder(team).store_arc(store).own_trees_only().attended(attended).start().await?;
-    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget(args)?);
+    let longhaul = Longhaul::builder(team)
+        .store_arc(store)
+        .limits(made.limits)
+        .own_trees_only()
+        .attended(attended)
+        .when_nobody(args.unattended.into())
+        .start()
+        .await?;
+    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget(args, made.budget)?);
     if let Some(timeout) = args.timeout {
         order = order.timeout(timeout);
     }
     if args.yolo {
-        order = order.yolo();
+        order = order.approve_all();
     }
     let root = longhaul.submit(order).await?;
     let term = desk.term;
@@ -53,16 +58,6 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         String::new(),
     ];
     Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
-}
-
-fn working_dir(chosen: Option<&Path>) -> Result<PathBuf, Trouble> {
-    let dir = chosen.unwrap_or(Path::new("."));
-    let cannot = |why: String| {
-        Trouble::new(Code::Usage, format!("the working directory {} cannot be used: {why}", dir.display()))
-            .hint("`--working-dir DIR` names one that exists")
-    };
-    let dir_is = dir.canonicalize().map_err(|error| cannot(error.to_string()))?;
-    if dir_is.is_dir() { Ok(dir_is) } else { Err(cannot("it is not a directory".to_owned())) }
 }
 
 /// What is to be done, wherever it is written.
@@ -111,15 +106,19 @@ fn expanded(prompt: &str, commands: &[(String, String)]) -> Result<String, Troub
     }
 }
 
-fn budget(args: &RunArgs) -> Result<Budget, Trouble> {
+/// The bounds of the command line, and where it has none, those of the file.
+fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
     let cost = match args.max_cost {
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
-            return Err(Trouble::new(Code::Usage, format!("--max-cost is in dollars and above 0, not {dollars}")));
+            return Err(Trouble::new(
+                Code::Usage,
+                format!("--max-cost is in dollars and above 0, not {dollars}"),
+            ));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),
     };
-    Ok(Budget { tokens: args.max_tokens, cost, time: None })
+    Ok(Budget { tokens: args.max_tokens.or(file.tokens), cost: cost.or(file.cost), time: file.time })
 }
 
 #[cfg(test)]
