@@ -356,13 +356,14 @@ impl Head {
             _ => self.waiting = None,
         }
         match entry {
-            Entry::Read { letters, known } => {
+            Entry::Read { letters, known, .. } => {
                 let read = u32::try_from(letters.len() + known.len()).unwrap_or(u32::MAX);
                 self.unread = self.unread.saturating_sub(read);
             }
             Entry::Asked { question, asks, until } => {
                 self.asked.retain(|asked| asked.question != *question);
                 self.asked.push(OpenQuestion::of(*question, asks, at, *until));
+                self.asked.sort_by_key(|asked| asked.question);
             }
             Entry::Replied(reply) => {
                 self.asked.clear();

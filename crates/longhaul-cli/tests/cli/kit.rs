@@ -86,6 +86,19 @@ impl Kit {
         })
     }
 
+    /// Waits until there is something to be found in the database.
+    #[track_caller]
+    pub(crate) fn until<T>(&self, what: &str, found: impl Fn(&[(Head, Vec<Record>)]) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = found(&self.journals()) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub(crate) fn client<T>(&self, with: impl AsyncFnOnce(Longhaul) -> T) -> T {
         block_on(async { with(Longhaul::client(self.store()).await.unwrap()).await })
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "id",
     "message",
     "permission",
@@ -22,6 +22,7 @@ const ROOMS: [&str; 17] = [
     "runner",
     "worker",
     "supervisor",
+    "teamfile",
 ];
 
 /// A source file: its path below `src`, as parts without the `.rs`, and its code.
