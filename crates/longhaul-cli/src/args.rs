@@ -8,6 +8,7 @@ use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
+use crate::view::Out;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]
@@ -25,6 +26,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a team on a prompt: the answer goes to standard output, progress to standard error
+    Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
     Demo(DemoArgs),
     /// List tasks: those that have not ended, and those of the last day
@@ -49,6 +52,91 @@ pub(crate) enum Command {
     Schema,
     /// Write a team file to begin with
     Init(InitArgs),
+}
+
+impl Command {
+    /// Where progress goes: to standard error, if standard output is for the answer.
+    pub(crate) fn progress(&self) -> Out {
+        match self {
+            Command::Run(_) => Out::Stderr,
+            _ => Out::Stdout,
+        }
+    }
+}
+
+/// What is run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The team file
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: PathBuf,
+    /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// The agent to ask, instead of the team's first
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Another model: `provider/model` for all agents, or `agent=provider/model` for one
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
+    /// Approve every call that is not denied
+    #[arg(long)]
+    pub(crate) yolo: bool,
+    /// What becomes of approvals and questions when nobody is at the terminal
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Deny)]
+    pub(crate) unattended: Unattended,
+    /// At most this many dollars for the whole run
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<f64>,
+    /// At most this many tokens for the whole run
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// No longer than this: 30s, 5m, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Where the team works [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) working_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+    /// One event a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What becomes of questions that nobody is there to answer.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Unattended {
+    /// The answer is no: the model is told, and goes on
+    Deny,
+    /// The task waits: `longhaul answer` may come from another terminal
+    Wait,
+}
+
+impl From<Unattended> for longhaul::agent::Nobody {
+    fn from(policy: Unattended) -> Self {
+        match policy {
+            Unattended::Deny => longhaul::agent::Nobody::Deny,
+            Unattended::Wait => longhaul::agent::Nobody::Wait,
+        }
+    }
+}
+
+/// What comes from outside: keys, prices, recordings.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct Outside {
+    /// More environment variables for keys and team files, as NAME=VALUE lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_from_file: Vec<PathBuf>,
+    /// What tokens cost, laid over the prices that are known: {"provider/model": {"input": …, "output": …}}
+    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Record what goes to and comes from models, without keys
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Answer from such a recording, without any network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 /// How the demo is played.
@@ -178,6 +266,8 @@ pub(crate) struct ResumeArgs {
     /// One event a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,

@@ -356,7 +356,7 @@ impl Head {
             _ => self.waiting = None,
         }
         match entry {
-            Entry::Read { letters, known } => {
+            Entry::Read { letters, known, .. } => {
                 let read = u32::try_from(letters.len() + known.len()).unwrap_or(u32::MAX);
                 self.unread = self.unread.saturating_sub(read);
             }

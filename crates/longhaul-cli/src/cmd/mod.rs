@@ -6,6 +6,7 @@ mod demo;
 mod init;
 mod logs;
 mod resume;
+mod run;
 mod send;
 mod show;
 mod stop;
@@ -53,6 +54,7 @@ impl Desk {
 /// Does what was typed.
 pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
     match command {
+        Command::Run(args) => run::run(desk, &args).await,
         Command::Demo(args) => demo::run(desk, &args).await,
         Command::Tasks(args) => tasks::run(desk, &args).await,
         Command::Show(args) => show::run(desk, &args).await,

@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn drawn(children: usize, columns: usize, rows: usize) -> Vec<Line> {
-        let term = Term { color: false, live: true };
+        let term = Term { out: Default::default(), color: false, live: true };
         let now = Timestamp::from_second(66).unwrap();
         lines(&board(children), &Frame { term, size: (columns, rows), now, beat: 0, footer: "draining" })
     }

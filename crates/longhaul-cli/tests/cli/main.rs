@@ -8,5 +8,7 @@ mod crash;
 mod demo;
 mod form;
 mod kit;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod second;
 mod team;

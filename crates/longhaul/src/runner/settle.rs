@@ -59,7 +59,7 @@ impl Run {
     /// Writes the outcome down; with `after`, only if nobody has written to the task since.
     pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<Ended, Halt> {
         let known = self.turn.known_letters();
-        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known });
+        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);
         end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
         Ok(Ended::Finished)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::check::{Reference, reference};
-use super::{LARGEST, Problem, Severity, TeamFile, read};
+use super::{LARGEST, ModelOverride, Problem, Severity, TeamFile, read};
 
 /// What a kept bundle begins with.
 const MARK: &[u8] = b"#!longhaul team\n";
@@ -27,12 +27,21 @@ pub struct Bundle {
     pub text: String,
     /// The files that it refers to, by their paths from the base.
     pub files: BTreeMap<String, String>,
+    /// Other models than those of the file, which whoever started it has chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelOverride>,
 }
 
 impl Bundle {
     /// A team file that refers to no other file.
     pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Bundle {
-        Bundle { name: name.into(), base: PathBuf::from("."), text: text.into(), files: BTreeMap::new() }
+        Bundle {
+            name: name.into(),
+            base: PathBuf::from("."),
+            text: text.into(),
+            files: BTreeMap::new(),
+            models: Vec::new(),
+        }
     }
 
     /// Reads a team file and all that it refers to. What is wrong with the team file itself is told by [`assemble`].
@@ -46,7 +55,13 @@ impl Bundle {
         let text = slurp(path).map_err(|error| unreadable(path, error))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let base = std::path::absolute(parent).map_err(|error| unreadable(parent, error))?;
-        let mut bundle = Bundle { name: path.display().to_string(), base, text, files: BTreeMap::new() };
+        let mut bundle = Bundle {
+            name: path.display().to_string(),
+            base,
+            text,
+            files: BTreeMap::new(),
+            models: Vec::new(),
+        };
         let mut open: Vec<(String, String)> = vec![(String::new(), bundle.text.clone())];
         while let Some((dir, text)) = open.pop() {
             let Some(team) = read(&text).file else { continue };

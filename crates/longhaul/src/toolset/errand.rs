@@ -101,6 +101,11 @@ pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result
     Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
 }
 
+/// What is said when all of the caller's tasks have ended.
+async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
+    Ok(wording::all_ended(&cx.desk.list(&cx.caller).await?))
+}
+
 /// Stops a task; how it stands then, and a sentence about it.
 pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
     let before = cx.desk.stop(&cx.caller, typed).await?;
@@ -197,13 +202,33 @@ pub(super) fn answer(
     json_with(&report, collected, ended && report.status != Status::Completed)
 }
 
+/// The same, with what leads on from there.
+pub(super) async fn answer_and_lead(
+    waited: &Waited,
+    part: Option<Part>,
+    named: fn(TaskId) -> Named,
+    note: Option<String>,
+    cx: &CallContext,
+) -> Answer {
+    let plain = answer(waited, part, named, note.clone(), cx)?;
+    // Only who has seen all of it is led on.
+    let lead = match (&note, plain.collected.is_empty()) {
+        (None, false) => all_ended(cx).await?,
+        _ => None,
+    };
+    if lead.is_some() { answer(waited, part, named, lead, cx) } else { Ok(plain) }
+}
+
 /// One task as the dialects that speak plainly show it, with its output or a part of that.
 pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallContext) -> Answer {
     let snapshot = cx.desk.view(&cx.caller, typed).await?;
     let id = snapshot.head.id;
-    let (text, whole) =
+    let (mut text, whole) =
         wording::portrait(&snapshot, part, cx.desk.now(), |from| wording::read_on(tool, id, from));
     let collected = if whole { vec![id] } else { Vec::new() };
+    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{lead}");
+    }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
@@ -33,6 +34,10 @@ impl Toolset for Narrowed {
 
     fn instruction(&self, patron: &Patron) -> Option<String> {
         self.inner.instruction(patron)
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -98,6 +103,10 @@ impl Toolset for Prefixed {
 
     fn instruction(&self, patron: &Patron) -> Option<String> {
         self.inner.instruction(patron)
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

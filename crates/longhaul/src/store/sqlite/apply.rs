@@ -234,7 +234,8 @@ impl Desk {
             self.buffer,
         ];
         self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_trouble(&self.place)?;
-        self.heads.learn(n, head);
+        let saved = head.seq;
+        self.heads.learn(n, head, saved);
         Ok(())
     }
 
@@ -252,8 +253,8 @@ impl Desk {
         self.execute(sql, columns)
     }
 
-    /// Brings the heads in the database up to date: once a transaction, however often they changed in it, and
-    /// before their columns are asked.
+    /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their
+    /// journals: once a transaction, however often they changed in it, and before their columns are asked.
     pub(super) fn save_heads(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
         let saved = self.heads.save(|known| -> rusqlite::Result<()> {
@@ -319,8 +320,8 @@ impl Archive for Desk {
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
         let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
-        let (n, head) = rows::head(&self.connection, &self.place, row)?;
-        self.heads.learn(n, head.clone());
+        let rows::Found { n, head, saved } = rows::head(&self.connection, &self.place, row)?;
+        self.heads.learn(n, head.clone(), saved);
         Ok(Some(head))
     }
 

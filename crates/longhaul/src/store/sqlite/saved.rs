@@ -1,7 +1,8 @@
 //! The form in which a head is stored beside its journal.
 //!
-//! It is written with every append, so it is kept small: what is at its default is left out, and a time is a number.
-//! A head in a form that cannot be read is made again from its journal.
+//! It is written often, so it is kept small: what is at its default is left out, and a time is a number. It may be some
+//! entries behind its journal, which whoever reads it takes in. A head in a form that cannot be read is made again from
+//! its journal.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ impl Outfit {
 }
 
 /// Another model than the file says. The last one that fits counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ModelOverride {
     /// For which agent; for all, if `None`.
     pub agent: Option<String>,

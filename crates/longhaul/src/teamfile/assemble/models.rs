@@ -56,7 +56,7 @@ impl Workshop<'_> {
         let path = join("agents", name);
         let full = job.full_name(name);
         let fits = |other: &&super::ModelOverride| other.agent.as_ref().is_none_or(|agent| *agent == full);
-        let names = match self.outfit.models.iter().rev().find(fits) {
+        let names = match self.bundle.models.iter().chain(&self.outfit.models).rev().find(fits) {
             Some(other) => other.model.split(',').map(|name| name.trim().to_owned()).collect(),
             None if agent.model.is_empty() => vec!["auto".to_owned()],
             None => agent.model.clone(),
@@ -186,6 +186,7 @@ impl Workshop<'_> {
                 thinking: part.thinking_budget.as_ref().and_then(thinking),
                 parallel_tool_calls: part.parallel_tool_calls,
                 structured_output: None,
+                reads_text_calls: None,
                 provider_opts: part.provider_opts.clone(),
             },
             base_url: filled(part.base_url.as_ref())?,
