@@ -63,11 +63,13 @@ pub(crate) struct Run {
     around: Surroundings,
     team: Arc<Team>,
     seat: Seat,
-    bell: Bell,
+    bell: Arc<Bell>,
     head: Head,
     order: Order,
     turn: Turn,
     agent: Arc<Agent>,
+    /// Who had the conversation before, in this attempt.
+    before: Vec<Arc<Agent>>,
     habits: Habits,
     gear: Arc<Gear>,
     /// What the agent is told before everything else.
@@ -142,7 +144,7 @@ impl Run {
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
-        let bell = around.bells.for_tasks(&[claimed.id], foreign);
+        let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
@@ -163,7 +165,7 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
-        let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        let ledger = Ledger::open(&*around.store, &head, &order, habits.budget).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
@@ -177,6 +179,7 @@ impl Run {
             order,
             turn,
             agent,
+            before: Vec::new(),
             habits,
             gear,
             system,
@@ -193,6 +196,22 @@ impl Run {
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
+        let ended = self.run().await;
+        Box::pin(self.leave()).await;
+        ended
+    }
+
+    /// Lets the toolsets end what they have started for the task.
+    async fn leave(&self) {
+        const LONGEST: Duration = Duration::from_secs(5);
+        for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
+            if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
+                tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
+            }
+        }
+    }
+
+    async fn run(&mut self) -> Ended {
         let halt = loop {
             // A panic is contained here, where what was said and launched is still known.
             match AssertUnwindSafe(self.step()).catch_unwind().await {
@@ -331,7 +350,8 @@ impl Run {
     async fn change_gear(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
             self.readable = 0;
-            self.agent = find_agent(&self.team, &self.turn)?;
+            let agent = find_agent(&self.team, &self.turn)?;
+            self.before.push(std::mem::replace(&mut self.agent, agent));
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.rights = rights_of(&self.team, &self.above, &self.agent, &self.order);
@@ -488,6 +508,10 @@ async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Resul
     }
     Ok(chain)
 }
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod recall_tests;
 
 fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
     match journal.first().map(|r| &r.entry) {

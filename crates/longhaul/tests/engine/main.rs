@@ -12,6 +12,8 @@ mod continuing;
 mod desk;
 mod failures;
 mod features;
+#[cfg(unix)]
+mod jobs;
 mod letters;
 mod limits;
 mod recovery;

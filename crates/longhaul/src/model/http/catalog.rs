@@ -163,15 +163,28 @@ pub(super) const PROVIDERS: [Entry; 20] = [
 ];
 
 /// Other spellings of the same.
+const SPELLINGS: [(&str, &str); 7] = [
+    ("gemini", "google"),
+    ("github", "github-models"),
+    ("llama.cpp", "llamacpp"),
+    ("azure-openai", "azure"),
+    ("azure_openai", "azure"),
+    ("bedrock", "amazon-bedrock"),
+    ("aws-bedrock", "amazon-bedrock"),
+];
+
 fn usual(provider: &str) -> &str {
-    match provider {
-        "gemini" => "google",
-        "github" => "github-models",
-        "llama.cpp" => "llamacpp",
-        "azure-openai" | "azure_openai" => "azure",
-        "bedrock" | "aws-bedrock" => "amazon-bedrock",
-        other => other,
-    }
+    SPELLINGS.iter().find(|(other, _)| *other == provider).map_or(provider, |(_, one)| one)
+}
+
+/// The names of all providers.
+pub fn known_providers() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|entry| entry.name).chain(["amazon-bedrock"])
+}
+
+/// Whether this is the name of a provider, in any spelling.
+pub fn is_known_provider(name: &str) -> bool {
+    known_providers().any(|known| known == usual(name))
 }
 
 /// How long a server of one's own may take to read a prompt.

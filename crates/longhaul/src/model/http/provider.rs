@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::Timestamp;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, timeout};
 
 use super::exchange::{Answer, Body};
 use super::gate::{Gate, Next, Seat, Ticket};
@@ -187,7 +188,7 @@ struct Talk<'a> {
 enum Stage {
     Door { ticket: Ticket, held: bool },
     Send(Seat),
-    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool },
+    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool, alarm: Alarm },
     Over,
 }
 
@@ -226,11 +227,12 @@ impl Talk<'_> {
             Stage::Send(seat) => {
                 // Boxed, so that who waits at the gate stays small.
                 let body = Box::pin(model.send(&self.request)).await?.body;
-                self.stage = Stage::Listen { seat, body, parser: model.wire.parser(), begun: false };
+                let (parser, alarm) = (model.wire.parser(), Alarm::new());
+                self.stage = Stage::Listen { seat, body, parser, begun: false, alarm };
             }
-            Stage::Listen { seat, mut body, mut parser, begun } => {
-                match self.listen(&mut body, &mut *parser, begun).await? {
-                    true => self.stage = Stage::Listen { seat, body, parser, begun: true },
+            Stage::Listen { seat, mut body, mut parser, begun, mut alarm } => {
+                match self.listen(&mut body, &mut *parser, begun, &mut alarm).await? {
+                    true => self.stage = Stage::Listen { seat, body, parser, begun: true, alarm },
                     false => {
                         let reply = parser.end().map_err(|kind| model.error(kind, None))?;
                         self.heard.push_back(Chunk::Done(Box::new(model.complete(reply, &self.request))));
@@ -248,6 +250,7 @@ impl Talk<'_> {
         body: &mut Body,
         parser: &mut dyn Parser,
         begun: bool,
+        alarm: &mut Alarm,
     ) -> Result<bool, ModelError> {
         let model = self.model;
         let over = parser.is_over();
@@ -257,11 +260,11 @@ impl Talk<'_> {
             (false, true) => model.http.options().silence,
             (false, false) => model.first_byte(),
         };
-        let more = match timeout(patience, body.next()).await {
-            Ok(Ok(more)) => more,
+        let more = match alarm.within(patience, body.next()).await {
+            Some(Ok(more)) => more,
             _ if over => None,
-            Ok(Err(kind)) => return Err(model.error(kind, None)),
-            Err(_) => return Err(model.error(ModelErrorKind::Silent(patience), None)),
+            Some(Err(kind)) => return Err(model.error(kind, None)),
+            None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
         let mut chunks = Vec::from(std::mem::take(&mut self.heard));
@@ -282,6 +285,36 @@ fn read_text_calls(reply: &mut Reply, request: &Request<'_>) {
     }
     reply.blocks.extend(calls.into_iter().map(Block::Call));
     reply.stop = StopReason::Calls;
+}
+
+/// A time-out that is set once for an answer, and not for every piece of it.
+struct Alarm(Pin<Box<Sleep>>);
+
+impl Alarm {
+    fn new() -> Alarm {
+        Alarm(Box::pin(tokio::time::sleep(LAST_BYTES)))
+    }
+
+    /// What comes within this time; `None` if nothing does.
+    async fn within<T>(&mut self, time: Duration, what: impl Future<Output = T>) -> Option<T> {
+        let mut what = std::pin::pin!(what);
+        let Some(until) = Instant::now().checked_add(time) else { return Some(what.await) };
+        if until < self.0.deadline() || self.0.is_elapsed() {
+            self.0.as_mut().reset(until);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                came = what.as_mut() => return Some(came),
+                () = self.0.as_mut() => {}
+            }
+            // It was set when something came earlier: there may be time left.
+            if Instant::now() >= until {
+                return None;
+            }
+            self.0.as_mut().reset(until);
+        }
+    }
 }
 
 /// The same chunks, with what was said in one voice and came at once in one piece.

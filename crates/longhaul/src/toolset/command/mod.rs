@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 use nix::sys::signal::Signal;
 use tokio_util::sync::CancellationToken;
 
+use crate::process::Watchman;
 use crate::tool::{CallContext, ToolError, ToolOutput};
 use capture::Capture;
 use group::Group;
@@ -73,11 +74,12 @@ pub(super) async fn run(
     launch: &Launch,
     timeout: Duration,
     cancel: &CancellationToken,
+    watchman: &Watchman,
 ) -> Result<Ran, ToolError> {
     if cancel.is_cancelled() {
         return Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()));
     }
-    let (mut group, mut pipe) = Group::spawn(launch).map_err(|error| not_started(&error))?;
+    let (mut group, mut pipe) = Group::spawn(launch, watchman).map_err(|error| not_started(&error))?;
     let mut capture = Capture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;

@@ -19,15 +19,19 @@ pub struct PostEdit {
 
 /// The commands of a toolset.
 #[derive(Debug, Default)]
-pub(super) struct PostEdits(Vec<PostEdit>);
+pub(super) struct PostEdits {
+    list: Vec<PostEdit>,
+    #[cfg(unix)]
+    watchman: crate::process::Watchman,
+}
 
 impl PostEdits {
     pub(super) fn new(list: Vec<PostEdit>) -> Self {
-        PostEdits(list)
+        PostEdits { list, ..PostEdits::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Runs what there is to run for a file that was changed, and adds to `told` what went wrong.
@@ -37,8 +41,8 @@ impl PostEdits {
         mut told: String,
         context: &CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        for post in self.0.iter().filter(|post| fits(&post.path, &file.shown)) {
-            match run_one(&post.cmd, &file.whole, context).await {
+        for post in self.list.iter().filter(|post| fits(&post.path, &file.shown)) {
+            match self.run_one(&post.cmd, &file.whole, context).await {
                 Ok(()) => told += &format!("\n[ran: {}]", post.cmd),
                 Err(why) => {
                     return Err(ToolError::Failed(format!(
@@ -62,24 +66,27 @@ fn fits(pattern: &str, shown: &str) -> bool {
     list().is_ok_and(|list| list.matched(Path::new("/").join(shown), false).is_ignore())
 }
 
-#[cfg(unix)]
-async fn run_one(cmd: &str, file: &Path, context: &CallContext) -> Result<(), String> {
-    use std::time::Duration;
+impl PostEdits {
+    #[cfg(unix)]
+    async fn run_one(&self, cmd: &str, file: &Path, context: &CallContext) -> Result<(), String> {
+        use std::time::Duration;
 
-    use crate::toolset::command::{Launch, directory, plain_env, run};
+        use crate::toolset::command::{Launch, directory, plain_env, run};
 
-    const TIMEOUT: Duration = Duration::from_secs(60);
-    let dir = directory(context, None).await.map_err(|error| error.to_string())?;
-    let mut env = plain_env();
-    env.insert("path".into(), file.into());
-    let launch = Launch::shell(cmd, dir, env);
-    let ran = run(&launch, TIMEOUT, &context.cancel).await.map_err(|error| error.to_string())?;
-    ran.report("").map(drop).map_err(|error| error.to_string())
-}
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        let dir = directory(context, None).await.map_err(|error| error.to_string())?;
+        let mut env = plain_env();
+        env.insert("path".into(), file.into());
+        let launch = Launch::shell(cmd, dir, env);
+        let ran = run(&launch, TIMEOUT, &context.cancel, &self.watchman).await;
+        let ran = ran.map_err(|error| error.to_string())?;
+        ran.report("").map(drop).map_err(|error| error.to_string())
+    }
 
-#[cfg(not(unix))]
-async fn run_one(_: &str, _: &Path, _: &CallContext) -> Result<(), String> {
-    Err("commands after edits need Unix".to_owned())
+    #[cfg(not(unix))]
+    async fn run_one(&self, _: &str, _: &Path, _: &CallContext) -> Result<(), String> {
+        Err("commands after edits need Unix".to_owned())
+    }
 }
 
 #[cfg(test)]
