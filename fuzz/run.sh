@@ -22,7 +22,7 @@ for target in "${targets[@]}"; do
     mkdir -p "corpus/$target" "seeds/$target"
     echo "== $target, $each s"
     # Without a sanitizer: there is no unsafe code here, and what is looked for shows without one.
-    nice -n 19 cargo +nightly fuzz run --sanitizer none "$target" "corpus/$target" "seeds/$target" -- \
+    RUST_BACKTRACE=0 nice -n 19 cargo +nightly fuzz run --sanitizer none "$target" "corpus/$target" "seeds/$target" -- \
         -fork=0 -max_total_time="$each" -max_len=8192 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
         >"$logs/fuzz-$target.log" 2>&1 || { tail -40 "$logs/fuzz-$target.log"; exit 1; }
     grep -E '^#[0-9]+.*DONE|number_of_executed_units|peak_rss_mb' "$logs/fuzz-$target.log"

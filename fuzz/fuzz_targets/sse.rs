@@ -22,6 +22,10 @@ fn pieces<'a>(stream: &'a [u8], cuts: &'a [usize]) -> impl Iterator<Item = &'a [
     starts.zip(ends).map(|(start, end)| &stream[start..end])
 }
 
+fn begins_json(line: &str) -> bool {
+    matches!(line.as_bytes().trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
 /// What the stream says to somebody who takes his time.
 fn naive(stream: &[u8]) -> Vec<(String, String)> {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
@@ -54,7 +58,7 @@ fn naive(stream: &[u8]) -> Vec<(String, String)> {
                 name = "error".to_owned();
                 data.push(value.to_owned());
             }
-            _ if stray || (data.is_empty() && line.trim_start().starts_with(['{', '['])) => {
+            _ if stray || (data.is_empty() && begins_json(&line)) => {
                 stray = true;
                 data.push(line.into_owned());
             }

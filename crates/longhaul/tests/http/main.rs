@@ -4,6 +4,7 @@
 
 mod server;
 mod stage;
+mod tls;
 
 mod fallback;
 mod limits;

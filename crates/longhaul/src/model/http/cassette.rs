@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::endpoint::Endpoint;
 use super::exchange::{Answer, Body};
+use super::keys::{self, Key};
 use crate::model::ModelErrorKind;
 
 /// A recording: being made, or being played.
@@ -29,7 +30,7 @@ pub struct Cassette {
 #[derive(Default)]
 struct Inner {
     file: Option<File>,
-    endpoints: Vec<Endpoint>,
+    secrets: Vec<Key>,
     exchanges: Vec<(Exchange, String, bool)>,
 }
 
@@ -129,7 +130,7 @@ impl Cassette {
 
     /// Learns of one more key that must not be on the tape.
     pub(super) fn know(&self, endpoint: &Endpoint) {
-        self.lock().endpoints.push(endpoint.clone());
+        self.lock().secrets.extend(endpoint.secrets());
     }
 
     pub(super) fn begin(self: &Arc<Self>, url: &Url, body: &[u8]) -> Recording {
@@ -218,7 +219,7 @@ impl Cassette {
 
 impl Inner {
     fn scrub(&self, text: String) -> String {
-        self.endpoints.iter().fold(text, |text, endpoint| endpoint.scrub(text))
+        keys::scrub(text, &self.secrets)
     }
 }
 

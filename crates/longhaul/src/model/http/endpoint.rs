@@ -7,7 +7,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::HttpError;
-use super::keys::Key;
+use super::keys::{self, Key};
 
 /// How a provider is shown a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,17 +115,16 @@ impl Endpoint {
     }
 
     /// A text without the key, and without whatever the URL has in its query.
-    pub(super) fn scrub(&self, mut text: String) -> String {
-        for (_, value) in self.base.query_pairs() {
-            text = Key::new(&value).scrub(text);
-        }
-        for pair in self.base.query().unwrap_or_default().split('&') {
-            text = Key::new(pair.split_once('=').map_or(pair, |(_, value)| value)).scrub(text);
-        }
-        match &self.key {
-            Some(key) => key.scrub(text),
-            None => text,
-        }
+    pub(super) fn scrub(&self, text: String) -> String {
+        keys::scrub(text, &self.secrets())
+    }
+
+    /// What must not be seen: the key, and the values of the query, also as they are written there.
+    pub(super) fn secrets(&self) -> Vec<Key> {
+        let raw = self.base.query().unwrap_or_default().split('&');
+        let raw = raw.map(|pair| Key::new(pair.split_once('=').map_or(pair, |(_, value)| value)));
+        let decoded = self.base.query_pairs().map(|(_, value)| Key::new(&value));
+        raw.chain(decoded).chain(self.key.clone()).collect()
     }
 }
 
@@ -158,5 +157,8 @@ mod tests {
         let endpoint = Endpoint::new("https://a.b/v1?token=also-secret", Auth::Bearer, key).unwrap();
         assert!(!format!("{endpoint:?} {:?}", endpoint.headers()).contains("secret"));
         assert_eq!(endpoint.scrub("sk-very-secret, also-secret".into()), "[key], [key]");
+        let endpoint = Endpoint::new("https://a.b/v1?t=one%2Ftwo%2Bthree=four", Auth::None, None).unwrap();
+        let shown = format!("{} one/two+three=four one%2Ftwo%2Bthree%3Dfour", endpoint.url("/x"));
+        assert_eq!(endpoint.scrub(shown), "https://a.b/v1/x?t=[key] [key] [key]");
     }
 }

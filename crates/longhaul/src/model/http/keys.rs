@@ -56,30 +56,33 @@ impl Key {
         Sha256::digest(self.expose().as_bytes()).into()
     }
 
-    /// A text without this key in it: as it is, as JSON or a URL write it, whole or cut off.
-    pub(super) fn scrub(&self, text: String) -> String {
-        let key = self.expose();
-        // Anything shorter is no key but a stand-in such as `none`, and may be a word of the text.
-        if key.len() < 8 {
-            return text;
-        }
-        let json = serde_json::to_string(key).unwrap_or_default();
-        let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
-        let url = Url::parse_with_params("http://h", [("", key)]).ok();
-        let query = url.as_ref().and_then(|url| url.query()).unwrap_or_default().trim_start_matches('=');
-        let forms = [key, json, query];
-        forms.iter().enumerate().fold(text, |text, (n, form)| match forms[..n].contains(form) {
-            true => text,
-            false => without(text, form),
-        })
+    /// A text without this key in it.
+    #[cfg(test)]
+    fn scrub(&self, text: String) -> String {
+        scrub(text, std::slice::from_ref(self))
     }
 }
 
-/// A text without this word, and without what is left of it where it was cut off: half of it, or more.
-fn without(text: String, word: &str) -> String {
-    if word.len() < 8 {
-        return text;
+/// A text without these secrets in it: as they are, as JSON or a URL write them, whole or cut off.
+pub(super) fn scrub(text: String, secrets: &[Key]) -> String {
+    let mut forms: Vec<String> = Vec::new();
+    // Anything shorter is no key but a stand-in such as `none`, and may be a word of the text.
+    for secret in secrets.iter().map(Key::expose).filter(|secret| secret.len() >= 8) {
+        let json = serde_json::to_string(secret).unwrap_or_default();
+        let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
+        let url = Url::parse_with_params("http://h", [("", secret)]).ok();
+        let query = url.as_ref().and_then(|url| url.query()).unwrap_or_default().trim_start_matches('=');
+        forms.extend([secret, json, query].map(str::to_owned));
     }
+    forms.sort_unstable();
+    forms.dedup();
+    // The whole before the half: of what is written in a way of its own the rest would be left.
+    let whole = forms.iter().fold(text, |text, form| text.replace(form, SCRUBBED));
+    forms.iter().fold(whole, |text, form| without_half(text, form))
+}
+
+/// A text without what is left of this word where it was cut off: half of it, or more.
+fn without_half(text: String, word: &str) -> String {
     let least = word.floor_char_boundary((word.len() / 2).max(8));
     let beginning = &word[..least];
     if !text.contains(beginning) {
