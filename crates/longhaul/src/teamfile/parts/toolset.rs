@@ -187,9 +187,6 @@ pub struct ShellPart {
     pub sandbox: Option<SandboxPart>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
-    /// How long one may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
 }
 
 /// Commands of the team's own as tools.
@@ -204,9 +201,6 @@ pub struct ScriptPart {
     pub sandbox: Option<SandboxPart>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
-    /// How long one may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
 }
 
 /// A command as a tool.
@@ -246,11 +240,6 @@ pub struct FetchPart {
 pub struct ApiPart {
     /// The call.
     pub api_config: ApiCallPart,
-    /// How long it may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// An HTTP call.
@@ -281,11 +270,6 @@ pub struct OpenapiPart {
     pub url: String,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
-    /// How long a call may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// A remote agent.
@@ -298,11 +282,6 @@ pub struct A2aPart {
     pub name: Option<String>,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
-    /// How long it may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// An MCP server.
