@@ -90,6 +90,8 @@ const SANDBOX: Key = key(
 );
 const NETWORK: Key = key("network", Type::Bool, "Whether sandboxed commands may use the network.");
 
+const TIMEOUT: Key = key("timeout", Type::Time, "How long a command may take that the model does not bound.");
+
 static SHELL: Object = Object {
     name: "a shell toolset",
     id: "ShellToolset",
@@ -114,6 +116,8 @@ static SCRIPT: Object = Object {
         ENV_FILE,
         SANDBOX,
         NETWORK,
+        TIMEOUT,
+        TIMEOUT,
     ],
     rules: &[Rule::Needs(&["shell"])],
 };

@@ -187,6 +187,9 @@ pub struct ShellPart {
     pub sandbox: Option<SandboxPart>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
+    /// How long one may take.
+    #[serde(deserialize_with = "time")]
+    pub timeout: Option<Duration>,
 }
 
 /// Commands of the team's own as tools.
@@ -201,6 +204,9 @@ pub struct ScriptPart {
     pub sandbox: Option<SandboxPart>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
+    /// How long one may take.
+    #[serde(deserialize_with = "time")]
+    pub timeout: Option<Duration>,
 }
 
 /// A command as a tool.
