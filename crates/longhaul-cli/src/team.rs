@@ -32,7 +32,8 @@ pub(crate) struct Made {
 pub(crate) fn outfit(outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
     let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
-    Ok(Outfit::new(outside::http(outside)?, move |name| variables.get(name), data))
+    let outfit = Outfit::new(outside::http(outside)?, move |name| variables.get(name), data);
+    Ok(Outfit { helper: std::env::current_exe().ok(), ..outfit })
 }
 
 /// Makes a team of a file. What it runs without is told on standard error.

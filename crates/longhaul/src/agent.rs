@@ -10,7 +10,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use crate::dispatch::Card;
-use crate::entry::{Budget, Deliver, OnFinish, TeamRef};
+use crate::entry::{Budget, Deliver, OnFinish, Order, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
@@ -152,6 +152,8 @@ pub struct Habits {
     pub read_only: bool,
     /// What each of its tasks may use, besides what the order of the task allows.
     pub budget: Budget,
+    /// Bounds on the tasks that it launches.
+    pub launches: Launches,
 }
 
 impl Default for Habits {
@@ -176,7 +178,36 @@ impl Default for Habits {
             old_outputs: None,
             read_only: false,
             budget: Budget::default(),
+            launches: Launches::default(),
         }
+    }
+}
+
+/// Bounds on the tasks that an agent launches. What it asks for may be less, never more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Launches {
+    /// At most this many replies.
+    pub max_turns: Option<u32>,
+    /// At most this long.
+    pub timeout: Option<Duration>,
+    /// What each may use.
+    pub budget: Budget,
+}
+
+impl Launches {
+    /// An order within the bounds.
+    #[must_use]
+    pub fn bound(&self, mut order: Order) -> Order {
+        order.max_turns = order
+            .max_turns
+            .filter(|turns| *turns > 0)
+            .into_iter()
+            .chain(self.max_turns)
+            .min()
+            .or(order.max_turns);
+        order.timeout = order.timeout.into_iter().chain(self.timeout).min();
+        order.budget = order.budget.and(self.budget);
+        order
     }
 }
 

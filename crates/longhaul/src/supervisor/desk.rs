@@ -42,6 +42,9 @@ impl Office {
         let head = self.head(caller.task).await?;
         let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
+        if let Some(agent) = agent {
+            order = agent.habits.launches.bound(order);
+        }
         let may: &[AgentName] = agent.map_or(&[], |agent| &agent.sub_agents);
         check(caller, may, &order, &self.limits)?;
         if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{AssembleError, Job, Source, Workshop};
-use crate::agent::{Agent, Dialect, Habits, Preamble, Shape, TeamError};
+use crate::agent::{Agent, Dialect, Habits, Launches, Preamble, Shape, TeamError};
 use crate::dispatch::Limits;
 use crate::entry::Budget;
 use crate::model::settings::StructuredOutput;
@@ -173,6 +173,7 @@ fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
             .filter(|n| *n > 0),
         read_only: part.readonly,
         budget: named.fold(budget(&part.budget), Budget::and),
+        launches: launches(part),
         ..usual
     }
 }
@@ -184,13 +185,34 @@ pub(super) fn budget(part: &BudgetPart) -> Budget {
     Budget { tokens: part.max_tokens, cost: part.max_cost.map(micros), time: part.max_time }
 }
 
+/// What the toolset that launches tasks says about them.
+fn launching(part: &AgentPart) -> Option<(&LimitsPart, &BudgetPart)> {
+    part.toolsets.iter().find_map(|toolset| match &toolset.kind {
+        ToolsetKind::BackgroundAgents { limits, budget } | ToolsetKind::Agents { limits, budget } => {
+            Some((limits, budget))
+        }
+        _ => None,
+    })
+}
+
+/// Bounds on the tasks that an agent launches.
+fn launches(part: &AgentPart) -> Launches {
+    launching(part).map_or_else(Launches::default, |(limits, allowed)| Launches {
+        max_turns: limits.turns.filter(|turns| *turns > 0),
+        timeout: limits.timeout,
+        budget: budget(allowed),
+    })
+}
+
 /// Bounds on how many tasks there may be.
-pub(super) fn limits(part: &LimitsPart) -> Limits {
+pub(super) fn limits(root: &AgentPart) -> Limits {
     let usual = Limits::default();
+    let of_toolset = launching(root).map(|(limits, _)| *limits).unwrap_or_default();
+    let running = root.limits.running.or(of_toolset.running);
     Limits {
-        running: part.running.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.running),
-        depth: part.depth.unwrap_or(usual.depth),
-        tree: part.tree.or(usual.tree),
+        running: running.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.running),
+        depth: root.limits.depth.or(of_toolset.depth).unwrap_or(usual.depth),
+        tree: root.limits.tree.or(of_toolset.tree).or(usual.tree),
         ..usual
     }
 }

@@ -15,6 +15,7 @@ use crate::agent::{Agent, Team, TeamError};
 use crate::dispatch::Limits;
 use crate::entry::Budget;
 use crate::model::http::Http;
+use crate::process::Watchman;
 use crate::worker::TeamLoader;
 
 /// Looks up a variable. The library reads no environment; whoever calls it does.
@@ -31,6 +32,10 @@ pub struct Outfit {
     pub data: PathBuf,
     /// Other models than those of the file.
     pub models: Vec<ModelOverride>,
+    /// Sees to it that the processes of toolsets end with this one.
+    pub watchman: Watchman,
+    /// The program that can confine itself for a sandbox where there is no bubblewrap: see `toolset::Sandbox::helper`.
+    pub helper: Option<PathBuf>,
 }
 
 impl Outfit {
@@ -40,7 +45,14 @@ impl Outfit {
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         data: impl Into<PathBuf>,
     ) -> Outfit {
-        Outfit { http, variables: Arc::new(variables), data: data.into(), models: Vec::new() }
+        Outfit {
+            http,
+            variables: Arc::new(variables),
+            data: data.into(),
+            models: Vec::new(),
+            watchman: Watchman::new(),
+            helper: None,
+        }
     }
 }
 
@@ -111,7 +123,7 @@ pub fn assemble(bundle: &Bundle, outfit: &Outfit) -> Result<Assembly, AssembleEr
     Ok(Assembly {
         team: whole,
         notices: workshop.notices,
-        limits: agents::limits(&root_part.limits),
+        limits: agents::limits(&root_part),
         budget: agents::budget(&team.budget),
     })
 }

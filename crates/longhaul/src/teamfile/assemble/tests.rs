@@ -67,7 +67,7 @@ fn keys_of_an_agent_become_its_habits() {
          sub_agents: [second]\n    max_iterations: 7\n    num_history_items: 30\n    max_consecutive_tool_calls: 4\n    \
          max_tool_result_tokens: 1000\n    readonly: true\n    add_date: true\n    budgets: [small]\n    \
          budget: {max_tokens: 9000, max_time: 1m}\n    limits: {running: 3, depth: 1, tree: 9, timeout: 5m, inactivity: 20s}\n    \
-         background: {on_finish: detach, notices: quiet}\n    toolsets: [{type: background_agents}]\n  second: {model: openai/gpt-5}\n",
+         background: {on_finish: detach, notices: quiet}\n    toolsets: [{type: background_agents, limits: {turns: 3, timeout: 9}, budget: {max_tokens: 70}}]\n  second: {model: openai/gpt-5}\n",
     );
     assert_eq!(assembly.team.root().as_str(), "first");
     let agent = assembly.team.agent(&"first".into()).unwrap();
@@ -85,6 +85,16 @@ fn keys_of_an_agent_become_its_habits() {
     assert_eq!(habits.budget, budget);
     assert_eq!(assembly.budget, Budget { cost: Some(2_000_000), ..Budget::default() });
     assert_eq!((assembly.limits.running, assembly.limits.depth, assembly.limits.tree), (3, 1, Some(9)));
+    let order = Order {
+        max_turns: Some(0),
+        ..Order::new("second", "x").budget(Budget { tokens: Some(99), ..Budget::default() })
+    };
+    let bound = habits.launches.bound(order);
+    assert_eq!(
+        (bound.max_turns, bound.timeout, bound.budget.tokens),
+        (Some(3), Some(Duration::from_secs(9)), Some(70))
+    );
+    assert_eq!(habits.launches.bound(Order::new("second", "x").max_turns(2)).max_turns, Some(2));
     // One model, whoever names it.
     let second = assembly.team.agent(&"second".into()).unwrap();
     assert!(Arc::ptr_eq(&agent.model, &second.model));

@@ -9,6 +9,8 @@ use super::agents::is_dialect;
 use super::{Job, Workshop};
 use crate::teamfile::walk::join;
 use crate::teamfile::{AgentPart, ApiPart, FetchPart, FilesystemPart, SkillsPart, ToolsetKind, ToolsetPart};
+#[cfg(unix)]
+use crate::teamfile::{SandboxPart, ScriptPart};
 use crate::toolset::{
     A2a, Api, ApiSettings, Fetch, Filesystem, Headers, ModelPicker, OpenApi, PostEdit, Skills, Tasks, Think,
     Todo, Toolset, UserPrompt, instructed, narrowed,
@@ -63,12 +65,18 @@ impl Workshop<'_> {
             ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files))),
             #[cfg(unix)]
             ToolsetKind::Shell(shell) => {
-                let mut builder = crate::toolset::Shell::builder();
+                let mut builder = crate::toolset::Shell::builder().watchman(self.outfit.watchman.clone());
                 for (name, value) in self.filled(job, &shell.env, &format!("{path}.env")) {
                     builder = builder.env(name, value);
                 }
+                if let Some(sandbox) = self.sandbox(shell.sandbox.as_ref(), shell.network) {
+                    builder = builder.sandbox(sandbox);
+                }
+                self.untimed(job, shell.timeout, path);
                 Some(Arc::new(builder.build()))
             }
+            #[cfg(unix)]
+            ToolsetKind::Script(script) => self.script_tools(job, script, path),
             ToolsetKind::Think => Some(Arc::new(Think::new())),
             ToolsetKind::Todo { shared } => Some(Arc::new(Todo::new().shared(*shared))),
             ToolsetKind::Tasks { path } => Some(Arc::new(Tasks::new(path.as_deref().unwrap_or(TASKS)))),
@@ -119,6 +127,70 @@ impl Workshop<'_> {
                 None
             }
         }
+    }
+
+    #[cfg(unix)]
+    fn script_tools(&mut self, job: &mut Job<'_>, part: &ScriptPart, path: &str) -> Option<Arc<dyn Toolset>> {
+        let mut builder = crate::toolset::Script::builder().watchman(self.outfit.watchman.clone());
+        for (name, value) in self.filled(job, &part.env, &format!("{path}.env")) {
+            builder = builder.env(name, value);
+        }
+        if let Some(sandbox) = self.sandbox(part.sandbox.as_ref(), part.network) {
+            builder = builder.sandbox(sandbox);
+        }
+        self.untimed(job, part.timeout, path);
+        for (name, tool) in &part.shell {
+            let path = join(&format!("{path}.shell"), name);
+            let tool = crate::toolset::ScriptTool {
+                cmd: tool.cmd.clone(),
+                description: Some(tool.description.clone()).filter(|text| !text.is_empty()),
+                args: tool.args.iter().map(|(name, schema)| (name.clone(), schema.clone())).collect(),
+                required: tool.required.clone(),
+                env: self.filled(job, &tool.env, &format!("{path}.env")).into_iter().collect(),
+                working_dir: tool.working_dir.as_ref().map(PathBuf::from),
+            };
+            builder = builder.tool(name.clone(), tool);
+        }
+        match builder.build() {
+            Ok(script) => Some(Arc::new(script)),
+            Err(error) => {
+                job.wrong(&format!("{path}.shell"), error.why);
+                None
+            }
+        }
+    }
+
+    /// Tells that a time-out is not kept.
+    #[cfg(unix)]
+    fn untimed(&mut self, job: &Job<'_>, timeout: Option<std::time::Duration>, path: &str) {
+        if timeout.is_some() {
+            let message = "a time-out for all commands is not available in this build";
+            self.notice(job, &format!("{path}.timeout"), message, "the usual ones hold");
+        }
+    }
+
+    /// The sandbox of commands, if they are to have one.
+    #[cfg(unix)]
+    fn sandbox(&self, part: Option<&SandboxPart>, network: Option<bool>) -> Option<crate::toolset::Sandbox> {
+        let mut sandbox = crate::toolset::Sandbox::new().network(network.unwrap_or(false));
+        match part? {
+            SandboxPart::Switch(on) => on.then_some(())?,
+            SandboxPart::Word(word) => (word == "on").then_some(())?,
+            SandboxPart::Old(settings) => {
+                let paths = settings.get("paths").and_then(serde_json::Value::as_array);
+                for path in paths.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+                    match path.strip_suffix(":ro") {
+                        // Everything can be read.
+                        Some(_) => {}
+                        None => sandbox = sandbox.allow_write(path.trim_end_matches(":rw")),
+                    }
+                }
+            }
+        }
+        Some(match &self.outfit.helper {
+            Some(helper) => sandbox.helper(helper.clone()),
+            None => sandbox,
+        })
     }
 
     fn api(&mut self, job: &mut Job<'_>, part: &ApiPart, path: &str) -> Api {

@@ -90,23 +90,13 @@ const SANDBOX: Key = key(
 );
 const NETWORK: Key = key("network", Type::Bool, "Whether sandboxed commands may use the network.");
 
+const TIMEOUT: Key = key("timeout", Type::Time, "How long a command may take that the model does not bound.");
+
 static SHELL: Object = Object {
     name: "a shell toolset",
     id: "ShellToolset",
     doc: "Commands, also in the background.",
-    keys: &[
-        TYPE,
-        TOOLS,
-        INSTRUCTION,
-        TOON,
-        MODEL,
-        DEFER,
-        ENV,
-        ENV_FILE,
-        SANDBOX,
-        NETWORK,
-        key("timeout", Type::Time, "How long a command may take. Default: 30 seconds."),
-    ],
+    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, ENV, ENV_FILE, SANDBOX, NETWORK],
     rules: &[],
 };
 
@@ -126,7 +116,8 @@ static SCRIPT: Object = Object {
         ENV_FILE,
         SANDBOX,
         NETWORK,
-        key("timeout", Type::Time, "How long a command may take."),
+        TIMEOUT,
+        TIMEOUT,
     ],
     rules: &[Rule::Needs(&["shell"])],
 };
@@ -208,8 +199,6 @@ static API: Object = Object {
         MODEL,
         DEFER,
         key("api_config", Type::Object(&API_CONFIG), "The call."),
-        key("timeout", Type::Time, "How long it may take."),
-        key("allow_private", Type::Bool, "Whether addresses of this machine and its network may be asked."),
     ],
     rules: &[Rule::Needs(&["api_config"])],
 };
@@ -239,18 +228,7 @@ static OPENAPI: Object = Object {
     name: "an openapi toolset",
     id: "OpenapiToolset",
     doc: "Every operation of an OpenAPI document as a tool.",
-    keys: &[
-        TYPE,
-        TOOLS,
-        INSTRUCTION,
-        TOON,
-        MODEL,
-        DEFER,
-        URL,
-        HEADERS,
-        key("timeout", Type::Time, "How long a call may take."),
-        key("allow_private", Type::Bool, "Whether addresses of this machine and its network may be asked."),
-    ],
+    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, URL, HEADERS],
     rules: &[Rule::Needs(&["url"])],
 };
 
@@ -268,8 +246,6 @@ static A2A: Object = Object {
         URL,
         key("name", Type::Text, "What it is called here."),
         HEADERS,
-        key("timeout", Type::Time, "How long it may take."),
-        key("allow_private", Type::Bool, "Whether addresses of this machine and its network may be asked."),
     ],
     rules: &[Rule::Needs(&["url"])],
 };

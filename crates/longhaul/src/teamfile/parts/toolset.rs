@@ -246,11 +246,6 @@ pub struct FetchPart {
 pub struct ApiPart {
     /// The call.
     pub api_config: ApiCallPart,
-    /// How long it may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// An HTTP call.
@@ -281,11 +276,6 @@ pub struct OpenapiPart {
     pub url: String,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
-    /// How long a call may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// A remote agent.
@@ -298,11 +288,6 @@ pub struct A2aPart {
     pub name: Option<String>,
     /// Headers of every request.
     pub headers: IndexMap<String, String>,
-    /// How long it may take.
-    #[serde(deserialize_with = "time")]
-    pub timeout: Option<Duration>,
-    /// Whether addresses of this machine and its network may be asked.
-    pub allow_private: bool,
 }
 
 /// An MCP server.
