@@ -63,6 +63,7 @@ fn under_landlock_commands_write_only_below_the_working_directory() {
         ("/tmp", format!("echo pwned > /tmp/longhaul-pwned-{}", std::process::id())),
         ("/etc", "echo pwned > /etc/longhaul-pwned".to_owned()),
         ("a mount", "mount -t tmpfs none /mnt".to_owned()),
+        ("a device", "mknod disk b 7 0".to_owned()),
         ("a child's child", "sh -c 'sh -c \"echo pwned > ../secret.txt\"'".to_owned()),
     ] {
         let tried = yard.run(&[], &cmd);
@@ -102,7 +103,7 @@ agents:
       - text: done
 "#;
     let script = longhaul::model::scripted::Script::parse("sandbox.yaml", script).unwrap();
-    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script));
+    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());

@@ -205,10 +205,16 @@ fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) ->
     let mut args = Args::default();
     args.words(["-c", "\"$@\"; exit $?", "sh"]).path(program);
     args.words(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]);
+    // The superuser could otherwise mount over whatever is write-protected.
+    args.words(["--cap-drop", "ALL"]);
     if !network {
         args.words(["--unshare-net"]);
     }
     args.words(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    // The superuser could otherwise have the kernel execute something, whatever its capabilities.
+    for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
+        args.words(["--ro-bind-try", path, path]);
+    }
     for dir in &ground.blank {
         args.words(["--tmpfs"]).path(dir);
     }

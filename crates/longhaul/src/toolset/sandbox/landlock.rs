@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
@@ -81,6 +81,11 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Told, String> {
     Err("there is no '--' with a command after it".to_owned())
 }
 
+/// Everything but making devices: the superuser could write to a disk through one.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
 fn confine(told: &Told) -> Result<(), String> {
     let not = |error: RulesetError| format!("the sandbox could not be entered: {error}");
     for dir in &told.writable {
@@ -100,7 +105,7 @@ fn confine(told: &Told) -> Result<(), String> {
     let confined = ruleset
         .create()
         .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(NEWEST))))
-        .and_then(|rules| rules.add_rules(path_beneath_rules(&told.writable, AccessFs::from_all(NEWEST))))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(&told.writable, writing())))
         .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(NEWEST))))
         .and_then(|rules| rules.restrict_self())
         .map_err(not)?;

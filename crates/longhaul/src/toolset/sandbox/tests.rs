@@ -33,7 +33,9 @@ fn what_bubblewrap_is_told() {
     assert_eq!(
         words(&launch),
         "/bin/sh -c \"$@\"; exit $? sh /usr/bin/bwrap --unshare-pid --unshare-ipc --unshare-uts --die-with-parent \
-         --new-session --unshare-net --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp \
+         --new-session --cap-drop ALL --unshare-net --ro-bind / / --dev /dev --proc /proc \
+         --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger \
+         --ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --tmpfs /tmp \
          --ro-bind-try /run/current-system /run/current-system --bind /work /work --bind /more /more \
          --bind /work/.git /work/.git --ro-bind /work/.git/config /work/.git/config --tmpfs /work/.git/hooks \
          --chdir /work/sub -- /bin/sh -c echo $x"
@@ -85,7 +87,9 @@ impl Yard {
     /// `None` where bubblewrap does not work.
     async fn new(sandbox: Sandbox) -> Option<Self> {
         bubblewrap_works(false).await.ok()?;
-        let outer = TempDir::new().unwrap();
+        // Not in /tmp: commands have one of their own, and what they write there is nowhere else.
+        let here = std::env::current_exe().unwrap();
+        let outer = TempDir::new_in(here.parent().unwrap()).unwrap();
         fs::create_dir_all(outer.path().join("work/sub")).unwrap();
         fs::write(outer.path().join("secret.txt"), "secret").unwrap();
         Some(Yard { outer, shell: Shell::builder().sandbox(sandbox).build() })
@@ -129,6 +133,8 @@ async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
         ("another process's files", "echo pwned > /proc/1/root/etc/longhaul-pwned".to_owned()),
         ("a new mount", "mount -t tmpfs none /etc".to_owned()),
         ("a remount", "mount -o remount,rw /".to_owned()),
+        ("the kernel's settings", "test -w /proc/sys/kernel/core_pattern".to_owned()),
+        ("a device", "mknod disk b 7 0".to_owned()),
     ] {
         assert!(yard.run(&cmd).await.is_err(), "{way}");
         assert_eq!(fs::read_to_string(yard.outer.path().join("secret.txt")).unwrap(), "secret", "{way}");

@@ -24,7 +24,7 @@ impl Bench {
     /// The same shell, for another task.
     fn another(&self) -> CallContext {
         let mut context = self.context.clone();
-        context.caller.task = "t-8g4l3".parse().unwrap();
+        context.caller.task = "t-7f3k3".parse().unwrap();
         context
     }
 
