@@ -26,11 +26,8 @@ impl Reading {
 
 /// CPU time of this process so far, in microseconds.
 pub(crate) fn cpu_us() -> Result<f64, Box<dyn Error>> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit(") ").next().ok_or("/proc/self/stat has no name")?;
-    let fields: Vec<&str> = after_name.split(' ').collect();
-    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-    Ok(ticks * 10_000.0)
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+    Ok(time.tv_sec() as f64 * 1e6 + time.tv_nsec() as f64 / 1e3)
 }
 
 /// A value in KiB from /proc/self/status.

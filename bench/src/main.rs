@@ -1,12 +1,14 @@
 //! What Longhaul costs: one table, measured in one run so that its rows can be compared.
 //!
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
-//! peak memory are its own.
+//! peak memory are its own. `./bench/fanout [AGENTS]` (1,000 unless told) compares many agents over HTTP with a bare loop
+//! that makes the same requests.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod crowd;
+mod fanout;
 mod gauge;
 mod latency;
 mod throughput;
@@ -20,6 +22,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
+        ["--serve"] => fanout::serve(),
+        ["--fanout", what, url, agents] => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let reading = runtime.block_on(fanout::measure(what, url, agents.parse()?))?;
+            println!("{}", serde_json::to_string(&reading)?);
+            Ok(())
+        }
+        ["fanout"] => fanout::table(1000),
+        ["fanout", agents] => {
+            fanout::table(agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?)
+        }
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             let reading = runtime.block_on(one(what, tasks.parse()?))?;
@@ -28,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
-        _ => Err("usage: ./bench/run [TASKS]".into()),
+        _ => Err("usage: ./bench/run [TASKS] or ./bench/fanout [AGENTS]".into()),
     }
 }
 

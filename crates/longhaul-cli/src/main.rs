@@ -5,7 +5,9 @@ mod carry;
 mod cmd;
 mod demo;
 mod exit;
+mod outside;
 mod place;
+mod team;
 mod view;
 
 use std::process::ExitCode;
@@ -21,7 +23,8 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = args::Cli::parse();
-    let desk = cmd::Desk { data: cli.data, term: view::Term::stdout(), screen: view::Screen::default() };
+    let out = cli.command.progress();
+    let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
     log(&desk.screen);
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

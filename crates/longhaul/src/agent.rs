@@ -10,7 +10,11 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use crate::dispatch::Card;
+<<<<<<< HEAD
 use crate::entry::{Deliver, Isolation, OnFinish, TeamRef};
+=======
+use crate::entry::{Budget, Deliver, OnFinish, TeamRef};
+>>>>>>> main
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
@@ -105,6 +109,8 @@ pub enum Dialect {
     Background,
     /// `spawn_agent` and its kin.
     Managed,
+    /// `transfer_task` alone, which waits for the answer.
+    Transfer,
 }
 
 /// How an agent works: every policy is a field, not a habit of the engine.
@@ -150,6 +156,8 @@ pub struct Habits {
     pub old_outputs: Option<u64>,
     /// It has none of its tools but those that change nothing.
     pub read_only: bool,
+    /// What each of its tasks may use, besides what the order of the task allows.
+    pub budget: Budget,
 }
 
 impl Default for Habits {
@@ -174,6 +182,7 @@ impl Default for Habits {
             history_items: None,
             old_outputs: None,
             read_only: false,
+            budget: Budget::default(),
         }
     }
 }
@@ -304,6 +313,12 @@ impl AgentBuilder {
         self
     }
 
+    /// One more agent to which it may hand its conversation over, which some other agent of the team brings along.
+    pub fn handoff_named(mut self, name: impl Into<AgentName>) -> Self {
+        self.handoffs.push(name.into());
+        self
+    }
+
     /// In which words it speaks of its sub-agents.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = Some(dialect);
@@ -360,8 +375,10 @@ impl AgentBuilder {
             }
             Dialect::Background => toolsets.push(Arc::new(BackgroundAgents)),
             Dialect::Managed => toolsets.push(Arc::new(ManagedAgents)),
+            Dialect::Transfer => {}
         }
-        if !self.handoffs.is_empty() || self.dialect == Some(Dialect::Background) {
+        let transfers = matches!(self.dialect, Some(Dialect::Background | Dialect::Transfer));
+        if !self.handoffs.is_empty() || transfers {
             toolsets.push(Arc::new(Delegation));
         }
         Ok(Agent {
@@ -401,6 +418,11 @@ pub struct Team {
 impl Team {
     /// The team of an agent and all that it, or they, can ask. It is named after the agent.
     pub fn new(root: Agent) -> Result<Team, TeamError> {
+        Team::of(root, [])
+    }
+
+    /// The team of an agent and others, which may know one another by name only.
+    pub fn of(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
         let mut team = Team {
             reference: TeamRef::Named(root.name.as_str().into()),
             root: root.name.clone(),
@@ -410,6 +432,7 @@ impl Team {
             rules: HashMap::new(),
         };
         team.admit(root)?;
+        others.into_iter().try_for_each(|agent| team.admit(agent))?;
         team.rule();
         for agent in team.agents.values() {
             let mut seen = HashSet::new();

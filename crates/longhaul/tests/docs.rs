@@ -77,7 +77,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Letter" => Entry::Letter(Box::new(letter(None))),
         "Letter: a child ended" => Entry::Letter(Box::new(letter(Some(id())))),
         "StopRequested" => Entry::StopRequested(stop),
-        "Read" => Entry::Read { letters: Vec::new(), known: Vec::new() },
+        "Read" => Entry::Read { letters: Vec::new(), known: Vec::new(), all_ended: None },
         "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
         "Returned" => {

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
+mod answer;
 mod bad;
 mod crash;
 mod demo;
@@ -10,3 +11,4 @@ mod kit;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod second;
+mod team;

@@ -60,6 +60,9 @@ pub enum Entry {
         /// Letters about results that were collected before: they are done with, and the model does not see them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known: Vec<LetterId>,
+        /// Where ends of children are among them: whether all that the task has started has ended by now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        all_ended: Option<bool>,
     },
     /// The model answered.
     Replied(Arc<Reply>),

@@ -187,6 +187,19 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Both: of each bound the smaller one.
+    #[must_use]
+    pub fn and(self, other: Budget) -> Budget {
+        fn less<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.into_iter().chain(b).min()
+        }
+        Budget {
+            tokens: less(self.tokens, other.tokens),
+            cost: less(self.cost, other.cost),
+            time: less(self.time, other.time),
+        }
+    }
+
     /// Whether nothing is bounded.
     pub fn is_open(&self) -> bool {
         *self == Budget::default()

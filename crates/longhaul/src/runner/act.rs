@@ -27,6 +27,7 @@ type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
 impl Run {
     /// Runs these calls to their end, unless the run is halted.
     pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
+        self.hold_looks(&acts).await?;
         let (line, mut signals) = Line::new();
         let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
         let stop = CancellationToken::new();

@@ -67,7 +67,7 @@ pub(crate) struct Run {
     around: Surroundings,
     team: Arc<Team>,
     seat: Seat,
-    bell: Bell,
+    bell: Arc<Bell>,
     head: Head,
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
@@ -150,7 +150,7 @@ impl Run {
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
         let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
-        let bell = around.bells.for_tasks(&[claimed.id], foreign);
+        let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
@@ -178,7 +178,7 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
-        let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        let ledger = Ledger::open(&*around.store, &head, &order, habits.budget).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
@@ -264,7 +264,7 @@ impl Run {
         }
         match step {
             Step::Read { .. } if self.rather_waits().await? => return self.rest().await,
-            Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
+            Step::Read { letters, known } => self.read(letters, known).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
             Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {
@@ -544,6 +544,10 @@ async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Resul
     }
     Ok(chain)
 }
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod recall_tests;
 
 fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
     match journal.first().map(|r| &r.entry) {

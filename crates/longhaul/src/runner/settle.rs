@@ -78,7 +78,7 @@ impl Run {
             None => outcome,
         };
         let known = self.turn.known_letters();
-        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known });
+        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);
         end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
         Ok(Ended::Finished)

@@ -1,5 +1,6 @@
 //! Asking the model: budgets first, live words as they come, again when the provider fails.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Run {
         // Letters about what was collected would fill the mailbox if nobody took them out.
         let known = self.turn.known_letters();
         if !known.is_empty() {
-            entries.push(Entry::Read { letters: Vec::new(), known });
+            entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
         }
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
@@ -110,15 +111,25 @@ impl Run {
         let mut silent_at = Instant::now().checked_add(self.habits.inactivity);
         // Nothing has been sent yet, so nothing is lost by going away.
         let mut held = false;
+        // Set up once and not for every word that comes: a reply has hundreds.
+        let bell = self.bell.clone();
+        let mut rung = pin!(bell.rung());
+        let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
+            let due =
+                [words.due, silent_at, self.deadline].into_iter().flatten().fold(self.look_at, Instant::min);
+            // One that rings too early is set again; what it is set for moves on with every word.
+            if due < alarm.deadline() || alarm.is_elapsed() {
+                alarm.as_mut().reset(due);
+            }
             tokio::select! {
                 biased;
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.habits.inactivity);
                     match chunk {
                         Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
-                        Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, &text),
-                        Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, &text),
+                        Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, text),
+                        Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, text),
                         Some(Ok(Chunk::Held(Held { why, left }))) => {
                             (held, words) = (true, Words::default());
                             silent_at = silent_at.and_then(|at| at.checked_add(left.unwrap_or_default()));
@@ -132,18 +143,33 @@ impl Run {
                         self.note(words.take()).await?;
                     }
                 }
-                () = overdue(words.due) => self.note(words.take()).await?,
-                () = overdue(silent_at) => {
-                    return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
-                }
-                () = heard(&self.bell, self.look_at) => {
+                _ = rung.as_mut() => {
+                    rung.set(bell.rung());
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         break Halt::Stop;
                     }
                 }
                 () = self.around.drain.cancelled(), if held => break Halt::Drain,
-                () = overdue(self.deadline) => break self.too_late(),
+                () = alarm.as_mut() => {
+                    let now = Instant::now();
+                    let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+                    if is_due(words.due) {
+                        self.note(words.take()).await?;
+                    }
+                    if is_due(silent_at) {
+                        return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
+                    }
+                    if self.look_at <= now {
+                        self.catch_up().await?;
+                        if self.head.stop.is_some() {
+                            break Halt::Stop;
+                        }
+                    }
+                    if is_due(self.deadline) {
+                        break self.too_late();
+                    }
+                }
             }
         };
         drop(stream);
@@ -227,10 +253,10 @@ impl Words {
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
 
-    fn hear(&mut self, voice: Voice, text: &str) {
+    fn hear(&mut self, voice: Voice, text: String) {
         match self.said.last_mut() {
-            Some((last, said)) if *last == voice => said.push_str(text),
-            _ => self.said.push((voice, text.to_owned())),
+            Some((last, said)) if *last == voice => said.push_str(&text),
+            _ => self.said.push((voice, text)),
         }
         self.due = self.due.or_else(|| Some(Instant::now() + Self::OLD));
     }

@@ -173,7 +173,7 @@ struct WaitAgent {
 async fn wait(args: WaitAgent, cx: &CallContext) -> Answer {
     let (time, note) = verb::patience("wait_seconds", args.wait_seconds);
     let waited = errand::wait_one(&args.agent_id, Some(seconds(time)), cx).await?;
-    errand::answer(&waited, None, Named::Agent, note, cx)
+    errand::answer_and_lead(&waited, None, Named::Agent, note, cx).await
 }
 
 #[derive(Serialize)]

@@ -80,7 +80,7 @@ pub use tasks::Tasks;
 pub use think::Think;
 pub use todo::Todo;
 pub use user_prompt::UserPrompt;
-pub use wrap::{narrowed, prefixed};
+pub use wrap::{instructed, narrowed, prefixed};
 
 use aside::blocking;
 

@@ -178,12 +178,12 @@ async fn get(args: Get, cx: &CallContext) -> Answer {
     if !args.wait {
         let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
         let seen = Waited { tasks: vec![snapshot], timed_out: false };
-        return errand::answer(&seen, part, Named::Task, None, cx);
+        return errand::answer_and_lead(&seen, part, Named::Task, None, cx).await;
     }
     let note = args.timeout.filter(|ms| *ms < 0.0);
     let note =
         note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
     let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
     let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
-    errand::answer(&waited, part, Named::Task, note, cx)
+    errand::answer_and_lead(&waited, part, Named::Task, note, cx).await
 }

@@ -45,6 +45,38 @@ impl Toolset for Narrowed {
     }
 }
 
+/// Stands in an instruction for what the toolset itself says.
+const ORIGINAL: &str = "{ORIGINAL_INSTRUCTIONS}";
+
+/// A toolset about which the agent is told something else; `{ORIGINAL_INSTRUCTIONS}` stands for what it was told.
+pub fn instructed(inner: Arc<dyn Toolset>, instruction: impl Into<String>) -> Arc<dyn Toolset> {
+    Arc::new(Instructed { inner, instruction: instruction.into() })
+}
+
+struct Instructed {
+    inner: Arc<dyn Toolset>,
+    instruction: String,
+}
+
+impl Toolset for Instructed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        self.inner.open(patron)
+    }
+
+    fn instruction(&self, patron: &Patron) -> Option<String> {
+        let original = self.inner.instruction(patron).unwrap_or_default();
+        Some(self.instruction.replace(ORIGINAL, &original))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+}
+
 /// A toolset whose tools have a prefix: `prefix_name`.
 pub fn prefixed(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
     Arc::new(Prefixed { inner, prefix: prefix.into() })

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::Timestamp;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, timeout};
 
 use super::exchange::{Answer, Body};
 use super::gate::{Gate, Next, Seat, Ticket};
@@ -15,8 +16,7 @@ use super::{Endpoint, Http, limits};
 use crate::message::{Block, Reply, StopReason};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
-
-use crate::model::wire::{Parser, Wire, text_calls};
+use crate::model::wire::{Parser, TextCalls, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
 /// No more is read of an answer that is an error.
@@ -34,7 +34,7 @@ pub struct Provider {
     http: Http,
     gate: std::sync::Arc<Gate>,
     price: Option<Price>,
-    /// Small models write calls as text now and then.
+    /// Small models write calls as text now and then. What the settings say counts more.
     pub(super) reads_text_calls: bool,
 }
 
@@ -120,14 +120,13 @@ impl Provider {
     }
 
     fn complete(&self, mut reply: Reply, request: &Request<'_>) -> Reply {
-        if self.reads_text_calls
+        if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
+            // Where JSON was asked for, JSON is the answer.
+            && self.settings.structured_output.is_none()
             && reply.stop == StopReason::End
             && reply.calls().next().is_none()
-            && let Some(calls) = text_calls(&reply.text(), request.tools)
         {
-            reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
-            reply.blocks.extend(calls.into_iter().map(Block::Call));
-            reply.stop = StopReason::Calls;
+            read_text_calls(&mut reply, request);
         }
         if reply.model.is_empty() {
             reply.model.clone_from(&self.settings.model);
@@ -189,7 +188,7 @@ struct Talk<'a> {
 enum Stage {
     Door { ticket: Ticket, held: bool },
     Send(Seat),
-    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool },
+    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool, alarm: Alarm },
     Over,
 }
 
@@ -228,11 +227,12 @@ impl Talk<'_> {
             Stage::Send(seat) => {
                 // Boxed, so that who waits at the gate stays small.
                 let body = Box::pin(model.send(&self.request)).await?.body;
-                self.stage = Stage::Listen { seat, body, parser: model.wire.parser(), begun: false };
+                let (parser, alarm) = (model.wire.parser(), Alarm::new());
+                self.stage = Stage::Listen { seat, body, parser, begun: false, alarm };
             }
-            Stage::Listen { seat, mut body, mut parser, begun } => {
-                match self.listen(&mut body, &mut *parser, begun).await? {
-                    true => self.stage = Stage::Listen { seat, body, parser, begun: true },
+            Stage::Listen { seat, mut body, mut parser, begun, mut alarm } => {
+                match self.listen(&mut body, &mut *parser, begun, &mut alarm).await? {
+                    true => self.stage = Stage::Listen { seat, body, parser, begun: true, alarm },
                     false => {
                         let reply = parser.end().map_err(|kind| model.error(kind, None))?;
                         self.heard.push_back(Chunk::Done(Box::new(model.complete(reply, &self.request))));
@@ -250,6 +250,7 @@ impl Talk<'_> {
         body: &mut Body,
         parser: &mut dyn Parser,
         begun: bool,
+        alarm: &mut Alarm,
     ) -> Result<bool, ModelError> {
         let model = self.model;
         let over = parser.is_over();
@@ -259,11 +260,11 @@ impl Talk<'_> {
             (false, true) => model.http.options().silence,
             (false, false) => model.first_byte(),
         };
-        let more = match timeout(patience, body.next()).await {
-            Ok(Ok(more)) => more,
+        let more = match alarm.within(patience, body.next()).await {
+            Some(Ok(more)) => more,
             _ if over => None,
-            Ok(Err(kind)) => return Err(model.error(kind, None)),
-            Err(_) => return Err(model.error(ModelErrorKind::Silent(patience), None)),
+            Some(Err(kind)) => return Err(model.error(kind, None)),
+            None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
         let mut chunks = Vec::from(std::mem::take(&mut self.heard));
@@ -271,6 +272,48 @@ impl Talk<'_> {
         self.heard = together(chunks).into();
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
+    }
+}
+
+/// Takes calls that are written in the text for what they are.
+fn read_text_calls(reply: &mut Reply, request: &Request<'_>) {
+    let text = reply.text();
+    let Some(TextCalls { said, calls }) = text_calls(&text, request.tools) else { return };
+    reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
+    if !said.trim().is_empty() {
+        reply.blocks.push(Block::Text(said.to_owned()));
+    }
+    reply.blocks.extend(calls.into_iter().map(Block::Call));
+    reply.stop = StopReason::Calls;
+}
+
+/// A time-out that is set once for an answer, and not for every piece of it.
+struct Alarm(Pin<Box<Sleep>>);
+
+impl Alarm {
+    fn new() -> Alarm {
+        Alarm(Box::pin(tokio::time::sleep(LAST_BYTES)))
+    }
+
+    /// What comes within this time; `None` if nothing does.
+    async fn within<T>(&mut self, time: Duration, what: impl Future<Output = T>) -> Option<T> {
+        let mut what = std::pin::pin!(what);
+        let Some(until) = Instant::now().checked_add(time) else { return Some(what.await) };
+        if until < self.0.deadline() || self.0.is_elapsed() {
+            self.0.as_mut().reset(until);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                came = what.as_mut() => return Some(came),
+                () = self.0.as_mut() => {}
+            }
+            // It was set when something came earlier: there may be time left.
+            if Instant::now() >= until {
+                return None;
+            }
+            self.0.as_mut().reset(until);
+        }
     }
 }
 

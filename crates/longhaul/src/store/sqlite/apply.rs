@@ -13,7 +13,7 @@ use super::SqliteOptions;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
-use super::saved::Saved;
+use super::saved;
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
@@ -234,7 +234,8 @@ impl Desk {
             self.buffer,
         ];
         self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_trouble(&self.place)?;
-        self.heads.learn(n, head);
+        let saved = head.seq;
+        self.heads.learn(n, head, saved);
         Ok(())
     }
 
@@ -252,8 +253,8 @@ impl Desk {
         self.execute(sql, columns)
     }
 
-    /// Brings the heads in the database up to date: once a transaction, however often they changed in it, and
-    /// before their columns are asked.
+    /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their
+    /// journals: once a transaction, however often they changed in it, and before their columns are asked.
     pub(super) fn save_heads(&mut self) -> Result<(), StoreError> {
         let (connection, buffer) = (&self.connection, &mut self.buffer);
         let saved = self.heads.save(|known| -> rusqlite::Result<()> {
@@ -305,7 +306,7 @@ impl Desk {
 
 /// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
 fn write_head(buffer: &mut Vec<u8>, head: &Head) {
-    if serde_json::to_writer(&mut *buffer, &Saved::from(head.clone())).is_err() {
+    if saved::write(head, buffer).is_err() {
         buffer.clear();
     }
 }
@@ -319,8 +320,8 @@ impl Archive for Desk {
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
         let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
-        let (n, head) = rows::head(&self.connection, &self.place, row)?;
-        self.heads.learn(n, head.clone());
+        let rows::Found { n, head, saved } = rows::head(&self.connection, &self.place, row)?;
+        self.heads.learn(n, head.clone(), saved);
         Ok(Some(head))
     }
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::id::TaskId;
+use crate::id::{Seq, TaskId};
 use crate::task::Head;
 
 /// How many heads are remembered at least, once there are so many.
 const REMEMBERED: usize = 2048;
+/// How many entries a stored head may be behind its journal: whoever reads it reads those too.
+const BEHIND: u64 = 16;
 
 /// A head, and what of it the database does not know yet.
 pub(super) struct Remembered {
@@ -14,12 +16,14 @@ pub(super) struct Remembered {
     pub(super) n: i64,
     pub(super) head: Head,
     pub(super) unsaved: Unsaved,
+    /// Up to where the database knows it.
+    saved: Seq,
 }
 
-/// What of a head the database does not know yet.
+/// What of a head the database must be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Unsaved {
-    /// Nothing.
+    /// Nothing: it is not too far behind.
     Nothing,
     /// Only what is in the head itself.
     Head,
@@ -44,30 +48,35 @@ impl Heads {
         self.young.get(&task)
     }
 
-    /// Remembers a head that the database has.
-    pub(super) fn learn(&mut self, n: i64, head: Head) {
-        self.young.insert(head.id, Remembered { n, head, unsaved: Unsaved::Nothing });
+    /// Remembers a head that the database has, up to `saved` in so many words and beyond that in the journal.
+    pub(super) fn learn(&mut self, n: i64, head: Head, saved: Seq) {
+        self.young.insert(head.id, Remembered { n, head, unsaved: Unsaved::Nothing, saved });
     }
 
     /// Changes a head that is remembered.
     pub(super) fn change(&mut self, head: Head) {
         let Some(known) = self.young.get_mut(&head.id) else { return };
-        if known.unsaved == Unsaved::Nothing {
-            self.unsaved.push(head.id);
-        }
         let moved = known.head.status != head.status
             || known.head.attempt != head.attempt
             || known.head.worker != head.worker;
-        known.unsaved = known.unsaved.max(if moved { Unsaved::Columns } else { Unsaved::Head });
+        let unsaved = match head.seq.0.saturating_sub(known.saved.0) {
+            _ if moved => Unsaved::Columns,
+            BEHIND.. => Unsaved::Head,
+            _ => Unsaved::Nothing,
+        };
+        if known.unsaved == Unsaved::Nothing && unsaved > Unsaved::Nothing {
+            self.unsaved.push(head.id);
+        }
+        known.unsaved = known.unsaved.max(unsaved);
         known.head = head;
     }
 
-    /// Hands out, one after another, what the database does not know yet.
+    /// Hands out, one after another, what the database must be told.
     pub(super) fn save<E>(&mut self, mut save: impl FnMut(&Remembered) -> Result<(), E>) -> Result<(), E> {
         for task in self.unsaved.drain(..) {
             if let Some(known) = self.young.get_mut(&task) {
                 save(known)?;
-                known.unsaved = Unsaved::Nothing;
+                (known.unsaved, known.saved) = (Unsaved::Nothing, known.head.seq);
             }
         }
         Ok(())

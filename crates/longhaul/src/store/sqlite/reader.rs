@@ -180,7 +180,7 @@ impl Reader {
         let mut found = statement.query(params_from_iter(values)).or_trouble(&self.place)?;
         let mut heads = Vec::new();
         while let Some(row) = found.next().or_trouble(&self.place)? {
-            heads.push(rows::head(&self.connection, &self.place, row)?.1);
+            heads.push(rows::head(&self.connection, &self.place, row)?.head);
         }
         Ok(heads)
     }

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
 use super::errors::{OrTrouble as _, Place};
-use super::saved::Saved;
+use super::saved;
 use crate::entry::{Entry, Record, TeamRef};
 use crate::id::{Seq, TaskId};
 use crate::store::judge::Draft;
@@ -50,23 +50,52 @@ pub(super) fn record(task: TaskId, row: &Row<'_>) -> rusqlite::Result<Result<Rec
     Ok(entry.map(|entry| Record { seq, at, entry }))
 }
 
-/// Reads a head from the columns n, id, head; makes it again from the journal if an earlier Longhaul wrote it in
-/// a form that is no longer read.
-pub(super) fn head(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<(i64, Head), StoreError> {
+/// A head as it is in the database.
+pub(super) struct Found {
+    /// The number of the task.
+    pub(super) n: i64,
+    pub(super) head: Head,
+    /// Up to where it was stored; the rest was read from the journal.
+    pub(super) saved: Seq,
+}
+
+/// Reads a head from the columns n, id, head, and takes in what its journal has beyond it; makes it again from the
+/// journal if an earlier Longhaul wrote it in a form that is no longer read.
+pub(super) fn head(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<Found, StoreError> {
     let n = row.get(0).or_trouble(place)?;
     let bytes = row.get_ref(2).and_then(|head| Ok(head.as_bytes()?)).or_trouble(place)?;
-    if let Some(head) = serde_json::from_slice::<Saved>(bytes).ok().and_then(Saved::head) {
-        return Ok((n, head));
+    if let Some(mut head) = saved::read(bytes) {
+        let saved = head.seq;
+        catch_up(connection, place, n, &mut head)?;
+        return Ok(Found { n, head, saved });
     }
     let id = row.get_ref(1).and_then(|id| Ok(id.as_str()?)).or_trouble(place)?;
     let id: TaskId = id.parse().map_err(|e| place.wrong(format_args!("is damaged: {e}")))?;
     let journal = journal(connection, place, id, n, Seq(0), usize::MAX)?;
     match Head::of(id, &journal) {
-        Ok(Some(head)) => Ok((n, head)),
+        Ok(Some(head)) => Ok(Found { n, head, saved: Seq(0) }),
         Ok(None) => Err(place.wrong(format_args!("is damaged: task {id} has no journal"))),
         Err(why) => Err(StoreError::Illegal { task: id, why }),
     }
 }
+
+/// Takes the end of a journal into a head. An entry there that cannot be read counts for its place only: one damaged
+/// journal must not hide its task from lists, nor keep it from being ended.
+fn catch_up(connection: &Connection, place: &Place, n: i64, head: &mut Head) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(JOURNAL).or_trouble(place)?;
+    let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_trouble(place)?;
+    while let Some(row) = rows.next().or_trouble(place)? {
+        let seq = Seq(u64::try_from(row.get::<_, i64>(0).or_trouble(place)?).unwrap_or_default());
+        let taken = record(head.id, row).or_trouble(place)?.ok().map(|record| head.step(&record));
+        if !matches!(taken, Some(Ok(()))) {
+            head.seq = seq;
+        }
+    }
+    Ok(())
+}
+
+const JOURNAL: &str =
+    "SELECT seq, at, format, entry FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
 /// Reads a journal by the number of its task.
 pub(super) fn journal(
@@ -77,8 +106,7 @@ pub(super) fn journal(
     after: Seq,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
-    let sql = "SELECT seq, at, format, entry FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql).or_trouble(place)?;
+    let mut statement = connection.prepare_cached(JOURNAL).or_trouble(place)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![n, number(after.0), limit]).or_trouble(place)?;
     let mut records = Vec::new();

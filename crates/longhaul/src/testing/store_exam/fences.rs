@@ -76,7 +76,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
         completed(),
         cancelled(),
         released(1),
-        Entry::Read { letters: vec![], known: vec![] },
+        Entry::Read { letters: vec![], known: vec![], all_ended: None },
         Entry::Called { call, tool: "t".into(), arguments: None },
         Entry::Waiting { on: Wait::Letter, until: None },
         asked.clone(),

@@ -1,0 +1,141 @@
+//! The least that can be done: the same requests in a loop around reqwest, and nothing written down.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+use super::{AT_ONCE, SYSTEM, order};
+
+#[derive(Deserialize)]
+struct Frame {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Delta,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<Piece>,
+}
+
+#[derive(Deserialize)]
+struct Piece {
+    id: Option<String>,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: String,
+}
+
+#[derive(Default)]
+struct Reply {
+    text: String,
+    id: String,
+    tool: String,
+    arguments: String,
+}
+
+/// Runs so many agents to their end, and answers with how many replies they got.
+pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error>> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let gate = Arc::new(Semaphore::new(AT_ONCE));
+    let url: reqwest::Url = format!("{url}/chat/completions").parse()?;
+    let tools = tools();
+    let mut running = tokio::task::JoinSet::new();
+    for n in 0..agents {
+        let (client, gate, url, tools) = (client.clone(), gate.clone(), url.clone(), tools.clone());
+        running.spawn(async move { agent(n, &client, &gate, &url, &tools).await.map_err(|e| e.to_string()) });
+    }
+    let mut replies = 0;
+    while let Some(ended) = running.join_next().await {
+        replies += ended??;
+    }
+    Ok(replies)
+}
+
+/// The tool, as Longhaul tells it to the model.
+fn tools() -> Arc<str> {
+    let parameters = serde_json::to_string(&schemars::schema_for!(crate::throughput::At)).unwrap_or_default();
+    format!(
+        r#""tools":[{{"type":"function","function":{{"name":"look","description":"Looks.","parameters":{parameters}}}}}]"#
+    )
+    .into()
+}
+
+async fn agent(
+    n: usize,
+    client: &reqwest::Client,
+    gate: &Semaphore,
+    url: &reqwest::Url,
+    tools: &str,
+) -> Result<usize, Box<dyn Error + Send + Sync>> {
+    let mut messages =
+        format!(r#"{{"role":"system","content":"{SYSTEM}"}},{{"role":"user","content":"{}"}}"#, order(n));
+    let mut replies = 0;
+    loop {
+        let body = format!(
+            r#"{{"model":"bench-1","stream":true,"stream_options":{{"include_usage":true}},"messages":[{messages}],{tools}}}"#
+        );
+        let reply = {
+            let _permit = gate.acquire().await?;
+            ask(client, url.clone(), body).await?
+        };
+        replies += 1;
+        if reply.id.is_empty() {
+            return Ok(replies);
+        }
+        let arguments = serde_json::to_string(&reply.arguments)?;
+        let output = format!("There is something at {}.", replies);
+        messages.push_str(&format!(
+            r#",{{"role":"assistant","content":{},"tool_calls":[{{"id":"{}","type":"function","function":{{"name":"{}","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"{}","content":"{output}"}}"#,
+            serde_json::to_string(&reply.text)?, reply.id, reply.tool, reply.id
+        ));
+    }
+}
+
+async fn ask(
+    client: &reqwest::Client,
+    url: reqwest::Url,
+    body: String,
+) -> Result<Reply, Box<dyn Error + Send + Sync>> {
+    let request =
+        client.post(url).header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body);
+    let mut response = request.send().await?.error_for_status()?;
+    let mut reply = Reply::default();
+    let mut rest: Vec<u8> = Vec::new();
+    while let Some(bytes) = response.chunk().await? {
+        rest.extend_from_slice(&bytes);
+        let mut from = 0;
+        while let Some(end) = rest[from..].windows(2).position(|w| w == b"\n\n") {
+            hear(&rest[from..from + end], &mut reply)?;
+            from += end + 2;
+        }
+        rest.drain(..from);
+    }
+    Ok(reply)
+}
+
+fn hear(event: &[u8], reply: &mut Reply) -> serde_json::Result<()> {
+    let Some(data) = event.strip_prefix(b"data: ").filter(|data| *data != b"[DONE]") else { return Ok(()) };
+    let frame: Frame = serde_json::from_slice(data)?;
+    for choice in frame.choices {
+        reply.text.push_str(choice.delta.content.as_deref().unwrap_or_default());
+        for piece in choice.delta.tool_calls {
+            reply.id.push_str(piece.id.as_deref().unwrap_or_default());
+            reply.tool.push_str(piece.function.name.as_deref().unwrap_or_default());
+            reply.arguments.push_str(&piece.function.arguments);
+        }
+    }
+    Ok(())
+}

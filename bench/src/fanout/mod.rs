@@ -1,0 +1,129 @@
+//! Many agents over HTTP: what journaled sub-agents cost beside a bare loop that makes the same requests.
+
+mod bare;
+mod server;
+mod team;
+
+use std::error::Error;
+use std::process::Command;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use server::serve;
+use server::{Seen, Server};
+
+use crate::gauge;
+
+/// Tool calls of an agent, one a turn. One more reply ends it.
+const CALLS: usize = 3;
+/// Requests under way at once.
+const AT_ONCE: usize = 64;
+/// Seats for tasks: enough that there is always a request to be made while others write.
+const SEATS: usize = 128;
+/// How often each is measured; the least counts, because other programs can only add.
+const ROUNDS: usize = 5;
+/// What every agent is told.
+const SYSTEM: &str = "You look at places and tell what is there, in few words and without guessing.";
+
+fn order(n: usize) -> String {
+    format!("Look at three places, one after the other, and tell what you found. This is task {n}.")
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    replies: usize,
+    seconds: f64,
+    cpu_us: f64,
+    peak_kib: u64,
+}
+
+impl Reading {
+    fn cpu_per_reply(&self) -> f64 {
+        self.cpu_us / self.replies as f64
+    }
+}
+
+/// One way to do it, in this process.
+pub(crate) async fn measure(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {
+    let seats = std::env::var("SEATS").ok().and_then(|s| s.parse().ok()).unwrap_or(SEATS);
+    let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
+    let replies = match what {
+        "bare" => bare::run(url, agents).await?,
+        store => {
+            let (store, _dir) = gauge::store(store)?;
+            team::run(url, agents, seats, store).await?
+        }
+    };
+    let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);
+    Ok(Reading { replies, seconds, cpu_us, peak_kib: gauge::kib("VmHWM")? })
+}
+
+fn measured(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {
+    let args = ["--fanout", what, url, &agents.to_string()];
+    let output = Command::new(std::env::current_exe()?).args(args).output()?;
+    if !output.status.success() {
+        return Err(format!("{what} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let reading: Reading = serde_json::from_slice(&output.stdout)?;
+    if reading.replies != agents * (CALLS + 1) {
+        return Err(format!("{what}: {} replies", reading.replies).into());
+    }
+    Ok(reading)
+}
+
+/// Prints how the ways compare.
+pub(crate) fn table(agents: usize) -> Result<(), Box<dyn Error>> {
+    println!(
+        "\n{agents} agents, each {CALLS} tool calls and an answer, streamed over HTTP; {AT_ONCE} requests in flight; \
+         the best of {ROUNDS} rounds"
+    );
+    for (manner, words) in [("token", "a write for every token"), ("whole", "one write for a whole reply")] {
+        let server = Server::start()?;
+        let ways = ["bare", "memory", "sqlite-normal", "sqlite"];
+        let mut best: Vec<Option<(Reading, Seen)>> = ways.iter().map(|_| None).collect();
+        for round in 1..=ROUNDS {
+            eprintln!("{words}: round {round} …");
+            for (way, best) in ways.iter().zip(&mut best) {
+                let reading = measured(way, &server.url(manner), agents)?;
+                let seen = server.seen()?;
+                if best.as_ref().is_none_or(|(old, _)| reading.cpu_us < old.cpu_us) {
+                    *best = Some((reading, seen));
+                }
+            }
+        }
+        println!("\nthe server: {words}\n");
+        print(&ways, &best);
+    }
+    Ok(())
+}
+
+fn print(ways: &[&str], best: &[Option<(Reading, Seen)>]) {
+    println!(
+        "{:<15}{:>14}{:>8}{:>11}{:>8}{:>13}{:>11}{:>9}{:>16}",
+        "",
+        "CPU ms/turn",
+        "ratio",
+        "peak MiB",
+        "ratio",
+        "connections",
+        "in flight",
+        "wall s",
+        "sent B/request"
+    );
+    let Some(Some((bare, _))) = best.first() else { return };
+    for (way, best) in ways.iter().zip(best) {
+        let Some((r, seen)) = best else { continue };
+        println!(
+            "{way:<15}{:>14.4}{:>8.2}{:>11.1}{:>8.2}{:>13}{:>11}{:>9.2}{:>16}",
+            r.cpu_per_reply() / 1000.0,
+            r.cpu_us / bare.cpu_us,
+            r.peak_kib as f64 / 1024.0,
+            r.peak_kib as f64 / bare.peak_kib as f64,
+            seen.connections,
+            AT_ONCE,
+            r.seconds,
+            seen.bytes / seen.requests.max(1),
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! The same requests by sub-agents of Longhaul: launched by an orchestrator, journaled, their ends told by letter.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use longhaul::dispatch::Limits;
+use longhaul::model::Model;
+use longhaul::model::http::{Http, HttpOptions, ModelSpec};
+use longhaul::store::{Filter, Store};
+use longhaul::testing::{FnModel, reply};
+use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
+
+use super::{AT_ONCE, CALLS, SYSTEM, order};
+use crate::throughput::Look;
+
+/// Runs an orchestrator with so many sub-agents to its end, and answers with how many replies those got.
+pub(crate) async fn run(
+    url: &str,
+    agents: usize,
+    seats: usize,
+    store: Arc<dyn Store>,
+) -> Result<usize, Box<dyn Error>> {
+    let http = Http::new(HttpOptions { concurrent: AT_ONCE, ..HttpOptions::default() })?;
+    let spec = ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/bench-1")? };
+    let model = http.model(&spec, &|_: &str| Some("none".to_owned().into()))?;
+    let worker = Agent::builder("worker").model(model).instruction(SYSTEM).tool(Look).build()?;
+    let lead: Arc<dyn Model> = Arc::new(FnModel::new(move |request| match request.turn {
+        0 => (0..agents).fold(reply(), |reply, n| {
+            reply.call("run_background_agent", serde_json::json!({"agent": "worker", "task": order(n)}))
+        }),
+        _ => reply().text("All that was found has been read."),
+    }));
+    let lead = Agent::builder("lead").model(lead).dialect(Dialect::Background).sub_agent(worker).build()?;
+    let limits = Limits { running: seats, queue: None, tree: None, ..Limits::default() };
+    let longhaul =
+        Longhaul::builder(Team::new(lead)?).store_arc(store.clone()).limits(limits).start().await?;
+    let root = longhaul.submit(Order::new("lead", "Send out everybody.")).await?;
+    longhaul.wait([root]).await?;
+    let done = store.list(Filter::children(root)).await?;
+    let whole = |task: &&longhaul::task::Head| {
+        task.status == Status::Completed && task.calls as usize == CALLS && task.turns as usize == CALLS + 1
+    };
+    if let Some(wrong) = done.iter().find(|task| !whole(task)) {
+        return Err(format!("task {} ended wrongly: {wrong:?}", wrong.id).into());
+    }
+    longhaul.shutdown().await;
+    Ok(done.iter().map(|task| task.turns as usize).sum())
+}
