@@ -10,11 +10,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use crate::dispatch::Card;
-<<<<<<< HEAD
-use crate::entry::{Deliver, Isolation, OnFinish, TeamRef};
-=======
-use crate::entry::{Budget, Deliver, OnFinish, TeamRef};
->>>>>>> main
+use crate::entry::{Budget, Deliver, Isolation, OnFinish, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
