@@ -37,7 +37,7 @@ pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
     let stream = stream.as_bytes();
     let whole = pieces(wire, [stream]);
     assert_eq!(pieces(wire, stream.chunks(1)), whole, "byte by byte");
-    for at in (0..=stream.len()).step_by(stride(stream.len(), 160_000)) {
+    for at in (0..=stream.len()).step_by(stride(stream.len(), 60_000)) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "cut at {at}");
     }
     whole
@@ -205,7 +205,7 @@ pub(super) fn read_recorded(wire: &dyn Wire, case: &Recorded) -> Reply {
     let step = match std::env::var_os("LONGHAUL_WIRE_CASES") {
         // At every position, but of the very longest.
         Some(_) => (stream.len() * stream.len() / (64 << 20) / 64).max(1),
-        None => stride(stream.len(), 60_000),
+        None => stride(stream.len(), 20_000),
     };
     for at in (0..stream.len()).step_by(step) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "{} cut at {at}", case.case);
