@@ -10,7 +10,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use crate::dispatch::Card;
-use crate::entry::{Budget, Deliver, OnFinish, Order, TeamRef};
+use crate::entry::{Budget, Deliver, Isolation, OnFinish, Order, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
@@ -136,6 +136,8 @@ pub struct Habits {
     pub patience: Patience,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
+    /// Whether its tasks have places of their own to work in.
+    pub isolation: Isolation,
     /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
     pub ask_timeout: Option<Duration>,
     /// What becomes of a question when nobody is there who could answer it.
@@ -171,6 +173,7 @@ impl Default for Habits {
             letters: Deliver::Asap,
             patience: Patience::default(),
             output_cap: 48 * 1024,
+            isolation: Isolation::None,
             ask_timeout: Some(Duration::from_secs(600)),
             nobody: Nobody::Wait,
             compact_at: None,

@@ -64,7 +64,7 @@ pub mod teamfile;
 pub mod testing;
 
 pub use agent::{Agent, Dialect, Habits, Team};
-pub use entry::{Budget, OnFinish, Order};
+pub use entry::{Budget, Isolation, OnFinish, Order};
 pub use id::{AgentName, TaskId};
 pub use snapshot::{Event, Happening, Snapshot};
 pub use supervisor::{Longhaul, LonghaulError};

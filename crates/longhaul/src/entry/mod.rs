@@ -18,7 +18,7 @@ use crate::message::{Reply, Usage};
 use crate::permission::Pattern;
 
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
-pub use order::{Budget, OnFinish, Order};
+pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use question::{Answer, Leave, Question, Wants};
 

@@ -67,6 +67,9 @@ pub struct Order {
     /// What becomes of children that still run when this task would end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_finish: Option<OnFinish>,
+    /// Whether it has a place of its own to work in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Whether everything that is not denied is approved of, for this task and all below it. Only who starts a tree can say
     /// that: a child has what its parent has, whatever its order says.
     #[serde(skip_serializing_if = "is_false")]
@@ -139,6 +142,12 @@ impl Order {
         self
     }
 
+    /// Whether it has a place of its own to work in.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = Some(isolation);
+        self
+    }
+
     /// What becomes of children that still run when this task would end.
     pub fn on_finish(mut self, policy: OnFinish) -> Self {
         self.on_finish = Some(policy);
@@ -195,6 +204,18 @@ impl Budget {
     pub fn is_open(&self) -> bool {
         *self == Budget::default()
     }
+}
+
+/// Whether a task has a place of its own to work in, so that writers do not meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// It works in the directory that was ordered, as others may.
+    #[default]
+    None,
+    /// It works in a git worktree on a branch of its own, which the working directory must be in a repository for. The
+    /// result says where that is. It is removed when nothing was changed there, and kept otherwise.
+    Worktree,
 }
 
 /// What becomes of children that still run when their parent would end.

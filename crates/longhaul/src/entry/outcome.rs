@@ -43,6 +43,16 @@ impl Outcome {
         }
     }
 
+    /// The same, with a line below what was said.
+    pub(crate) fn noted(mut self, note: &str) -> Self {
+        let (Outcome::Completed { output: said, .. }
+        | Outcome::Failed { partial: said, .. }
+        | Outcome::Cancelled { partial: said, .. }) = &mut self;
+        let gap = if said.is_empty() { "" } else { "\n\n" };
+        *said = format!("{}{gap}{note}", said.trim_end()).into();
+        self
+    }
+
     /// Why there is no answer, in words.
     pub fn error(&self) -> Option<String> {
         match self {
@@ -104,6 +114,8 @@ pub enum FailureKind {
     Team,
     /// Its journal cannot be read.
     Journal,
+    /// There is no place for it to work in.
+    Place,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -123,6 +135,7 @@ impl std::fmt::Display for FailureKind {
             FailureKind::LostWorker => "worker lost",
             FailureKind::Team => "team error",
             FailureKind::Journal => "unreadable journal",
+            FailureKind::Place => "no place to work",
         })
     }
 }

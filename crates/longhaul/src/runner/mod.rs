@@ -14,6 +14,7 @@ mod rest;
 mod seat;
 mod settle;
 mod think;
+mod worktree;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 
 use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
-use crate::entry::{Entry, Failure, FailureKind, Kind, Order, Record, Submitted};
+use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Record, Submitted};
 use crate::id::{AgentName, Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
@@ -42,6 +43,7 @@ use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
+use worktree::Worktree;
 
 /// What a run needs from its worker.
 #[derive(Clone)]
@@ -50,6 +52,8 @@ pub(crate) struct Surroundings {
     pub(crate) bells: Bells,
     pub(crate) desk: Arc<dyn Desk>,
     pub(crate) locker: Arc<Locker>,
+    /// Held while a worktree is made or removed.
+    pub(crate) worktrees: Arc<tokio::sync::Mutex<()>>,
     /// Fires when the worker wants its tasks back: finish the step, then release.
     pub(crate) drain: CancellationToken,
     /// Whether a person is there who can answer questions.
@@ -66,6 +70,8 @@ pub(crate) struct Run {
     bell: Arc<Bell>,
     head: Head,
     order: Order,
+    /// Where it works, if that is a place of its own; the order names it then.
+    worktree: Option<Box<Worktree>>,
     turn: Turn,
     agent: Arc<Agent>,
     /// Who had the conversation before, in this attempt.
@@ -155,10 +161,17 @@ impl Run {
         if head.attempt != claimed.attempt {
             return Err(Halt::Lost);
         }
-        let (order, above) = (submitted.order, submitted.above);
         let agent = find_agent(&team, &turn)?;
+        let habits = habits_of(&agent, &submitted.order);
+        let worktree = match habits.isolation {
+            Isolation::None => None,
+            Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
+        };
+        let (mut order, above) = (submitted.order, submitted.above);
         let rights = rights_of(&team, &above, &agent, &order);
-        let habits = habits_of(&agent, &order);
+        if let Some(worktree) = &worktree {
+            order.working_dir = Some(worktree.dir.clone());
+        }
         let deadline = habits.timeout.and_then(|timeout| {
             let left = timeout.saturating_sub(head.elapsed(around.store.now()));
             Instant::now().checked_add(left)
@@ -177,6 +190,7 @@ impl Run {
             bell,
             head,
             order,
+            worktree,
             turn,
             agent,
             before: Vec::new(),
@@ -197,17 +211,23 @@ impl Run {
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
         let ended = self.run().await;
-        Box::pin(self.leave()).await;
+        Box::pin(self.put_away(&ended)).await;
         ended
     }
 
-    /// Lets the toolsets end what they have started for the task.
-    async fn leave(&self) {
+    /// Lets the toolsets end what they have started for the task, and removes a worktree that nothing was done in.
+    async fn put_away(&self, ended: &Ended) {
         const LONGEST: Duration = Duration::from_secs(5);
         for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
             if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
                 tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
             }
+        }
+        if let Some(worktree) = &self.worktree
+            && matches!(ended, Ended::Finished)
+            && self.is_alone().await
+        {
+            worktree.leave(&self.around.worktrees).await;
         }
     }
 
@@ -415,6 +435,7 @@ fn habits_of(agent: &Agent, order: &Order) -> Habits {
     if let Some(turns) = order.max_turns {
         habits.max_turns = turns;
     }
+    habits.isolation = order.isolation.unwrap_or(habits.isolation);
     habits.timeout = order.timeout.or(habits.timeout);
     habits.on_finish = order.on_finish.unwrap_or(habits.on_finish);
     habits
@@ -437,6 +458,21 @@ fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
         let message = format!("{} has no agent '{name}' (any more)", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
     })
+}
+
+/// The worktree of a task; of the first, for one that continues others.
+async fn own_worktree(around: &Surroundings, submitted: &Submitted) -> Result<Worktree, Halt> {
+    let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
+    let Some(dir) = &submitted.order.working_dir else {
+        return Err(failed("isolation: worktree needs a working directory, and none was ordered".to_owned()));
+    };
+    let mut key = submitted.key.clone();
+    if let Some(first) = chain_before(&*around.store, submitted.continues).await?.last() {
+        key = submission(*first, &around.store.read(*first, Seq(0), 1).await?)?.key;
+    }
+    // The longest, which no task of another store has either.
+    let name = key.candidates().last().map(|id| id.to_string()).unwrap_or_default();
+    Worktree::settle_in(dir, &name, &around.worktrees).await.map_err(failed)
 }
 
 /// Appends, and tries again for a while where that may help: a full disk or a lock may pass.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::worktree::Worktree;
 use super::{Ended, Halt, Run, append};
 use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
 use crate::id::{Attempt, LetterId, Seq, TaskId};
@@ -48,6 +49,20 @@ impl Run {
         is_over && self.open_children().await.is_ok_and(|open| open.is_empty())
     }
 
+    /// The outcome, with where the work is. An answer that must have a shape stays as it is.
+    async fn with_place(&self, worktree: &Worktree, outcome: Outcome) -> Outcome {
+        if self.agent.shape.is_some() && matches!(outcome, Outcome::Completed { .. }) {
+            return outcome;
+        }
+        let work = worktree.work().await;
+        outcome.noted(&worktree.note(&work, !self.is_alone().await))
+    }
+
+    /// Whether no child is at work any more, which may be in the same place.
+    pub(super) async fn is_alone(&self) -> bool {
+        self.open_children().await.is_ok_and(|open| open.is_empty())
+    }
+
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
         if self.habits.on_finish != OnFinish::Detach {
             // Nobody is left to read what they would say.
@@ -58,6 +73,10 @@ impl Run {
 
     /// Writes the outcome down; with `after`, only if nobody has written to the task since.
     pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<Ended, Halt> {
+        let outcome = match &self.worktree {
+            Some(worktree) => Box::pin(self.with_place(worktree, outcome)).await,
+            None => outcome,
+        };
         let known = self.turn.known_letters();
         let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);

@@ -153,6 +153,7 @@ impl LonghaulBuilder {
         let trouble = Arc::new(watch::Sender::new(None));
         if runs_tasks {
             let around = Surroundings {
+                worktrees: Arc::default(),
                 store: store.clone(),
                 bells,
                 desk: desk(&office),

@@ -1,5 +1,6 @@
 //! What the dialects do at the desk, each said once.
 
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -33,8 +34,43 @@ pub(super) fn needs_sub_agents(toolset: &str, patron: &Patron) -> Result<(), Too
 }
 
 /// Launches a task.
-pub(super) async fn launch(cx: &CallContext, order: Order) -> Result<TaskId, ToolError> {
+pub(super) async fn launch(cx: &CallContext, mut order: Order) -> Result<TaskId, ToolError> {
+    order.working_dir = workplace(cx, order.working_dir.take()).await?;
     Ok(cx.desk.submit(&cx.caller, cx.call, order).await?)
+}
+
+/// Where a task is to work: where its parent does, or below.
+async fn workplace(cx: &CallContext, asked: Option<PathBuf>) -> Result<Option<PathBuf>, ToolError> {
+    let Some(asked) = asked else { return Ok(cx.working_dir.clone()) };
+    let Some(here) = cx.working_dir.clone() else {
+        let text = "`working_dir` cannot be set: your own task has no working directory, and no task has more than its parent";
+        return Err(ToolError::Retry(text.to_owned()));
+    };
+    let found = tokio::task::spawn_blocking(move || below(&here, &asked)).await;
+    let found = found.unwrap_or_else(|_| Err("the program is ending".to_owned()));
+    found.map(Some).map_err(ToolError::Retry)
+}
+
+/// What `asked` really is, if that is a directory at or below `here`.
+fn below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
+    let whole = here.join(asked);
+    let shown = whole.display();
+    let outside =
+        || format!("`working_dir`: {shown} is not below your own working directory {}", here.display());
+    let seems_inside =
+        whole.starts_with(here) && !whole.components().any(|part| part == Component::ParentDir);
+    let Ok(home) = here.canonicalize() else {
+        // Nothing is there to be looked at; then the words must do.
+        return if seems_inside { Ok(whole) } else { Err(outside()) };
+    };
+    match whole.canonicalize() {
+        Ok(real) if !real.starts_with(&home) => Err(outside()),
+        Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
+        Ok(real) => Ok(real),
+        // Whether there is something outside is nobody's business.
+        Err(_) if !seems_inside => Err(outside()),
+        Err(_) => Err(format!("`working_dir`: there is no directory {shown}; it must be there already")),
+    }
 }
 
 /// Launches a task and waits until it has ended.
@@ -240,4 +276,34 @@ pub(super) async fn wait_one(
 ) -> Result<Waited, ToolError> {
     let heads: Result<Vec<_>, _> = look_up(cx, &[typed.to_owned()]).await?.into_iter().collect();
     wait_for(cx, &heads?, Join::All, timeout).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_child_works_where_its_parent_does_or_below() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().canonicalize().unwrap();
+        let work = root.join("work");
+        std::fs::create_dir_all(work.join("sub/deep")).unwrap();
+        std::fs::create_dir(root.join("other")).unwrap();
+        std::fs::write(work.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("../other", work.join("out")).unwrap();
+        std::os::unix::fs::symlink("sub", work.join("in")).unwrap();
+        let asked = |dir: &str| below(&work, Path::new(dir));
+        assert_eq!(asked("sub/deep"), Ok(work.join("sub/deep")));
+        assert_eq!(asked("in"), Ok(work.join("sub")));
+        assert_eq!(asked("."), Ok(work.clone()));
+        assert_eq!(asked(work.join("sub").to_str().unwrap()), Ok(work.join("sub")));
+        for out in ["..", "../other", "out", "sub/../..", "/", "/nowhere", "../nowhere"] {
+            assert!(asked(out).unwrap_err().contains("is not below your own"), "{out}: {:?}", asked(out));
+        }
+        assert!(asked("missing").unwrap_err().contains("must be there already"));
+        assert!(asked("file").unwrap_err().contains("is not a directory"));
+        assert_eq!(below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
+        assert!(below(Path::new("/not/there"), Path::new("../sub")).is_err());
+    }
 }

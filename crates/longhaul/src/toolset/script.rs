@@ -21,7 +21,7 @@ use crate::model::ToolSpec;
 use crate::process::Watchman;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
 
-/// How long a script may take.
+/// How long a script may take that is not told.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// One tool that is a shell command.
@@ -83,6 +83,12 @@ impl ScriptBuilder {
     /// One more environment variable for all tools, or another value for one.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.setting.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// How long a command may take: 600 s, if this is not told.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.setting.timeout = Some(timeout);
         self
     }
 
@@ -241,7 +247,7 @@ impl DynTool for ScriptCall {
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
             let launch = self.setting.launch(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run(&launch, TIMEOUT, &context.cancel, &self.setting.watchman).await?;
+            let ran = run(&launch, self.setting.timeout.unwrap_or(TIMEOUT), &context.cancel, &self.setting.watchman).await?;
             ran.report("")
         })
     }

@@ -22,8 +22,8 @@ use jobs::Jobs;
 mod jobs;
 mod tape;
 
-/// How long a command may take when the model does not say, and at most; in seconds.
-const DEFAULT_TIMEOUT: f64 = 30.0;
+/// How long a command may take when nobody says, and the most that a model can ask for, in seconds.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TIMEOUT: f64 = 600.0;
 /// How much of a job's output is shown when the model does not say, and at most.
 const DEFAULT_PAGE: usize = 16 * 1024;
@@ -52,6 +52,8 @@ pub(super) struct Setting {
     pub(super) env: Env,
     pub(super) sandbox: Option<Sandbox>,
     pub(super) watchman: Watchman,
+    /// How long a command may take that is not told.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl fmt::Debug for Setting {
@@ -63,7 +65,7 @@ impl fmt::Debug for Setting {
 
 impl Default for Setting {
     fn default() -> Self {
-        Setting { env: plain_env(), sandbox: None, watchman: Watchman::new() }
+        Setting { env: plain_env(), sandbox: None, watchman: Watchman::new(), timeout: None }
     }
 }
 
@@ -115,6 +117,12 @@ impl ShellBuilder {
     /// One more environment variable, or another value for one.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.setting.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// How long a command may take when the model does not say: 30 s, if this is not told.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.setting.timeout = Some(timeout);
         self
     }
 
@@ -193,7 +201,7 @@ impl Tool for RunCommand {
 
     async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         filled(&args.cmd)?;
-        let timeout = bounded(args.timeout)?;
+        let timeout = bounded(args.timeout, self.setting.timeout)?;
         let launch = self.setting.launch(context, args.cmd, args.cwd.as_deref(), Env::new()).await?;
         let ran = run(&launch, timeout, &context.cancel, &self.setting.watchman).await?;
         ran.report(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
@@ -320,10 +328,12 @@ fn filled(cmd: &str) -> Result<(), ToolError> {
     }
 }
 
-fn bounded(seconds: Option<f64>) -> Result<Duration, ToolError> {
-    let seconds = seconds.unwrap_or(DEFAULT_TIMEOUT);
+fn bounded(asked: Option<f64>, usual: Option<Duration>) -> Result<Duration, ToolError> {
+    let Some(seconds) = asked else { return Ok(usual.unwrap_or(DEFAULT_TIMEOUT)) };
+    // Who set up the shell may allow more than a model could ask for.
+    let most = usual.map_or(MAX_TIMEOUT, |usual| usual.as_secs_f64().max(MAX_TIMEOUT));
     if seconds > 0.0 {
-        Ok(Duration::from_secs_f64(seconds.min(MAX_TIMEOUT)))
+        Ok(Duration::from_secs_f64(seconds.min(most)))
     } else {
         Err(ToolError::Retry(format!("`timeout` is in seconds, more than 0 and up to {MAX_TIMEOUT}")))
     }

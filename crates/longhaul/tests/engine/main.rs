@@ -12,6 +12,7 @@ mod continuing;
 mod desk;
 mod failures;
 mod features;
+mod isolation;
 #[cfg(unix)]
 mod jobs;
 mod letters;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{AssembleError, Job, Source, Workshop};
 use crate::agent::{Agent, Dialect, Habits, Launches, Preamble, Shape, TeamError};
 use crate::dispatch::Limits;
-use crate::entry::Budget;
+use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
 use crate::teamfile::bundle::folder;
@@ -171,6 +171,10 @@ fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
             .max_old_tool_call_tokens
             .and_then(|tokens| u64::try_from(tokens).ok())
             .filter(|n| *n > 0),
+        isolation: match part.isolation.as_deref() {
+            Some("worktree") => Isolation::Worktree,
+            _ => usual.isolation,
+        },
         read_only: part.readonly,
         budget: named.fold(budget(&part.budget), Budget::and),
         launches: launches(part),

@@ -231,8 +231,11 @@ async fn calls_that_make_no_sense_are_sent_back() {
     for wrong in [json!({ "cmd": " " }), json!({ "cmd": "true", "timeout": 0 }), json!({})] {
         assert!(matches!(bench.call(wrong.clone()).await, Err(ToolError::Retry(_))), "{wrong}");
     }
-    assert_eq!(bounded(Some(1e12)), Ok(Duration::from_secs(600)));
-    assert_eq!(bounded(None), Ok(Duration::from_secs(30)));
+    assert_eq!(bounded(Some(1e12), None), Ok(Duration::from_secs(600)));
+    assert_eq!(bounded(None, None), Ok(Duration::from_secs(30)));
+    let long = Some(Duration::from_secs(900));
+    assert_eq!(bounded(None, long), Ok(Duration::from_secs(900)));
+    assert_eq!(bounded(Some(800.0), long), Ok(Duration::from_secs(800)));
 }
 
 #[tokio::test]
