@@ -19,6 +19,8 @@ mod excerpt;
 mod fetch;
 mod files;
 mod managed;
+#[cfg(all(unix, feature = "mcp"))]
+mod mcp;
 #[cfg(feature = "sqlite")]
 mod memory;
 mod openapi;
@@ -54,6 +56,11 @@ pub use delegation::Delegation;
 pub use fetch::Fetch;
 pub use files::Files;
 pub use managed::ManagedAgents;
+#[cfg(all(unix, feature = "mcp"))]
+pub use mcp::{
+    FileTokens, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpWay, MemoryTokens,
+    ShowLogin, TokenStore, Vars,
+};
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;
 pub use model_picker::ModelPicker;
@@ -118,6 +125,12 @@ pub trait Toolset: Send + Sync + 'static {
     /// What the agent should know about using them; goes into its system instruction.
     fn instruction(&self, _patron: &Patron) -> Option<String> {
         None
+    }
+
+    /// Changes when the tools do: agents that are at work then have them opened again. A toolset whose tools never
+    /// change need not say anything.
+    fn generation(&self) -> u64 {
+        0
     }
 
     /// Ends whatever was started. Called once, when the engine shuts down.

@@ -35,6 +35,10 @@ impl Toolset for Narrowed {
         self.inner.instruction(patron)
     }
 
+    fn generation(&self) -> u64 {
+        self.inner.generation()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }
@@ -66,6 +70,10 @@ impl Toolset for Prefixed {
 
     fn instruction(&self, patron: &Patron) -> Option<String> {
         self.inner.instruction(patron)
+    }
+
+    fn generation(&self) -> u64 {
+        self.inner.generation()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
