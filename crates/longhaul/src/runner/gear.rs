@@ -35,8 +35,13 @@ impl Gear {
         // Before they are opened: what changes meanwhile is opened again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
-        let mut gear =
-            Gear { system: agent.instruction.clone(), specs: Vec::new(), tools: HashMap::new(), whole: true, generation };
+        let mut gear = Gear {
+            system: agent.instruction.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            whole: true,
+            generation,
+        };
         for toolset in &agent.toolsets {
             let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
             let opened = opened.unwrap_or_else(|_| {

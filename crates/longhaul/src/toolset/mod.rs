@@ -58,8 +58,8 @@ pub use files::Files;
 pub use managed::ManagedAgents;
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{
-    FileTokens, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpWay, MemoryTokens,
-    ShowLogin, TokenStore, Vars,
+    FileTokens, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpWay,
+    MemoryTokens, ShowLogin, TokenStore, Vars,
 };
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;

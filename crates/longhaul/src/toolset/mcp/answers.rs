@@ -1,5 +1,8 @@
 //! What a server asks in the middle of a call: a person something, the model something, or where the task works.
-#![expect(deprecated, reason = "sampling and roots are on their way out of the protocol; servers still ask for them")]
+#![expect(
+    deprecated,
+    reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +11,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode,
-    ListRootsResult, Role, Root, SamplingMessage, SamplingMessageContentBlock,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ErrorCode, ListRootsResult, Role, Root, SamplingMessage, SamplingMessageContentBlock,
 };
 use serde_json::Value;
 
@@ -60,7 +63,9 @@ async fn form(running: &Arc<Running>, asked: &str, schema: Value) -> ElicitResul
         };
         match form.read(&words) {
             Ok(content) => return ElicitResult::new(ElicitationAction::Accept).with_content(content),
-            Err(why) => text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200)),
+            Err(why) => {
+                text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200))
+            }
         }
     }
     ElicitResult::new(ElicitationAction::Cancel)
@@ -85,7 +90,9 @@ pub(super) async fn sample(
     let system = asked.system_prompt.unwrap_or_default();
     let size = system.len() + messages.iter().map(said).sum::<usize>();
     if size > LONGEST_SAMPLING {
-        return Err(refuse(&format!("{size} bytes are too much to ask the model; {LONGEST_SAMPLING} are the most")));
+        return Err(refuse(&format!(
+            "{size} bytes are too much to ask the model; {LONGEST_SAMPLING} are the most"
+        )));
     }
     let _asking = running.asks();
     let context = &running.context;

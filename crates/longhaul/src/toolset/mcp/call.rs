@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, ClientRequest, ErrorCode,
-    InputRequest, InputRequiredResult, JsonObject, RequestId, ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, ClientRequest,
+    ErrorCode, InputRequest, InputRequiredResult, JsonObject, RequestId, ServerResult, Tool,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rmcp::{Peer, RoleClient};
@@ -75,10 +75,15 @@ impl DynTool for McpTool {
                 let wanted = match answer {
                     CallToolResponse::Complete(result) => return output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
-                    _ => return Err(self.failed("has made a task of this call, which nobody asked for".to_owned())),
+                    _ => {
+                        return Err(
+                            self.failed("has made a task of this call, which nobody asked for".to_owned())
+                        );
+                    }
                 };
                 params.request_state = wanted.request_state.clone();
-                params.input_responses = Some(self.input(&running, wanted).await?).filter(|given| !given.is_empty());
+                params.input_responses =
+                    Some(self.input(&running, wanted).await?).filter(|given| !given.is_empty());
             }
             Err(self.failed(format!("has asked back {ROUNDS} times, and still gives no result")))
         })
@@ -109,7 +114,8 @@ impl McpTool {
             why = link.gone() => return Err(self.died(why)),
         };
         let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context);
-        let mut abandoned = Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
+        let mut abandoned =
+            Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
         let longest = self.host.options.silence;
         let answer = tokio::select! {
             biased;
@@ -128,7 +134,9 @@ impl McpTool {
             Ok(ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
             Ok(ServerResult::InputRequiredResult(wanted)) => CallToolResponse::InputRequired(wanted),
             Ok(ServerResult::CreateTaskResult(task)) => CallToolResponse::Task(task),
-            Ok(_) => return Err(self.failed("answered with something that is no result of a tool".to_owned())),
+            Ok(_) => {
+                return Err(self.failed("answered with something that is no result of a tool".to_owned()));
+            }
             Err(error) => return Err(self.explained(link, error).await),
         };
         Ok((answer, entered.running.clone()))
@@ -140,9 +148,11 @@ impl McpTool {
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolError::Retry(clipped(&error.message, 2000))
             }
-            ServiceError::McpError(error) => {
-                self.failed(format!("refused the call: {} (error {})", clipped(&error.message, 2000), error.code.0))
-            }
+            ServiceError::McpError(error) => self.failed(format!(
+                "refused the call: {} (error {})",
+                clipped(&error.message, 2000),
+                error.code.0
+            )),
             ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
                 Ok(why) => self.died(why),
                 Err(_) => self.died("it closed the connection"),
@@ -180,9 +190,9 @@ impl McpTool {
         for (name, request) in wanted {
             let answering = async {
                 match request {
-                    InputRequest::Elicitation(asked) => {
-                        Ok(serde_json::to_value(answers::elicit(running, &self.host.label, asked.params).await))
-                    }
+                    InputRequest::Elicitation(asked) => Ok(serde_json::to_value(
+                        answers::elicit(running, &self.host.label, asked.params).await,
+                    )),
                     InputRequest::ListRoots(_) => Ok(serde_json::to_value(answers::roots(Some(running)))),
                     InputRequest::CreateMessage(asked) if self.host.server.sampling => {
                         answers::sample(running, asked.params).await.map(serde_json::to_value)
@@ -194,7 +204,9 @@ impl McpTool {
                 answer = answering => answer,
                 () = running.context.cancel.cancelled() => return Err(stopped()),
             };
-            let answer = answer.map_err(|error| self.failed(format!("asked something that was refused: {}", error.message)))?;
+            let answer = answer.map_err(|error| {
+                self.failed(format!("asked something that was refused: {}", error.message))
+            })?;
             given.insert(name, answer.unwrap_or_default());
         }
         Ok(given)
@@ -220,7 +232,11 @@ impl Drop for Abandoned<'_> {
         let peer = self.peer.clone();
         let tell = async move {
             let reason = Some("the caller has given the call up".to_owned());
-            let _ = timeout(Duration::from_secs(5), peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason))).await;
+            let _ = timeout(
+                Duration::from_secs(5),
+                peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)),
+            )
+            .await;
         };
         self.tasks.spawn_on(tell, &runtime);
     }

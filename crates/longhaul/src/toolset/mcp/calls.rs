@@ -18,9 +18,15 @@ pub(super) struct Calls(Mutex<Vec<Arc<Running>>>);
 
 impl Calls {
     /// One more, until what is returned is dropped.
-    pub(super) fn enter(self: &Arc<Self>, id: RequestId, token: ProgressToken, context: &CallContext) -> Entered {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        id: RequestId,
+        token: ProgressToken,
+        context: &CallContext,
+    ) -> Entered {
         let life = Life { heard: Instant::now(), progress: f64::NEG_INFINITY, asking: 0, samplings: 0 };
-        let running = Running { id, token, context: context.clone(), life: Mutex::new(life), news: Notify::new() };
+        let running =
+            Running { id, token, context: context.clone(), life: Mutex::new(life), news: Notify::new() };
         let running = Arc::new(running);
         self.all().push(running.clone());
         Entered { calls: self.clone(), running }
@@ -183,7 +189,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn progress_reaches_its_call_and_never_goes_back() {
         let dir = std::path::Path::new("/");
-        let (calls, (one, mut heard), (two, mut other)) = (Arc::<Calls>::default(), call_in(dir), call_in(dir));
+        let (calls, (one, mut heard), (two, mut other)) =
+            (Arc::<Calls>::default(), call_in(dir), call_in(dir));
         let _one = calls.enter(NumberOrString::Number(1), token(1), &one);
         let _two = calls.enter(NumberOrString::Number(2), token(2), &two);
         for progress in [1.0, 3.0, 2.0] {

@@ -1,13 +1,16 @@
 //! Our half of a conversation with a server: what it tells and asks without being called.
-#![expect(deprecated, reason = "sampling and roots are on their way out of the protocol; servers still ask for them")]
+#![expect(
+    deprecated,
+    reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
+)]
 
 use std::sync::Arc;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, RootsCapabilities, SamplingCapability,
-    UrlElicitationCapability,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
+    Implementation, ListRootsResult, LoggingMessageNotificationParam, ProgressNotificationParam,
+    ProtocolVersion, RootsCapabilities, SamplingCapability, UrlElicitationCapability,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
@@ -43,7 +46,8 @@ impl ClientHandler for Handler {
         can.roots = Some(RootsCapabilities::default());
         can.sampling = self.sampling.then(SamplingCapability::default);
         let form = FormElicitationCapability::new();
-        can.elicitation = Some(ElicitationCapability::new().with_form(form).with_url(UrlElicitationCapability::new()));
+        can.elicitation =
+            Some(ElicitationCapability::new().with_form(form).with_url(UrlElicitationCapability::new()));
         let ours = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(can, ours).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }

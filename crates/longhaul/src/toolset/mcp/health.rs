@@ -100,7 +100,10 @@ mod tests {
         assert_eq!(health.turn(begun), Turn::Refused("no such command".to_owned()));
         assert_eq!(health.turn(begun + Duration::from_secs(1)), Turn::Now);
         health.refused(begun, "no such command");
-        assert_eq!(health.turn(begun + Duration::from_millis(1999)), Turn::Refused("no such command".to_owned()));
+        assert_eq!(
+            health.turn(begun + Duration::from_millis(1999)),
+            Turn::Refused("no such command".to_owned())
+        );
         health.started();
         assert_eq!(health.turn(begun + Duration::from_secs(2)), Turn::Now);
     }

@@ -193,7 +193,8 @@ impl Host {
         let limit = self.options.connect;
         let connecting = async {
             let started = self.connect(&stderr).await?;
-            let listed = list(started.service.peer()).await.map_err(|why| format!("{why}{}", stderr.last_words()))?;
+            let listed =
+                list(started.service.peer()).await.map_err(|why| format!("{why}{}", stderr.last_words()))?;
             Ok::<_, String>((started, listed))
         };
         let (started, listed) = timeout(limit, connecting).await.unwrap_or_else(|_| {
@@ -376,7 +377,9 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
         tells && !info.protocol_version.has_initialize()
     });
-    if wanted && let Ok(mut news) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await {
+    if wanted
+        && let Ok(mut news) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
+    {
         while let Ok(Some(_)) = news.next().await {
             changed.notify_one();
         }
@@ -394,14 +397,16 @@ async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<Listed, Strin
 async fn list(peer: &Peer<RoleClient>) -> Result<Listed, String> {
     let info = peer.peer_info();
     let instructions = info.as_ref().and_then(|info| info.instructions.as_deref()).map(str::trim);
-    let instructions = instructions.filter(|text| !text.is_empty()).map(|text| clipped(text, LONGEST_INSTRUCTIONS).into());
+    let instructions =
+        instructions.filter(|text| !text.is_empty()).map(|text| clipped(text, LONGEST_INSTRUCTIONS).into());
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Listed { tools: Arc::default(), instructions });
     }
     let (mut tools, mut cursor) = (Vec::new(), None);
     for _ in 0..MOST_PAGES {
         let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
-        let page = page.map_err(|error| format!("its tools cannot be listed: {}", clipped(&error.to_string(), 300)))?;
+        let page = page
+            .map_err(|error| format!("its tools cannot be listed: {}", clipped(&error.to_string(), 300)))?;
         tools.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() || tools.len() >= MOST_TOOLS {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use reqwest::Url;
 use rmcp::transport::auth::OAuthHttpClientFuture;
 use rmcp::transport::{
-    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore, OAuthHttpClient,
-    OAuthHttpRequest, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore,
+    OAuthHttpClient, OAuthHttpRequest, StoredCredentials,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -49,7 +49,9 @@ impl Logins {
         };
         let mut outcome = {
             let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let open = under_way.as_ref().filter(|outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok());
+            let open = under_way
+                .as_ref()
+                .filter(|outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok());
             match open {
                 Some(outcome) => outcome.clone(),
                 None => {
@@ -76,9 +78,11 @@ impl Logins {
         match done {
             Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Err("the login was given up".to_owned()),
-            Err(_) => Err("it asks for a login (OAuth) and waits for it; its tools are there when somebody has opened \
+            Err(_) => Err(
+                "it asks for a login (OAuth) and waits for it; its tools are there when somebody has opened \
                            the page that was shown and has logged in"
-                .to_owned()),
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -116,12 +120,18 @@ async fn flow(
                 return Ok(());
             }
             Err(error @ AuthError::AuthorizationFailed(_)) => {
-                reply(&mut stream, "400 Bad Request", "The login was refused. This page can be closed.").await;
+                reply(&mut stream, "400 Bad Request", "The login was refused. This page can be closed.")
+                    .await;
                 return Err(explained(error));
             }
             Err(error) => {
                 tracing::warn!(server = %host.label, %error, "somebody came back from a login with the wrong words");
-                reply(&mut stream, "400 Bad Request", "That did not work. Try the page that was shown again.").await;
+                reply(
+                    &mut stream,
+                    "400 Bad Request",
+                    "That did not work. Try the page that was shown again.",
+                )
+                .await;
             }
         }
     }
@@ -159,7 +169,8 @@ pub(super) async fn manager(
     url: &Url,
     client: &reqwest::Client,
 ) -> Result<AuthorizationManager, AuthError> {
-    let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(NoClient)).await?;
+    let mut manager =
+        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(NoClient)).await?;
     manager.with_client(client.clone())?;
     manager.set_credential_store(Kept { tokens: host.options.tokens.clone(), server: shown(url) });
     Ok(manager)

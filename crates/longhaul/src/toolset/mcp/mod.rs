@@ -163,7 +163,10 @@ pub struct Mcp {
 
 impl fmt::Debug for Mcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mcp").field("server", &self.host.server).field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("Mcp")
+            .field("server", &self.host.server)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 

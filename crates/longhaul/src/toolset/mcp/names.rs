@@ -17,7 +17,8 @@ pub(super) fn mapped<'a>(prefix: Option<&str>, names: impl IntoIterator<Item = &
         };
         let plain = plain(&whole);
         let marked = || marked(&plain, &whole);
-        let chosen = if plain.len() <= LONGEST && taken.insert(plain.clone()) { plain.clone() } else { marked() };
+        let chosen =
+            if plain.len() <= LONGEST && taken.insert(plain.clone()) { plain.clone() } else { marked() };
         taken.insert(chosen.clone());
         chosen
     };
@@ -36,8 +37,8 @@ fn plain(name: &str) -> String {
 
 /// As much of the name as there is room for, and a mark that is this name's only.
 fn marked(plain: &str, whole: &str) -> String {
-    let mark = &Digest::of(whole.as_bytes()).as_str()[..8];
-    format!("{}_{mark}", &plain[..plain.len().min(LONGEST - 9)])
+    let digest = Digest::of(whole.as_bytes());
+    format!("{}_{}", &plain[..plain.len().min(LONGEST - 9)], &digest.as_str()[..8])
 }
 
 #[cfg(test)]

@@ -62,7 +62,11 @@ impl OldSse {
         let response = outward.begin(request).await.map_err(|why| format!("{}: {why}", shown(&url)))?;
         let status = response.status();
         if !status.is_success() {
-            return Err(format!("{} answered {} to the request for its events", shown(&url), status.as_u16()));
+            return Err(format!(
+                "{} answered {} to the request for its events",
+                shown(&url),
+                status.as_u16()
+            ));
         }
         let outward = Arc::new(outward);
         let explains = outward.clone();
@@ -75,7 +79,8 @@ impl OldSse {
                 None => return Err(format!("{} ended its events before it said where to post", shown(&url))),
             }
         };
-        let post = url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
+        let post =
+            url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
         // The headers go there too.
         if post.origin() != url.origin() {
             return Err(format!("the server wants messages posted to another server, {}", shown(&post)));
@@ -94,7 +99,8 @@ impl Transport<RoleClient> for OldSse {
         let (outward, post) = (self.outward.clone(), self.post.clone());
         async move {
             let body = serde_json::to_vec(&item).map_err(|error| OldSseError(error.to_string()))?;
-            let request = outward.request(Method::POST, post).header("content-type", "application/json").body(body);
+            let request =
+                outward.request(Method::POST, post).header("content-type", "application/json").body(body);
             let reply = outward.send(request, 4 << 10, POST).await.map_err(OldSseError)?;
             match reply.status {
                 200..=299 => Ok(()),
@@ -106,10 +112,12 @@ impl Transport<RoleClient> for OldSse {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             match self.events.next().await {
-                Ok(Some((name, data))) if matches!(name.as_str(), "" | "message") => match serde_json::from_str(&data) {
-                    Ok(message) => return Some(message),
-                    Err(error) => tracing::debug!(%error, "an event that is no message"),
-                },
+                Ok(Some((name, data))) if matches!(name.as_str(), "" | "message") => {
+                    match serde_json::from_str(&data) {
+                        Ok(message) => return Some(message),
+                        Err(error) => tracing::debug!(%error, "an event that is no message"),
+                    }
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
                 Err(error) => {

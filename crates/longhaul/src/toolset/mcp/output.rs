@@ -90,7 +90,8 @@ mod tests {
         assert_eq!(of(json!({"content": [], "structuredContent": value})).unwrap(), "{\n  \"sum\": 3\n}");
         let both = json!({"content": [{"type": "text", "text": "{\"sum\":3}"}], "structuredContent": value});
         assert_eq!(of(both).unwrap(), "{\"sum\":3}");
-        let other = json!({"content": [{"type": "text", "text": "It is three."}], "structuredContent": value});
+        let other =
+            json!({"content": [{"type": "text", "text": "It is three."}], "structuredContent": value});
         assert_eq!(of(other).unwrap(), "It is three.\n{\n  \"sum\": 3\n}");
     }
 

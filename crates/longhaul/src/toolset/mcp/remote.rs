@@ -45,10 +45,15 @@ pub(super) async fn connect(
     }
     let mut may_ask = true;
     loop {
-        let wrong = |error: rmcp::transport::AuthError| format!("its login cannot be used: {}", clipped(&error.to_string(), 300));
+        let wrong = |error: rmcp::transport::AuthError| {
+            format!("its login cannot be used: {}", clipped(&error.to_string(), 300))
+        };
         let mut manager = login::manager(host, &url, &client).await.map_err(wrong)?;
         manager.initialize_from_store().await.map_err(wrong)?;
-        let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client.clone(), manager), config.clone());
+        let transport = StreamableHttpClientTransport::with_client(
+            AuthClient::new(client.clone(), manager),
+            config.clone(),
+        );
         let error = match serve_client_with_lifecycle(handler.clone(), transport, mode.clone()).await {
             Ok(service) => return Ok(service),
             Err(error) => error,

@@ -188,10 +188,13 @@ impl McpServer {
                 let file = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
                 let tells = |word: &&String| !word.starts_with('-');
                 let starter = ["npx", "uvx", "node", "python", "python3", "bunx", "sh"];
-                let first = command.args.iter().find(tells).filter(|_| starter.contains(&&*file(&command.command)));
+                let first =
+                    command.args.iter().find(tells).filter(|_| starter.contains(&&*file(&command.command)));
                 first.map_or_else(|| file(&command.command), |word| file(word))
             }
-            McpWay::Remote(remote) => web_url(&remote.url).map_or_else(|_| remote.url.clone(), |url| shown(&url)),
+            McpWay::Remote(remote) => {
+                web_url(&remote.url).map_or_else(|_| remote.url.clone(), |url| shown(&url))
+            }
             McpWay::Docker { server, .. } => format!("docker:{server}"),
         }
     }
@@ -233,7 +236,11 @@ impl McpServer {
             McpWay::Command(command) => Some(command.clone()),
             McpWay::Docker { server, env } => Some(McpCommand {
                 command: "docker".to_owned(),
-                args: ["mcp", "gateway", "run"].map(str::to_owned).into_iter().chain([format!("--servers={server}")]).collect(),
+                args: ["mcp", "gateway", "run"]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain([format!("--servers={server}")])
+                    .collect(),
                 env: env.clone(),
                 cwd: None,
             }),
@@ -264,7 +271,10 @@ mod tests {
     fn the_same_settings_are_the_same_server_whatever_it_is_called() {
         let server = || McpServer::command("npx", ["a", "b"]).env("X", "1").env("Y", "2").cwd("/tmp");
         assert_eq!(server().key(), server().named("other").key());
-        assert_eq!(server().key(), McpServer::command("npx", ["a", "b"]).env("Y", "2").env("X", "1").cwd("/tmp").key());
+        assert_eq!(
+            server().key(),
+            McpServer::command("npx", ["a", "b"]).env("Y", "2").env("X", "1").cwd("/tmp").key()
+        );
         let others = [
             McpServer::command("npx", ["a"]),
             McpServer::command("npx", ["ab"]).env("X", "1").env("Y", "2").cwd("/tmp"),
@@ -276,7 +286,8 @@ mod tests {
             McpServer::remote("npx").header("X", "1"),
             McpServer::remote("npx").transport(McpTransport::Sse),
         ];
-        let keys: std::collections::HashSet<_> = others.iter().map(McpServer::key).chain([server().key()]).collect();
+        let keys: std::collections::HashSet<_> =
+            others.iter().map(McpServer::key).chain([server().key()]).collect();
         assert_eq!(keys.len(), others.len() + 1);
     }
 
@@ -286,7 +297,9 @@ mod tests {
         assert!(format!("{server:?}").contains("TOKEN") && !format!("{server:?}").contains("hunter2"));
         assert_eq!(server.scrub("it says hunter2-hunter2!".to_owned()), "it says [secret]!");
         let server = McpServer::remote("http://x").header("Authorization", "Bearer hunter2-hunter2");
-        assert!(format!("{server:?}").contains("Authorization") && !format!("{server:?}").contains("hunter2"));
+        assert!(
+            format!("{server:?}").contains("Authorization") && !format!("{server:?}").contains("hunter2")
+        );
         assert_eq!(server.scrub("it says hunter2-hunter2!".to_owned()), "it says [secret]!");
     }
 
@@ -307,7 +320,10 @@ mod tests {
     #[test]
     fn dockers_gateway_is_told_which_server() {
         let program = McpServer::docker("x").env("A", "b").program().unwrap();
-        assert_eq!((program.command.as_str(), program.args.join(" ").as_str()), ("docker", "mcp gateway run --servers=x"));
+        assert_eq!(
+            (program.command.as_str(), program.args.join(" ").as_str()),
+            ("docker", "mcp gateway run --servers=x")
+        );
         assert_eq!(program.env.exposed().collect::<Vec<_>>(), [("A", "b")]);
     }
 }

@@ -106,7 +106,8 @@ impl TokenStore for FileTokens {
         // A name of its own, with the rights from the start; whoever reads meanwhile sees the old or the new.
         let draft = path.with_extension(Uuid::now_v7().simple().to_string());
         let write = || {
-            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            let mut file =
+                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             file.write_all(tokens.expose_secret().as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&draft, &path)
