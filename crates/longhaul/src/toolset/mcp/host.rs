@@ -131,8 +131,14 @@ impl Host {
         self.generation.load(Ordering::SeqCst)
     }
 
-    pub(super) fn renew(&self) {
+    fn renew(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What kept it from starting may be over: it is tried again at once, also by agents that are at work.
+    pub(super) fn try_again(&self) {
+        *self.health() = Health::default();
+        self.renew();
     }
 
     /// What it offers; what it has offered, if it does not run.

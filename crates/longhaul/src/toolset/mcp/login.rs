@@ -67,8 +67,7 @@ impl Logins {
                             tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
                         }
                         let _ = tell.send(Some(done));
-                        // Agents that are at work get its tools too.
-                        host.renew();
+                        host.try_again();
                     });
                     under_way.insert(outcome).clone()
                 }

@@ -1,0 +1,71 @@
+//! Agents of a team and the servers that they name: one process, however many they are, and none afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::model::Model;
+use longhaul::testing::{FnModel, reply};
+use longhaul::toolset::McpOptions;
+use longhaul::{Agent, Longhaul, Order, Status, Team};
+use serde_json::json;
+
+use crate::servers::server;
+use crate::stage::{Stage, gone, options};
+
+/// Calls its one tool, and repeats what that says.
+fn parrot() -> Arc<dyn Model> {
+    Arc::new(FnModel::new(|request| match request.turn {
+        0 => reply().call("everything_echo", json!({"message": request.agent.to_string()})),
+        _ => reply().text(format!("{:?}", request.messages.last().unwrap())),
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_agents_that_name_one_server_share_its_process() {
+    let stage = Stage::new();
+    let worker = |n: usize| {
+        let toolset = stage.pool.toolset(server("everything", []));
+        Agent::builder(format!("w{n}").as_str()).model(parrot()).toolset(toolset).build().unwrap()
+    };
+    let lead = (0..50).fold(Agent::builder("lead").model(parrot()), |lead, n| lead.sub_agent(worker(n)));
+    let longhaul = Longhaul::builder(Team::new(lead.build().unwrap()).unwrap()).start().await.unwrap();
+    assert_eq!(stage.processes(), [0; 0], "nothing is started before it is needed");
+    let mut ids = Vec::new();
+    for n in 0..50 {
+        ids.push(longhaul.submit(Order::new(format!("w{n}").as_str(), "go")).await.unwrap());
+    }
+    let done = tokio::time::timeout(Duration::from_secs(200), longhaul.wait(ids).into_future())
+        .await
+        .unwrap()
+        .unwrap();
+    for (n, task) in done.tasks.iter().enumerate() {
+        assert_eq!(task.head.status, Status::Completed, "{:?}", task.head.error);
+        assert!(task.output.contains(&format!("Echo: w{n}")), "{}", task.output);
+    }
+    assert_eq!(stage.processes().len(), 1);
+    longhaul.shutdown().await;
+    assert_eq!(stage.processes(), [0; 0]);
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_server_ends_and_comes_back() {
+    let stage = Stage::with(McpOptions { idle: Some(Duration::from_millis(500)), ..options() });
+    let toolset = stage.pool.toolset(server("everything", []));
+    let agent = Agent::builder("solo").model(parrot()).toolset(toolset).build().unwrap();
+    let longhaul = Longhaul::builder(Team::new(agent).unwrap()).start().await.unwrap();
+    for round in 0..2 {
+        let id = longhaul.submit(Order::new("solo", format!("go {round}"))).await.unwrap();
+        let done = longhaul.wait([id]).await.unwrap();
+        assert!(done.tasks[0].output.contains("Echo: solo"), "{}", done.tasks[0].output);
+        let begun = std::time::Instant::now();
+        while !stage.processes().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    longhaul.shutdown().await;
+    let mark = stage.mark.clone();
+    stage.end().await;
+    gone(&mark).await;
+}
