@@ -63,11 +63,13 @@ impl Logins {
                             done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
                             () = host.over.cancelled() => Err("it has been shut down".to_owned()),
                         };
-                        if let Err(why) = &done {
-                            tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
+                        match &done {
+                            Ok(()) => host.try_again(),
+                            Err(why) => {
+                                tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
+                            }
                         }
                         let _ = tell.send(Some(done));
-                        host.try_again();
                     });
                     under_way.insert(outcome).clone()
                 }
