@@ -3,7 +3,7 @@
 mod preamble;
 mod shape;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::dispatch::Card;
 use crate::entry::{Deliver, OnFinish, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
+use crate::permission::Permissions;
 use crate::tool::Tool;
 pub use preamble::Preamble;
 pub use shape::Shape;
@@ -42,6 +43,9 @@ pub struct Agent {
     pub shape: Option<Arc<Shape>>,
     /// How it works.
     pub habits: Habits,
+    /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
+    /// anything, it may do everything.
+    pub permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -81,6 +85,7 @@ impl Agent {
             preamble: Preamble::default(),
             shape: None,
             habits: Habits::default(),
+            permissions: None,
             kin: Vec::new(),
         }
     }
@@ -129,6 +134,10 @@ pub struct Habits {
     pub patience: Patience,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
+    /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
+    pub ask_timeout: Option<Duration>,
+    /// What becomes of a question when nobody is there who could answer it.
+    pub nobody: Nobody,
     /// How many tokens a conversation may have before the older part is replaced by a summary. Where it is left out, it
     /// is four fifths of what the model can read, if that is known; a conversation that the provider finds too long is
     /// always made shorter.
@@ -156,6 +165,8 @@ impl Default for Habits {
             letters: Deliver::Asap,
             patience: Patience::default(),
             output_cap: 48 * 1024,
+            ask_timeout: Some(Duration::from_secs(600)),
+            nobody: Nobody::Wait,
             compact_at: None,
             history_items: None,
             old_outputs: None,
@@ -172,6 +183,16 @@ pub enum AtTurnLimit {
     LastWord,
     /// The task fails.
     Fail,
+}
+
+/// What becomes of a question when nobody is there who could answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nobody {
+    /// It waits all the same: somebody may come, also from another terminal.
+    #[default]
+    Wait,
+    /// The answer is no, at once: the model is told that nobody is there, and goes on.
+    Deny,
 }
 
 /// Whether the end of a child wakes its parent.
@@ -225,6 +246,7 @@ pub struct AgentBuilder {
     preamble: Preamble,
     shape: Option<Arc<Shape>>,
     habits: Habits,
+    permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -303,6 +325,12 @@ impl AgentBuilder {
         self
     }
 
+    /// What it may do without asking, has to ask for and must not do.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(permissions);
+        self
+    }
+
     /// At most this many replies; 0 is no bound.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.habits.max_turns = turns;
@@ -344,6 +372,7 @@ impl AgentBuilder {
             preamble: self.preamble,
             shape: self.shape,
             habits: self.habits,
+            permissions: self.permissions,
             kin: self.kin,
         })
     }
@@ -361,6 +390,9 @@ pub struct Team {
     root: AgentName,
     agents: IndexMap<AgentName, Arc<Agent>>,
     models: IndexMap<String, Arc<dyn Model>>,
+    permissions: Option<Arc<Permissions>>,
+    /// What counts for each agent: the team's permissions and its own.
+    rules: HashMap<AgentName, Arc<Permissions>>,
 }
 
 impl Team {
@@ -371,8 +403,11 @@ impl Team {
             root: root.name.clone(),
             agents: IndexMap::new(),
             models: IndexMap::new(),
+            permissions: None,
+            rules: HashMap::new(),
         };
         team.admit(root)?;
+        team.rule();
         for agent in team.agents.values() {
             let mut seen = HashSet::new();
             for other in agent.sub_agents.iter().chain(&agent.handoffs) {
@@ -420,6 +455,32 @@ impl Team {
     pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
         self
+    }
+
+    /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
+    pub fn with_permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(Arc::new(permissions));
+        self.rule();
+        self
+    }
+
+    fn rule(&mut self) {
+        let rules = |agent: &Arc<Agent>| match (&self.permissions, &agent.permissions) {
+            (all, None) => all.clone(),
+            (None, Some(own)) => Some(Arc::new(own.clone())),
+            (Some(all), Some(own)) => Some(Arc::new(all.and(own))),
+        };
+        self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
+    }
+
+    /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
+    /// not in the team (any more) has to ask for everything.
+    pub fn permissions_of(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
+        match self.rules.get(agent) {
+            Some(rules) => Some(rules.clone()),
+            None if self.agents.contains_key(agent) => None,
+            None => Some(Arc::default()),
+        }
     }
 
     /// Where tasks find the team again.

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AtTurnLimit, Habits, Notices, Shape};
 use crate::entry::{
-    Deliver, Entry, Failure, FailureKind, Letter, ModelChoice, Nudge, Order, Outcome, Record, Sender,
-    Submitted, Voice, Wait,
+    Answer, Deliver, Entry, Failure, FailureKind, Letter, ModelChoice, Nudge, Order, Outcome, Question,
+    Record, Sender, Submitted, Voice, Wait,
 };
-use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, TaskId};
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 pub(crate) use condense::middle_out;
 pub use condense::{Condensable, summary_text};
@@ -35,6 +35,9 @@ pub struct Turn {
     #[serde(default)]
     cut_outputs: Vec<Digest>,
     open: Vec<OpenCall>,
+    /// What the open calls ask a person.
+    #[serde(default)]
+    inquiries: Vec<Inquiry>,
     replies: u32,
     /// Replies since the task, or the person who talks to it, last gave it something new to do.
     turns: u32,
@@ -73,6 +76,17 @@ struct OpenCall {
     cut: bool,
     begun: Option<Attempt>,
     result: Option<(Arc<str>, bool)>,
+}
+
+/// A question of an open call, and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Inquiry {
+    /// Its name.
+    pub question: QuestionId,
+    /// What is asked.
+    pub asks: Question,
+    /// What came of it.
+    pub answer: Option<Answer>,
 }
 
 /// The same call, made again and again.
@@ -143,6 +157,7 @@ impl Turn {
             collected: HashSet::new(),
             cut_outputs: Vec::new(),
             open: Vec::new(),
+            inquiries: Vec::new(),
             replies: 0,
             turns: 0,
             wakes: 0,
@@ -205,6 +220,11 @@ impl Turn {
     /// Where the outputs are kept of which the conversation has only a part.
     pub fn cut_outputs(&self) -> &[Digest] {
         &self.cut_outputs
+    }
+
+    /// What the open calls have asked a person.
+    pub fn inquiries(&self) -> &[Inquiry] {
+        &self.inquiries
     }
 
     /// How many replies there have been.
@@ -400,11 +420,22 @@ impl Turn {
             Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
             Entry::Read { letters, known } => self.read(letters, known),
             Entry::Replied(reply) => self.replied(reply),
-            Entry::Called { call, .. } => {
+            Entry::Called { call, arguments, .. } => {
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
                     open.begun = Some(attempt);
+                    if let Some(arguments) = arguments {
+                        open.call.arguments.clone_from(arguments);
+                    }
                 }
+            }
+            Entry::Asked { question, asks, .. } => {
+                self.inquiries.retain(|inquiry| inquiry.question != *question);
+                self.inquiries.push(Inquiry { question: *question, asks: (**asks).clone(), answer: None });
+            }
+            Entry::Answered { question, answer } => {
+                let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);
+                asked.into_iter().for_each(|inquiry| inquiry.answer = Some(answer.clone()));
             }
             Entry::Returned(returned) => {
                 if let Some(open) = self.open_call(returned.call) {
@@ -536,6 +567,7 @@ impl Turn {
 
     /// Puts the results into the conversation, in the order of the calls.
     fn flush_results(&mut self) {
+        self.inquiries.clear();
         for open in std::mem::take(&mut self.open) {
             let (output, is_error) = open.result.unwrap_or_default();
             let result =

@@ -158,8 +158,13 @@ impl Teller {
                 };
                 (Ink::Waits, format!("told    {why}"))
             }
-            Happening::Asked { text, .. } => (Ink::Waits, format!("asks    {}", one_line(text))),
-            Happening::Answered { text, .. } => (Ink::Plain, format!("answer  {}", one_line(text))),
+            Happening::Asked { asks, .. } => (Ink::Waits, format!("asks    {}", one_line(&asks.text))),
+            Happening::Answered { answer, .. } => {
+                (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
+            }
+            Happening::Granted { pattern } => {
+                (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
+            }
             Happening::Stopping { cause } => (Ink::Waits, format!("to stop {cause}")),
             Happening::Released { why } => {
                 let why = match why {

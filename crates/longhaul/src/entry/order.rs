@@ -67,6 +67,10 @@ pub struct Order {
     /// What becomes of children that still run when this task would end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_finish: Option<OnFinish>,
+    /// Whether everything that is not denied is approved of, for this task and all below it. Only who starts a tree can say
+    /// that: a child has what its parent has, whatever its order says.
+    #[serde(skip_serializing_if = "is_false")]
+    pub approved: bool,
 }
 
 impl Order {
@@ -138,6 +142,12 @@ impl Order {
     /// What becomes of children that still run when this task would end.
     pub fn on_finish(mut self, policy: OnFinish) -> Self {
         self.on_finish = Some(policy);
+        self
+    }
+
+    /// Approve of everything that is not denied, for this task and all below it.
+    pub fn approve_all(mut self) -> Self {
+        self.approved = true;
         self
     }
 

@@ -314,6 +314,7 @@ mod tests {
             depth: 0,
             continues: None,
             letter: None,
+            above: Vec::new(),
         };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
         id

@@ -57,7 +57,9 @@ impl Run {
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
-            let begun = calls.iter().zip(0..).map(|(call, index)| Entry::Called {
+            // Those that somebody has to be asked about begin when they are allowed to.
+            let begin = calls.iter().zip(0..).filter(|(call, _)| self.begins_at_once(call));
+            let begun = begin.map(|(call, index)| Entry::Called {
                 call: CallId { turn, index },
                 tool: call.tool.as_str().into(),
                 arguments: None,

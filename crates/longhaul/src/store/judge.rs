@@ -174,7 +174,11 @@ fn is_letter(entry: &Entry, id: &LetterId) -> bool {
 
 fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
     match entry {
-        Entry::Letter(_) | Entry::StopRequested(_) | Entry::Answered { .. } | Entry::Continued { .. } => true,
+        Entry::Letter(_)
+        | Entry::StopRequested(_)
+        | Entry::Answered { .. }
+        | Entry::Granted { .. }
+        | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })
                 && head.status == Status::Cancelled

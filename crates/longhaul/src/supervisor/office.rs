@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
-use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey};
+use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
 use crate::runner::{append, below, read_all, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) parent: Option<Head>,
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
+    /// The agents above it whose permissions count.
+    pub(crate) above: Vec<AgentName>,
 }
 
 impl Office {
@@ -59,6 +61,7 @@ impl Office {
                 depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
                 continues: plan.continues,
                 letter: plan.letter.clone(),
+                above: plan.above.clone(),
             };
             let root = submitted.root;
             if root == id {
@@ -177,6 +180,7 @@ impl Office {
             parent,
             continues: Some(old.id),
             letter: Some(letter.id.clone()),
+            above: submitted.above,
         })
     }
 

@@ -12,6 +12,8 @@ mod a2a;
 mod api;
 mod aside;
 mod background;
+#[cfg(unix)]
+mod command;
 mod delegation;
 mod derived;
 mod errand;
@@ -54,7 +56,7 @@ pub use api::{Api, ApiSettings};
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
 pub use fetch::Fetch;
-pub use files::Files;
+pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{

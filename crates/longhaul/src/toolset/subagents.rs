@@ -88,7 +88,7 @@ fn agent_tool(card: &Card) -> Arc<dyn DynTool> {
     let agent = card.name.clone();
     verb(
         card.name.as_str(),
-        Manner::REPEATABLE,
+        Manner::INWARD,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
         move |args: Ask, cx| Box::pin(ask(agent.clone(), args, cx)),
     )
@@ -117,7 +117,7 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
         .tool(),
         verb(
             "stop_task",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Stops a background task and every task that it started. What it had by then is kept.",
             |args: Stop, cx| {
                 Box::pin(async move { errand::stop_with_receipt(&args.task_id, Named::Task, cx).await })

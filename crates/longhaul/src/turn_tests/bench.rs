@@ -57,6 +57,7 @@ impl Bench {
             depth: 0,
             continues: None,
             letter: None,
+            above: Vec::new(),
         };
         let turn = Turn::begin(&submitted, &"lead".into());
         let mut bench =

@@ -27,6 +27,23 @@ async fn a_letter_to_a_finished_task_continues_it_and_both_are_linked() {
     assert_eq!(end(&longhaul, third.to).await.output, "5 messages", "the chain is followed to its end");
 }
 
+/// What a tool has noted belongs to the conversation, and goes on with it.
+#[tokio::test(start_paused = true)]
+async fn a_todo_list_goes_on_with_the_conversation() {
+    let model = model(|asked| match asked.last() {
+        "u:go" => reply().call("create_todo", json!({"description": "the first step"})),
+        "u:and then?" => reply().call("list_todos", json!({})),
+        last => reply().text(last),
+    });
+    let longhaul = start(agent("solo", &model).toolset(longhaul::toolset::Todo::new())).await;
+    let old = ask(&longhaul, Order::new("solo", "go")).await;
+    let next = longhaul.continue_task(old.head.id, "and then?").await.unwrap();
+    let listed = end(&longhaul, next).await.output;
+    assert!(listed.contains("todo_1") && listed.contains("the first step"), "{listed}");
+    let other = ask(&longhaul, Order::new("solo", "and then?")).await.output;
+    assert!(other.contains(r#""todos":[]"#), "another conversation has its own: {other}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_and_a_cancelled_task_can_be_continued() {
     let model = slow(|asked| async move {

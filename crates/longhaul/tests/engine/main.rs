@@ -6,6 +6,7 @@ mod moody;
 mod smoke;
 mod stage;
 
+mod asking;
 mod chat;
 mod continuing;
 mod desk;

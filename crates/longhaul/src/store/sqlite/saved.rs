@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::task::{Head, Status, Waiting};
+use crate::permission::Pattern;
+use crate::task::{Head, OpenQuestion, Status, Waiting};
 
 /// A [`Head`] as it is stored: the same fields, times in milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
@@ -54,6 +55,10 @@ pub(super) struct Saved {
     active: i64,
     #[serde(default, skip_serializing_if = "is_default")]
     waiting: Option<Waiting>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    asked: Vec<OpenQuestion>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    granted: Vec<Pattern>,
     #[serde(default, skip_serializing_if = "is_default")]
     calling: Vec<(CallId, Arc<str>)>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -103,6 +108,8 @@ impl From<Head> for Saved {
             ended,
             active,
             waiting,
+            asked,
+            granted,
             calling,
             progress,
             unread,
@@ -136,6 +143,8 @@ impl From<Head> for Saved {
             ended: ended.map(Timestamp::as_millisecond),
             active: active.as_millisecond(),
             waiting,
+            asked,
+            granted,
             calling,
             progress,
             unread,
@@ -175,6 +184,8 @@ impl Saved {
             ended,
             active,
             waiting,
+            asked,
+            granted,
             calling,
             progress,
             unread,
@@ -209,6 +220,8 @@ impl Saved {
             ended: ended.and_then(time),
             active: time(active)?,
             waiting,
+            asked,
+            granted,
             calling,
             progress,
             unread,

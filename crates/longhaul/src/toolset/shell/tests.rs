@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::toolset::command::OUTPUT_CAP;
 use crate::toolset::no_desk::call_in;
 
 /// A task that runs commands in a directory of its own.

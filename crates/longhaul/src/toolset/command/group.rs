@@ -1,14 +1,11 @@
 //! A command and everything it starts: one process group, which never outlives its [`Group`].
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use indexmap::IndexMap;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
@@ -16,7 +13,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 use tokio::time::{sleep, timeout};
 
-use super::capture::Capture;
+use super::Launch;
+use super::capture::Sink;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -29,7 +27,7 @@ const DYING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A running command. When it is dropped, everything in its process group is killed.
-pub(super) struct Group {
+pub(in crate::toolset) struct Group {
     child: Box<dyn ChildWrapper>,
     id: Pid,
     /// Whether the group is known to be gone. From then on its id may be somebody else's.
@@ -37,18 +35,14 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts `sh -c cmd`. What it writes, to stdout or stderr, comes out of the pipe in the order of writing.
-    pub(super) fn spawn(
-        cmd: &str,
-        dir: &Path,
-        env: &IndexMap<OsString, OsString>,
-    ) -> io::Result<(Group, ChildStdout)> {
+    /// Starts it. What it writes, to stdout or stderr, comes out of the pipe in the order of writing.
+    pub(in crate::toolset) fn spawn(launch: &Launch) -> io::Result<(Group, ChildStdout)> {
         let (reader, writer) = io::pipe()?;
         let pipe = ChildStdout::from_std(OwnedFd::from(reader).into())?;
         let for_stderr = writer.try_clone()?;
         // The command holds the pipe's writing ends; the pipe ends only if it is gone after this.
-        let child = CommandWrap::with_new("/bin/sh", |command| {
-            command.arg("-c").arg(cmd).current_dir(dir).env_clear().envs(env);
+        let child = CommandWrap::with_new(&launch.program, |command| {
+            command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
             command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
         })
         .wrap(ProcessGroup::leader())
@@ -61,12 +55,12 @@ impl Group {
 
     /// Waits until the shell has exited, and reads the pipe meanwhile. A background process that keeps the pipe
     /// open is not waited for.
-    pub(super) async fn follow(
+    pub(in crate::toolset) async fn follow(
         &mut self,
         pipe: &mut ChildStdout,
-        capture: &mut Capture,
+        sink: &mut impl Sink,
     ) -> io::Result<ExitStatus> {
-        let mut drained = pin!(drain(pipe, capture));
+        let mut drained = pin!(drain(pipe, sink));
         tokio::select! {
             status = self.shell_exits() => {
                 let status = status?;
@@ -79,7 +73,7 @@ impl Group {
     }
 
     /// SIGTERM to all, SIGKILL to whoever has not heard it.
-    pub(super) async fn terminate(&mut self, pipe: &mut ChildStdout, capture: &mut Capture) {
+    pub(in crate::toolset) async fn terminate(&mut self, pipe: &mut ChildStdout, sink: &mut impl Sink) {
         let _ = killpg(self.id, Signal::SIGTERM);
         // Whoever is stopped hears nothing else.
         let _ = killpg(self.id, Signal::SIGCONT);
@@ -89,7 +83,7 @@ impl Group {
         };
         // Read on meanwhile: who blocks on a full pipe cannot clean up.
         let reading = async {
-            drain(pipe, capture).await;
+            drain(pipe, sink).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -101,7 +95,7 @@ impl Group {
     }
 
     /// SIGKILL to all, and waits until they are dead. Answers whether there was anybody.
-    pub(super) async fn kill(&mut self) -> bool {
+    pub(in crate::toolset) async fn kill(&mut self) -> bool {
         if killpg(self.id, Signal::SIGKILL).is_err() {
             self.gone = true;
             return false;
@@ -138,14 +132,14 @@ impl Drop for Group {
 }
 
 /// Reads until nobody can write any more. A pipe that cannot be read has nothing more to say.
-async fn drain(pipe: &mut ChildStdout, capture: &mut Capture) {
+async fn drain(pipe: &mut ChildStdout, sink: &mut impl Sink) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
-        capture.push(&buffer[..n]);
+        sink.take(&buffer[..n]);
     }
 }
 
 /// Reads what a group that has ended left in the pipe. Somebody who left the group may still hold it open.
-pub(super) async fn drain_rest(pipe: &mut ChildStdout, capture: &mut Capture) {
-    let _ = timeout(MOMENT, drain(pipe, capture)).await;
+pub(in crate::toolset) async fn drain_rest(pipe: &mut ChildStdout, sink: &mut impl Sink) {
+    let _ = timeout(MOMENT, drain(pipe, sink)).await;
 }
