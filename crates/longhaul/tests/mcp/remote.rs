@@ -16,13 +16,17 @@ use crate::stage::{Stage, call, find, open};
 
 /// A server that listens; killed when it is dropped.
 pub(crate) struct Listening {
-    _group: Group,
+    group: Group,
     pub(crate) port: u16,
 }
 
 impl Listening {
     async fn start(way: &str, watchman: &Watchman) -> Listening {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Listening::start_at(port, way, watchman).await
+    }
+
+    async fn start_at(port: u16, way: &str, watchman: &Watchman) -> Listening {
         let mut command = Command::new("node");
         command.args([script("everything").as_str(), way]).env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -39,7 +43,7 @@ impl Listening {
         tokio::time::timeout(Duration::from_secs(60), ready).await.expect("it listens");
         // What it writes later must not stop it.
         tokio::task::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Listening { _group: group, port }
+        Listening { group, port }
     }
 }
 
@@ -99,13 +103,24 @@ async fn the_older_event_streams_work() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_goes_away_and_comes_back_is_connected_to_again() {
     let (stage, watchman) = (Stage::new(), Watchman::new());
-    let listening = Listening::start("streamableHttp", &watchman).await;
+    let mut listening = Listening::start("streamableHttp", &watchman).await;
     let url = format!("http://127.0.0.1:{}/mcp", listening.port);
     let toolset = stage.pool.toolset(McpServer::remote(url).named("net"));
     let tools = open(&toolset).await;
-    drop(listening);
-    let why = call(&stage, &tools, "net_echo", json!({"message": "far"})).await.unwrap_err().to_string();
-    assert!(why.contains("the MCP server 'net'"), "{why}");
+    // Once somebody notices that it is gone, and once nobody does.
+    for notices in [true, false] {
+        let port = listening.port;
+        listening.group.kill().await;
+        if notices {
+            let why =
+                call(&stage, &tools, "net_echo", json!({"message": "far"})).await.unwrap_err().to_string();
+            assert!(why.contains("the MCP server 'net'"), "{why}");
+        }
+        listening = Listening::start_at(port, "streamableHttp", &watchman).await;
+        // The first call may find out that the server knows nothing of the last session.
+        let _ = call(&stage, &tools, "net_echo", json!({"message": "well?"})).await;
+        assert_eq!(call(&stage, &tools, "net_echo", json!({"message": "back"})).await.unwrap(), "Echo: back");
+    }
     toolset.close().await;
     stage.end().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::model::Model;
 use longhaul::testing::{FnModel, reply};
-use longhaul::toolset::McpOptions;
+use longhaul::toolset::{McpOptions, McpServer};
 use longhaul::{Agent, Longhaul, Order, Status, Team};
 use serde_json::json;
 
@@ -65,7 +65,42 @@ async fn an_idle_server_ends_and_comes_back() {
         }
     }
     longhaul.shutdown().await;
+    drop(longhaul);
     let mark = stage.mark.clone();
     stage.end().await;
+    // When the last handle is gone, so is the guardian.
     gone(&mark).await;
+}
+
+/// Calls until it has another tool, and then that one.
+fn patient() -> Arc<dyn Model> {
+    Arc::new(FnModel::try_new(|request| {
+        let grown = request.tools.iter().any(|tool| tool.name == "grow");
+        let (turn, last) = (request.turn, format!("{:?}", request.messages.last().unwrap()));
+        async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok::<_, longhaul::model::ModelError>(match grown {
+                _ if last.contains("as big as it gets") => reply().text(last),
+                true => reply().call("grow", json!({})),
+                false => reply().call("say_it", json!({"n": turn})),
+            })
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tools_that_come_later_reach_an_agent_that_is_at_work() {
+    let stage = Stage::new();
+    crate::stage::write(stage.dir.path(), "fake.sh", include_str!("../../src/toolset/mcp/fake.sh"));
+    let fake = McpServer::command("/bin/sh", ["fake.sh", "grows"]).cwd(stage.dir.path());
+    let agent = Agent::builder("solo").model(patient()).toolset(stage.pool.toolset(fake)).build().unwrap();
+    let longhaul = Longhaul::builder(Team::new(agent).unwrap()).start().await.unwrap();
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    let done = tokio::time::timeout(Duration::from_secs(60), longhaul.wait([id]).into_future())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(done.tasks[0].output.contains("as big as it gets"), "{:?}", done.tasks[0]);
+    longhaul.shutdown().await;
+    stage.end().await;
 }

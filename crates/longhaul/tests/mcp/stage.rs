@@ -9,9 +9,10 @@ use longhaul::entry::Order;
 use longhaul::id::{CallId, TaskId};
 use longhaul::process::Watchman;
 use longhaul::snapshot::Snapshot;
+use longhaul::store::Memory;
 use longhaul::task::Head;
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, DynTool, Line, Signal, ToolError};
+use longhaul::tool::{CallContext, DynTool, Line, Scratch, Signal, ToolError};
 use longhaul::toolset::{Mcp, McpOptions, McpPool, Patron, Toolset as _, Vars};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -48,20 +49,19 @@ impl Stage {
         marked(&self.mark, "environ")
     }
 
-    /// Ends it all, and nothing is left.
+    /// Ends it all, and no server is left.
     pub(crate) async fn end(self) {
-        let Stage { pool, mark, dir } = self;
-        pool.close().await;
-        assert_eq!(marked(&mark, "environ"), [0; 0], "left behind");
-        drop((pool, dir));
-        gone(&mark).await;
+        self.pool.close().await;
+        assert_eq!(self.processes(), [0; 0], "left behind");
     }
 
     pub(crate) fn call(&self) -> (CallContext, UnboundedReceiver<Signal>) {
         let task: TaskId = "t-7f3k2".parse().unwrap();
         let (line, heard) = Line::new();
+        let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
         let context = CallContext {
-            caller: Caller { task, root: task, agent: "tester".into(), depth: 0 },
+            scratch: Scratch::new(Arc::new(Memory::new()), &caller),
+            caller,
             call: CallId { turn: 1, index: 0 },
             desk: Arc::new(NoDesk),
             cancel: CancellationToken::new(),

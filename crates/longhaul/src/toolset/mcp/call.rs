@@ -157,10 +157,13 @@ impl McpTool {
                 Ok(why) => self.died(why),
                 Err(_) => self.died("it closed the connection"),
             },
-            error => self.failed(format!(
-                "could not be asked: {}",
-                self.host.server.scrub(clipped(&error.to_string(), 500))
-            )),
+            error => {
+                link.retire();
+                self.failed(format!(
+                    "could not be asked: {}",
+                    self.host.server.scrub(clipped(&error.to_string(), 500))
+                ))
+            }
         }
     }
 

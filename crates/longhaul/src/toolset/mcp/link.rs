@@ -55,27 +55,36 @@ impl Link {
         Some(InUse(self.clone()))
     }
 
-    /// When nobody has used it for so long. Nobody can any more, then.
+    /// When nobody has used it for so long, or nobody does and nobody should. Nobody can any more, then.
     pub(super) async fn idle(&self, longest: Option<Duration>) {
-        let Some(longest) = longest else { return std::future::pending().await };
         loop {
             let unused = self.unused.notified();
             let due = {
                 let mut usage = self.usage();
-                match usage.users {
-                    0 if usage.since.elapsed() >= longest => {
-                        usage.closed = true;
-                        return;
-                    }
-                    0 => usage.since.checked_add(longest),
-                    _ => None,
+                let due = longest.and_then(|longest| usage.since.checked_add(longest));
+                if usage.users == 0 && (usage.closed || due.is_some_and(|due| due <= Instant::now())) {
+                    usage.closed = true;
+                    return;
+                }
+                due.filter(|_| usage.users == 0)
+            };
+            let over = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
                 }
             };
-            match due {
-                Some(due) => tokio::time::sleep_until(due).await,
-                None => unused.await,
+            tokio::select! {
+                () = over => {}
+                () = unused => {}
             }
         }
+    }
+
+    /// Something is wrong with it: who uses it may go on, and the next one gets another.
+    pub(super) fn retire(&self) {
+        self.usage().closed = true;
+        self.unused.notify_one();
     }
 
     /// It is over, for this reason.
