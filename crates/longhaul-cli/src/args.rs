@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Write to a task; one that has ended is continued by a new one
     Send(SendArgs),
+    /// Answer what a task asks: whether it may call a tool, or what else it wants to know
+    Answer(AnswerArgs),
     /// Wait until tasks have ended
     Wait(WaitArgs),
     /// Stop a task and everything below it
@@ -99,6 +102,31 @@ pub(crate) struct SendArgs {
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
     /// Where the letter went, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is answered to whom.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
+                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
+                        `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
+                        been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
+)]
+pub(crate) struct AnswerArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+    /// The answer; `-` reads it from standard input
+    #[arg(value_name = "ANSWER", required_unless_present = "decline", conflicts_with = "decline")]
+    pub(crate) words: Vec<String>,
+    /// Which question, where the task asks several things
+    #[arg(long, value_name = "NAME")]
+    pub(crate) question: Option<QuestionId>,
+    /// Say that there will be no answer
+    #[arg(long)]
+    pub(crate) decline: bool,
+    /// What was answered, as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

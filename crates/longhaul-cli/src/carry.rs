@@ -75,7 +75,7 @@ impl Carry<'_> {
         if !self.json {
             self.intro.iter().try_for_each(|line| term.line(line))?;
         }
-        let mut teller = Teller::new(term, Detail::Lines);
+        let mut teller = Teller::new(term, Detail::Lines).at(self.place);
         let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
             self.roots.iter().map(|root| self.longhaul.follow(*root).boxed()).collect();
         let mut beat = tokio::time::interval(FRAME);

@@ -153,6 +153,14 @@ impl From<LonghaulError> for Trouble {
                 )
                 .hint("put it in a file, and write the name of the file instead")
             }
+            LonghaulError::WhichQuestion { .. } => {
+                Trouble::new(Code::Usage, error.to_string()).hint("`--question NAME` says which you answer")
+            }
+            LonghaulError::BadAnswer(_) => Trouble::new(Code::Usage, error.to_string()),
+            LonghaulError::NotAsking { .. }
+            | LonghaulError::Answered { .. }
+            | LonghaulError::NoQuestion { .. } => Trouble::new(Code::Failed, error.to_string())
+                .hint("`longhaul tasks` shows who asks something"),
             other => Trouble::new(Code::Failed, other.to_string()),
         }
     }

@@ -96,6 +96,7 @@ impl Snapshot {
             Entry::Asked { question, asks, .. } => {
                 self.questions.retain(|(id, _)| id != question);
                 self.questions.push((*question, (**asks).clone()));
+                self.questions.sort_by_key(|(question, _)| *question);
             }
             _ => {}
         }

@@ -250,6 +250,14 @@ impl Head {
         })
     }
 
+    /// What it waits for at a time. A wait for a provider is over when it was known to last until then, though the task
+    /// has had nothing to write down since: it has asked again.
+    pub fn waits_at(&self, now: Timestamp) -> Option<&Waiting> {
+        let over =
+            |w: &Waiting| matches!(w.on, Wait::Provider(_)) && w.until.is_some_and(|until| until <= now);
+        self.waiting.as_ref().filter(|waiting| !over(waiting))
+    }
+
     /// The state after a whole journal.
     pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Head>, IllegalMove> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
@@ -355,6 +363,7 @@ impl Head {
             Entry::Asked { question, asks, until } => {
                 self.asked.retain(|asked| asked.question != *question);
                 self.asked.push(OpenQuestion::of(*question, asks, at, *until));
+                self.asked.sort_by_key(|asked| asked.question);
             }
             Entry::Replied(reply) => {
                 self.asked.clear();

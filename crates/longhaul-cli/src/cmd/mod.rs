@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod answer;
 mod demo;
 mod logs;
 mod resume;
@@ -55,6 +56,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Show(args) => show::run(desk, &args).await,
         Command::Logs(args) => logs::run(desk, &args).await,
         Command::Send(args) => send::run(desk, &args).await,
+        Command::Answer(args) => answer::run(desk, &args).await,
         Command::Wait(args) => wait::run(desk, &args).await,
         Command::Stop(args) => stop::run(desk, &args).await,
         Command::Resume(args) => resume::run(desk, &args).await,

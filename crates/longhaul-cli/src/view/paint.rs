@@ -124,6 +124,7 @@ pub(crate) fn glyph(status: Status) -> &'static str {
 /// and that nobody runs now.
 pub(crate) fn standing(head: &Head) -> (&'static str, &'static str, Ink) {
     match (head.status, &head.waiting) {
+        (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Waits),
         (Status::Running, Some(_)) => ("◌", "waiting", Ink::Waits),
         (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Waits),
         (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Waits),

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
+mod answer;
 mod bad;
 mod crash;
 mod demo;

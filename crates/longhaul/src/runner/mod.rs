@@ -490,6 +490,10 @@ async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Resul
     Ok(chain)
 }
 
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod recall_tests;
+
 fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
     match journal.first().map(|r| &r.entry) {
         Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),

@@ -461,6 +461,7 @@ impl Longhaul {
     /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
     pub fn adopt(&self, root: TaskId) {
         self.0.office.adopt(root);
+        self.0.office.bells.wake(root);
     }
 
     /// The bounds on how many tasks there may be.

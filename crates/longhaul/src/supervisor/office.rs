@@ -251,16 +251,18 @@ impl Office {
         Ok(Waited { tasks, timed_out })
     }
 
-    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last.
+    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last, and
+    /// one whose time to wait for its provider is over does not wait for it.
     pub(crate) async fn seen(&self, heads: Vec<Head>) -> Result<Vec<Head>, StoreError> {
         if heads.iter().all(|head| head.status != Status::Running) {
             return Ok(heads);
         }
+        let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
             self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
         let seen = |head: Head| match gone.get(&head.id) {
             Some(attempt) if *attempt == head.attempt => head.interrupted(),
-            _ => head,
+            _ => Head { waiting: head.waits_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
     }

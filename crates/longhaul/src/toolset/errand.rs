@@ -108,10 +108,12 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
     Ok(match before.status {
         Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
         Status::Running => {
-            let said = format!(
-                "{id} was told to stop, with everything below it. It ends within seconds; \
-                 what it had by then will be sent to you as a message."
-            );
+            let then = match before.parent == Some(cx.caller.task) {
+                true => "what it had by then will be sent to you as a message",
+                false => "look at it then to see what it had",
+            };
+            let said =
+                format!("{id} was told to stop, with everything below it. It ends within seconds; {then}.");
             (id, Status::Running, said)
         }
         ended => (id, ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
@@ -122,10 +124,16 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
 pub(super) async fn send(cx: &CallContext, typed: &str, note: Note) -> Result<(Sent, String), ToolError> {
     let sent = cx.desk.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
+    let mine = |head: &Head| head.id == to && head.parent == Some(cx.caller.task);
+    let then = match cx.desk.list(&cx.caller).await?.iter().any(mine) {
+        true => PUSHED,
+        // Of the tasks of its tasks, and of those that it took over with the conversation.
+        false => "Its result is sent to the task that it works for.",
+    };
     let said = if sent.continued {
-        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {PUSHED}")
+        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {then}")
     } else {
-        format!("Your message is with {to}, which reads it before its next step. {PUSHED}")
+        format!("Your message is with {to}, which reads it before its next step. {then}")
     };
     Ok((sent, said))
 }

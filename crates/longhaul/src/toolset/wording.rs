@@ -103,7 +103,7 @@ fn tools(head: &Head) -> Option<String> {
 
 /// What a task waits for, and since when.
 fn waiting(head: &Head, now: Timestamp) -> Option<String> {
-    let waiting = head.waiting.as_ref()?;
+    let waiting = head.waits_at(now)?;
     let what = match &waiting.on {
         Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
         Wait::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
 use super::errors::{OrTrouble as _, Place};
-use super::saved::Saved;
+use super::saved;
 use crate::entry::{Entry, Record, TeamRef};
 use crate::id::{Seq, TaskId};
 use crate::store::judge::Draft;
@@ -55,7 +55,7 @@ pub(super) fn record(task: TaskId, row: &Row<'_>) -> rusqlite::Result<Result<Rec
 pub(super) fn head(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<(i64, Head), StoreError> {
     let n = row.get(0).or_trouble(place)?;
     let bytes = row.get_ref(2).and_then(|head| Ok(head.as_bytes()?)).or_trouble(place)?;
-    if let Some(head) = serde_json::from_slice::<Saved>(bytes).ok().and_then(Saved::head) {
+    if let Some(head) = saved::read(bytes) {
         return Ok((n, head));
     }
     let id = row.get_ref(1).and_then(|id| Ok(id.as_str()?)).or_trouble(place)?;

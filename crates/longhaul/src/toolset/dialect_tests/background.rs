@@ -348,3 +348,16 @@ async fn a_beginning_that_several_ids_share_is_answered_with_those() {
     assert!(error.contains("the beginning of several of your tasks. Say which: "), "{error}");
     assert!(error.contains(&id.to_string()), "{error}");
 }
+
+#[tokio::test]
+async fn nobody_is_promised_a_message_that_goes_to_another() {
+    let mut bench = bench().await;
+    let (other, child) = (bench.launch("writer", "a").await, bench.launch("writer", "b").await);
+    bench.desk.say(child, "…");
+    bench.context.caller.task = other;
+    let arguments = json!({"task_id": child, "message": "Hurry."});
+    let text = bench.call("send_background_agent", arguments).await.unwrap().text;
+    assert!(text.ends_with("Its result is sent to the task that it works for."), "{text}");
+    let text = bench.call("stop_background_agent", json!({"task_id": child})).await.unwrap().text;
+    assert!(text.ends_with("look at it then to see what it had."), "{text}");
+}
