@@ -22,6 +22,8 @@ pub(crate) struct Gear {
     tools: HashMap<String, (Arc<dyn DynTool>, Manner)>,
     /// Whether every toolset could be opened.
     whole: bool,
+    /// Which tools it was opened with.
+    generation: u64,
 }
 
 /// How long a toolset may take to start.
@@ -30,9 +32,16 @@ const LONGEST_OPEN: Duration = Duration::from_secs(30);
 impl Gear {
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
+        // Before they are opened: what changes meanwhile is opened again.
+        let generation = generation(agent);
         let mut system = agent.instruction.to_string();
-        let mut gear =
-            Gear { system: agent.instruction.clone(), specs: Vec::new(), tools: HashMap::new(), whole: true };
+        let mut gear = Gear {
+            system: agent.instruction.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            whole: true,
+            generation,
+        };
         for toolset in &agent.toolsets {
             let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
             let opened = opened.unwrap_or_else(|_| {
@@ -82,6 +91,7 @@ impl Gear {
             specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
             tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
             whole: self.whole,
+            generation: self.generation,
         }
     }
 
@@ -93,16 +103,26 @@ impl Gear {
             specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
             tools: self.tools.clone(),
             whole: self.whole,
+            generation: self.generation,
         };
         gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
         gear.specs.push(spec);
         gear
     }
 
+    /// Whether the agent has other tools by now.
+    pub(crate) fn is_old(&self, agent: &Agent) -> bool {
+        self.generation != generation(agent)
+    }
+
     /// The names of all tools, for a model that asked for another.
     pub(crate) fn names(&self) -> String {
         self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     }
+}
+
+fn generation(agent: &Agent) -> u64 {
+    agent.toolsets.iter().fold(0, |sum, toolset| sum.wrapping_add(toolset.generation()))
 }
 
 /// One more paragraph.
@@ -123,7 +143,14 @@ impl Locker {
     /// The gear of an agent, opened now if it is not yet.
     pub(crate) async fn gear(&self, team: &Team, agent: &Agent) -> Arc<Gear> {
         let key = (team.reference().clone(), agent.name.clone());
-        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let shelf = {
+            let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let shelf = shelves.entry(key).or_default();
+            if shelf.get().is_some_and(|gear| gear.is_old(agent)) {
+                *shelf = Shelf::default();
+            }
+            shelf.clone()
+        };
         let open = || async {
             let gear = Arc::new(Gear::open(team, agent).await);
             // What could not be opened is tried again for the next task.

@@ -366,9 +366,10 @@ impl Run {
         Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
     }
 
-    /// After a handoff somebody else has the conversation; and once an output was cut, there is a tool that reads it.
+    /// After a handoff somebody else has the conversation; tools may have changed; and once an output was cut, there
+    /// is a tool that reads it.
     async fn change_gear(&mut self) -> Result<(), Halt> {
-        if *self.turn.agent() != self.agent.name {
+        if *self.turn.agent() != self.agent.name || self.gear.is_old(&self.agent) {
             self.readable = 0;
             let agent = find_agent(&self.team, &self.turn)?;
             self.before.push(std::mem::replace(&mut self.agent, agent));

@@ -21,6 +21,8 @@ mod excerpt;
 mod fetch;
 mod files;
 mod managed;
+#[cfg(all(unix, feature = "mcp"))]
+mod mcp;
 #[cfg(feature = "sqlite")]
 mod memory;
 mod openapi;
@@ -60,6 +62,11 @@ pub use delegation::Delegation;
 pub use fetch::Fetch;
 pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
+#[cfg(all(unix, feature = "mcp"))]
+pub use mcp::{
+    FileTokens, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpWay,
+    MemoryTokens, ShowLogin, TokenStore, Vars,
+};
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;
 pub use model_picker::ModelPicker;
@@ -135,6 +142,12 @@ pub trait Toolset: Send + Sync + 'static {
     /// This process does not run the task any more: it has ended, or was given back. Ends whatever was started for it.
     fn task_ended(&self, _task: TaskId) -> BoxFuture<'_, ()> {
         Box::pin(async {})
+    }
+
+    /// Changes when the tools do: agents that are at work then have them opened again. A toolset whose tools never
+    /// change need not say anything.
+    fn generation(&self) -> u64 {
+        0
     }
 
     /// Ends whatever was started. Called once, when the engine shuts down.

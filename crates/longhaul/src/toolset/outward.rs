@@ -36,11 +36,21 @@ impl fmt::Debug for Headers {
 }
 
 impl Headers {
+    /// One more.
+    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.push((name.into(), SecretString::from(value.into())));
+    }
+
+    /// Names and values.
+    pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn map(&self) -> Result<HeaderMap, String> {
+    pub(super) fn map(&self) -> Result<HeaderMap, String> {
         let mut map = HeaderMap::new();
         for (name, value) in &self.0 {
             let key = HeaderName::try_from(name.trim())
@@ -54,7 +64,7 @@ impl Headers {
     }
 
     /// A text without the values: of each the whole, and what follows a word such as `Bearer`.
-    fn scrub(&self, mut text: String) -> String {
+    pub(super) fn scrub(&self, mut text: String) -> String {
         for (_, value) in &self.0 {
             let whole = value.expose_secret().trim();
             let token = whole.split_once(' ').map_or(whole, |(_, token)| token.trim());
@@ -97,6 +107,12 @@ impl Outward {
             .build()
             .map_err(|error| error.without_url().to_string())?;
         Ok(Outward { client, map: headers.map()?, headers: headers.clone() })
+    }
+
+    /// The client itself, which knows nothing of the headers.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// A request with the headers on it.

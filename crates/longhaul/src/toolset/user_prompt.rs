@@ -125,13 +125,13 @@ fn refused(action: &str, why: &str) -> ToolOutput {
 }
 
 /// What an answer must look like.
-struct Form<'a> {
+pub(super) struct Form<'a> {
     schema: &'a Value,
     validator: jsonschema::Validator,
 }
 
 impl Form<'_> {
-    fn of(schema: &Value) -> Result<Form<'_>, ToolError> {
+    pub(super) fn of(schema: &Value) -> Result<Form<'_>, ToolError> {
         let validator = jsonschema::validator_for(schema).map_err(|error| {
             ToolError::Retry(format!("`schema` is not a JSON schema: {}", clipped(&error.to_string(), 300)))
         })?;
@@ -140,7 +140,7 @@ impl Form<'_> {
 
     /// The content of an answer: what fits of the ways in which the words can be understood. People write no JSON
     /// where they need not.
-    fn read(&self, words: &str) -> Result<Value, String> {
+    pub(super) fn read(&self, words: &str) -> Result<Value, String> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
         let mut ways = meant(words, self.schema);
         if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {

@@ -40,6 +40,10 @@ impl Toolset for Narrowed {
         self.inner.task_ended(task)
     }
 
+    fn generation(&self) -> u64 {
+        self.inner.generation()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }
@@ -70,6 +74,14 @@ impl Toolset for Instructed {
     fn instruction(&self, patron: &Patron) -> Option<String> {
         let original = self.inner.instruction(patron).unwrap_or_default();
         Some(self.instruction.replace(ORIGINAL, &original))
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
+    }
+
+    fn generation(&self) -> u64 {
+        self.inner.generation()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -107,6 +119,10 @@ impl Toolset for Prefixed {
 
     fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
         self.inner.task_ended(task)
+    }
+
+    fn generation(&self) -> u64 {
+        self.inner.generation()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

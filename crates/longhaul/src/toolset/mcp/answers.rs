@@ -1,0 +1,179 @@
+//! What a server asks in the middle of a call: a person something, the model something, or where the task works.
+#![expect(
+    deprecated,
+    reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ErrorCode, ListRootsResult, Role, Root, SamplingMessage, SamplingMessageContentBlock,
+};
+use serde_json::Value;
+
+use super::calls::Running;
+use crate::entry::{Answer, Question, Wants};
+use crate::message::{Message, Reply, StopReason};
+use crate::model::wire::Memo;
+use crate::model::{Chunk, Request};
+use crate::toolset::text::clipped;
+use crate::toolset::user_prompt::Form;
+
+/// How much a server may say to the model at once.
+const LONGEST_SAMPLING: usize = 256 << 10;
+/// How long the model may take to answer it.
+const SAMPLING_TIME: Duration = Duration::from_secs(300);
+/// How often a person is asked: once more than an answer that does not fit.
+const ROUNDS: usize = 2;
+
+/// Asks a person, through the call. Who cannot be asked has not decided: that is a `cancel`.
+pub(super) async fn elicit(running: &Arc<Running>, server: &str, asked: ElicitRequestParams) -> ElicitResult {
+    let _asking = running.asks();
+    match asked {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            let schema = serde_json::to_value(requested_schema).unwrap_or(Value::Null);
+            form(running, &format!("The MCP server '{server}' asks: {message}"), schema).await
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            let text = format!(
+                "The MCP server '{server}' asks you to open {url} in a browser: {message}\nAnswer when you have done so."
+            );
+            match running.context.ask(Question { text, wants: Wants::Words { schema: None } }).await {
+                Answer::Given(_) => ElicitResult::new(ElicitationAction::Accept),
+                other => refused(&other),
+            }
+        }
+        _ => ElicitResult::new(ElicitationAction::Decline),
+    }
+}
+
+async fn form(running: &Arc<Running>, asked: &str, schema: Value) -> ElicitResult {
+    let Ok(form) = Form::of(&schema) else { return ElicitResult::new(ElicitationAction::Decline) };
+    let mut text = asked.to_owned();
+    for _ in 0..ROUNDS {
+        let wants = Wants::Words { schema: Some(schema.clone()) };
+        let words = match running.context.ask(Question { text, wants }).await {
+            Answer::Given(words) => words,
+            other => return refused(&other),
+        };
+        match form.read(&words) {
+            Ok(content) => return ElicitResult::new(ElicitationAction::Accept).with_content(content),
+            Err(why) => {
+                text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200))
+            }
+        }
+    }
+    ElicitResult::new(ElicitationAction::Cancel)
+}
+
+fn refused(answer: &Answer) -> ElicitResult {
+    ElicitResult::new(match answer {
+        Answer::Declined => ElicitationAction::Decline,
+        _ => ElicitationAction::Cancel,
+    })
+}
+
+/// Asks the calling agent's model, without tools.
+pub(super) async fn sample(
+    running: &Arc<Running>,
+    asked: CreateMessageRequestParams,
+) -> Result<CreateMessageResult, ErrorData> {
+    if !running.may_sample() {
+        return Err(refuse("this call has asked the model often enough"));
+    }
+    let messages = asked.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
+    let system = asked.system_prompt.unwrap_or_default();
+    let size = system.len() + messages.iter().map(said).sum::<usize>();
+    if size > LONGEST_SAMPLING {
+        return Err(refuse(&format!(
+            "{size} bytes are too much to ask the model; {LONGEST_SAMPLING} are the most"
+        )));
+    }
+    let _asking = running.asks();
+    let context = &running.context;
+    context.progress("the MCP server asks the model");
+    let memo = Memo::default();
+    let request = Request {
+        task: context.caller.task,
+        agent: &context.caller.agent,
+        system: &system,
+        messages: &messages,
+        tools: &[],
+        turn: 0,
+        retry: 0,
+        memo: &memo,
+    };
+    let whole = async {
+        let mut stream = context.model.stream(request);
+        while let Some(chunk) = stream.next().await {
+            if let Chunk::Done(reply) = chunk.map_err(|error| refuse(&error.to_string()))? {
+                return Ok(*reply);
+            }
+        }
+        Err(refuse("the model's answer broke off"))
+    };
+    let reply: Reply = tokio::select! {
+        reply = tokio::time::timeout(SAMPLING_TIME, whole) => {
+            reply.unwrap_or_else(|_| Err(refuse("the model took too long")))?
+        }
+        () = context.cancel.cancelled() => return Err(refuse("the task is being stopped")),
+    };
+    // The model cannot be told how much to say; what is more than was asked for (some four letters a token) is cut.
+    let most = usize::try_from(asked.max_tokens).unwrap_or(usize::MAX).saturating_mul(4).max(64);
+    let text = reply.text();
+    let is_cut = text.len() > most || reply.stop == StopReason::Length;
+    let text = text[..text.floor_char_boundary(most)].to_owned();
+    let reason = match is_cut {
+        true => CreateMessageResult::STOP_REASON_END_MAX_TOKEN,
+        false => CreateMessageResult::STOP_REASON_END_TURN,
+    };
+    let model = if reply.model.is_empty() { context.model.name().to_owned() } else { reply.model };
+    let mut result = CreateMessageResult::new(SamplingMessage::assistant_text(text), model);
+    result.stop_reason = Some(reason.to_owned());
+    Ok(result)
+}
+
+fn message(said: SamplingMessage) -> Result<Message, ErrorData> {
+    let mut text = String::new();
+    for block in said.content.into_vec() {
+        let SamplingMessageContentBlock::Text(part) = block else {
+            return Err(refuse("only text can be asked of the model"));
+        };
+        text.push_str(&part.text);
+    }
+    Ok(match said.role {
+        Role::Assistant => Message::Assistant(Arc::new(Reply::text_only(text))),
+        _ => Message::User(text.into()),
+    })
+}
+
+fn said(message: &Message) -> usize {
+    match message {
+        Message::User(text) => text.len(),
+        Message::Assistant(reply) => reply.text().len(),
+        Message::Tool(result) => result.output.len(),
+    }
+}
+
+fn refuse(why: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::INVALID_REQUEST, clipped(why, 300), None)
+}
+
+/// Where the task of a call works.
+pub(super) fn roots(running: Option<&Running>) -> ListRootsResult {
+    let dir = running.and_then(|running| running.context.working_dir.as_deref());
+    ListRootsResult::new(dir.and_then(file_url).map(Root::new).into_iter().collect())
+}
+
+fn file_url(dir: &Path) -> Option<String> {
+    reqwest::Url::from_file_path(dir).ok().map(String::from)
+}
+
+#[cfg(test)]
+#[path = "answers_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+use super::*;
+use crate::testing::{FnModel, reply};
+use crate::tool::Signal;
+use crate::toolset::mcp::calls::{Calls, Entered};
+use crate::toolset::no_desk::call_in;
+use rmcp::model::{NumberOrString, ProgressToken};
+use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+fn running() -> (Entered, UnboundedReceiver<Signal>) {
+    let (mut context, heard) = call_in(Path::new("/tmp/a dir"));
+    context.model = Arc::new(FnModel::new(|request| {
+        let said: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
+        reply().text(format!("{} / {}", request.system, said.join(" / ")))
+    }));
+    let calls = Arc::<Calls>::default();
+    let token = ProgressToken(NumberOrString::Number(1));
+    (calls.enter(NumberOrString::Number(1), token, &context), heard)
+}
+
+fn params(value: Value) -> CreateMessageRequestParams {
+    serde_json::from_value(value).unwrap()
+}
+
+#[tokio::test]
+async fn the_model_of_the_caller_answers_and_not_more_than_was_asked_for() {
+    let (call, _heard) = running();
+    let asked = json!({"messages": [
+        {"role": "user", "content": {"type": "text", "text": "Hi"}},
+        {"role": "assistant", "content": {"type": "text", "text": "Ho"}},
+    ], "systemPrompt": "Be brief.", "maxTokens": 1000});
+    let given = serde_json::to_value(sample(&call.running, params(asked)).await.unwrap()).unwrap();
+    let text = given["content"]["text"].as_str().unwrap();
+    assert!(text.starts_with("Be brief. / User(\"Hi\") / Assistant("), "{text}");
+    assert_eq!((&given["stopReason"], &given["model"]), (&json!("endTurn"), &json!("function")));
+    let long = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "x".repeat(500)}}], "maxTokens": 20});
+    let given = serde_json::to_value(sample(&call.running, params(long)).await.unwrap()).unwrap();
+    assert_eq!(given["content"]["text"].as_str().unwrap().len(), 80);
+    assert_eq!(given["stopReason"], "maxTokens");
+}
+
+#[tokio::test]
+async fn the_model_is_not_asked_too_much_too_often_or_in_pictures() {
+    let (call, _heard) = running();
+    let picture = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}], "maxTokens": 9});
+    assert!(sample(&call.running, params(picture)).await.unwrap_err().message.contains("only text"));
+    let text = |text: String| {
+        params(
+            json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}], "maxTokens": 9}),
+        )
+    };
+    let huge = sample(&call.running, text("x".repeat(LONGEST_SAMPLING + 1))).await.unwrap_err();
+    assert!(huge.message.contains("too much"), "{huge:?}");
+    let mut answered = 0;
+    while sample(&call.running, text("Hi".to_owned())).await.is_ok() {
+        answered += 1;
+    }
+    assert_eq!(answered, 8, "ten in all");
+}
+
+#[tokio::test]
+async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
+    let asked = || -> ElicitRequestParams {
+        let schema = json!({"type": "object", "properties": {"age": {"type": "integer", "minimum": 1}}, "required": ["age"]});
+        serde_json::from_value(json!({"mode": "form", "message": "How old?", "requestedSchema": schema}))
+            .unwrap()
+    };
+    for (words, action, content) in [
+        (vec![Answer::Given("42".into())], ElicitationAction::Accept, Some(json!({"age": 42}))),
+        (
+            vec![Answer::Given("old".into()), Answer::Given(r#"{"age": 7}"#.into())],
+            ElicitationAction::Accept,
+            Some(json!({"age": 7})),
+        ),
+        (vec![Answer::Given("old".into()), Answer::Given("very".into())], ElicitationAction::Cancel, None),
+        (vec![Answer::Declined], ElicitationAction::Decline, None),
+        (vec![Answer::Nobody("they are out".into())], ElicitationAction::Cancel, None),
+    ] {
+        let (call, mut heard) = running();
+        let times = words.len();
+        let answering = async {
+            for answer in words {
+                let Some(Signal::Asks { reply, question, .. }) = heard.recv().await else {
+                    panic!("not asked")
+                };
+                assert!(question.text.contains("'srv' asks: How old?"));
+                reply.send(answer).unwrap();
+            }
+        };
+        let (result, ()) = tokio::join!(elicit(&call.running, "srv", asked()), answering);
+        assert_eq!((result.action, result.content), (action, content), "after {times}");
+    }
+}
+
+#[test]
+fn the_root_is_where_the_task_works() {
+    let (call, _heard) = running();
+    let roots = serde_json::to_value(roots(Some(&call.running))).unwrap();
+    assert_eq!(roots["roots"][0]["uri"], "file:///tmp/a%20dir");
+    assert_eq!(serde_json::to_value(super::roots(None)).unwrap()["roots"], json!([]));
+}

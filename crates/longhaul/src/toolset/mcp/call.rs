@@ -1,0 +1,246 @@
+//! One tool of a server, as the engine calls it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, ClientRequest,
+    ErrorCode, InputRequest, InputRequiredResult, JsonObject, RequestId, ServerResult, Tool,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::{Peer, RoleClient};
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::answers;
+use super::calls::Running;
+use super::host::Host;
+use super::link::InUse;
+use super::output::output;
+use crate::model::ToolSpec;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use crate::toolset::text::clipped;
+
+/// How often a server may ask back before it answers.
+const ROUNDS: usize = 10;
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    pub(super) host: Arc<Host>,
+    /// What models call it.
+    pub(super) name: String,
+    pub(super) tool: Tool,
+}
+
+impl DynTool for McpTool {
+    fn spec(&self) -> ToolSpec {
+        let said = self.tool.description.as_deref().or(self.tool.title.as_deref());
+        ToolSpec {
+            name: self.name.clone(),
+            description: said.unwrap_or(&self.tool.name).to_owned(),
+            parameters: Value::Object((*self.tool.input_schema).clone()),
+        }
+    }
+
+    /// As the server says of itself.
+    fn manner(&self) -> Manner {
+        let hints = self.tool.annotations.as_ref();
+        match hints.map(|hints| (hints.read_only_hint, hints.idempotent_hint)) {
+            Some((Some(true), _)) => Manner::READ_ONLY,
+            Some((_, Some(true))) => Manner::REPEATABLE,
+            _ => Manner::default(),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let arguments: JsonObject = parse(arguments)?;
+            if context.cancel.is_cancelled() {
+                return Err(stopped());
+            }
+            let link = tokio::select! {
+                link = self.host.link() => link,
+                () = context.cancel.cancelled() => return Err(stopped()),
+            };
+            let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
+            let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
+            for _ in 0..ROUNDS {
+                let (answer, running) = self.ask(&link, params.clone(), context).await?;
+                let wanted = match answer {
+                    CallToolResponse::Complete(result) => return output(result),
+                    CallToolResponse::InputRequired(wanted) => wanted,
+                    _ => {
+                        return Err(
+                            self.failed("has made a task of this call, which nobody asked for".to_owned())
+                        );
+                    }
+                };
+                params.request_state = wanted.request_state.clone();
+                params.input_responses =
+                    Some(self.input(&running, wanted).await?).filter(|given| !given.is_empty());
+            }
+            Err(self.failed(format!("has asked back {ROUNDS} times, and still gives no result")))
+        })
+    }
+}
+
+impl McpTool {
+    fn failed(&self, what: String) -> ToolError {
+        ToolError::Failed(format!("the MCP server '{}' {what}", self.host.label))
+    }
+
+    /// Sends one request and waits for what comes of it.
+    async fn ask(
+        &self,
+        link: &InUse,
+        params: CallToolRequestParams,
+        context: &CallContext,
+    ) -> Result<(CallToolResponse, Arc<Running>), ToolError> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+        let mut handle = tokio::select! {
+            biased;
+            sent = sent => match sent {
+                Ok(handle) => handle,
+                Err(error) => return Err(self.explained(link, error).await),
+            },
+            () = context.cancel.cancelled() => return Err(stopped()),
+            why = link.gone() => return Err(self.died(why)),
+        };
+        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context);
+        let mut abandoned =
+            Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
+        let longest = self.host.options.silence;
+        let answer = tokio::select! {
+            biased;
+            answer = &mut handle.rx => answer,
+            () = context.cancel.cancelled() => return Err(stopped()),
+            why = link.gone() => {
+                abandoned.id = None;
+                return Err(self.died(why));
+            }
+            () = entered.running.silent(longest) => {
+                return Err(self.failed(format!("gave no sign of life for {longest:?}: the call was given up")));
+            }
+        };
+        abandoned.id = None;
+        let answer = match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
+            Ok(ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
+            Ok(ServerResult::InputRequiredResult(wanted)) => CallToolResponse::InputRequired(wanted),
+            Ok(ServerResult::CreateTaskResult(task)) => CallToolResponse::Task(task),
+            Ok(_) => {
+                return Err(self.failed("answered with something that is no result of a tool".to_owned()));
+            }
+            Err(error) => return Err(self.explained(link, error).await),
+        };
+        Ok((answer, entered.running.clone()))
+    }
+
+    async fn explained(&self, link: &InUse, error: ServiceError) -> ToolError {
+        match error {
+            // The model can do better.
+            ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
+                ToolError::Retry(clipped(&error.message, 2000))
+            }
+            ServiceError::McpError(error) => self.failed(format!(
+                "refused the call: {} (error {})",
+                clipped(&error.message, 2000),
+                error.code.0
+            )),
+            ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
+                Ok(why) => self.died(why),
+                Err(_) => self.died("it closed the connection"),
+            },
+            error => {
+                link.retire();
+                self.failed(format!(
+                    "could not be asked: {}",
+                    self.host.server.scrub(clipped(&error.to_string(), 500))
+                ))
+            }
+        }
+    }
+
+    fn died(&self, why: &str) -> ToolError {
+        let next = match self.manner().repeatable {
+            true => "It is started again when it is needed; this tool may be called again as it was.",
+            false => {
+                "It is started again when it is needed. Whether this call had an effect is unknown: find out before \
+                 you make it again."
+            }
+        };
+        self.failed(format!("died during the call: {why}. {next}"))
+    }
+
+    /// What the server wants to know before it goes on.
+    async fn input(
+        &self,
+        running: &Arc<Running>,
+        wanted: InputRequiredResult,
+    ) -> Result<std::collections::BTreeMap<String, Value>, ToolError> {
+        let mut given = std::collections::BTreeMap::new();
+        let wanted = wanted.input_requests.unwrap_or_default();
+        if wanted.is_empty() {
+            // It only wants to be asked again.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        for (name, request) in wanted {
+            let answering = async {
+                match request {
+                    InputRequest::Elicitation(asked) => Ok(serde_json::to_value(
+                        answers::elicit(running, &self.host.label, asked.params).await,
+                    )),
+                    InputRequest::ListRoots(_) => Ok(serde_json::to_value(answers::roots(Some(running)))),
+                    InputRequest::CreateMessage(asked) if self.host.server.sampling => {
+                        answers::sample(running, asked.params).await.map(serde_json::to_value)
+                    }
+                    _ => Err(rmcp::ErrorData::new(ErrorCode::INVALID_REQUEST, "it may not ask that", None)),
+                }
+            };
+            let answer = tokio::select! {
+                answer = answering => answer,
+                () = running.context.cancel.cancelled() => return Err(stopped()),
+            };
+            let answer = answer.map_err(|error| {
+                self.failed(format!("asked something that was refused: {}", error.message))
+            })?;
+            given.insert(name, answer.unwrap_or_default());
+        }
+        Ok(given)
+    }
+}
+
+fn stopped() -> ToolError {
+    ToolError::Failed("[the task is being stopped: the call was cancelled]".to_owned())
+}
+
+/// Tells the server of a call that nobody waits for any more, when it is dropped with an id.
+struct Abandoned<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+    tasks: &'a TaskTracker,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        // Outside of a runtime nothing can be sent; but then nobody is there who could have been called.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let peer = self.peer.clone();
+        let tell = async move {
+            let reason = Some("the caller has given the call up".to_owned());
+            let _ = timeout(
+                Duration::from_secs(5),
+                peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)),
+            )
+            .await;
+        };
+        self.tasks.spawn_on(tell, &runtime);
+    }
+}

@@ -1,0 +1,107 @@
+//! Our half of a conversation with a server: what it tells and asks without being called.
+#![expect(
+    deprecated,
+    reason = "sampling and roots are on their way out of the protocol; servers still ask for them"
+)]
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
+    Implementation, ListRootsResult, LoggingMessageNotificationParam, ProgressNotificationParam,
+    ProtocolVersion, RootsCapabilities, SamplingCapability, UrlElicitationCapability,
+};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+use tokio::sync::Notify;
+
+use super::answers;
+use super::calls::{Calls, Running};
+use crate::toolset::text::clipped;
+
+/// What is handed to the protocol.
+#[derive(Clone)]
+pub(super) struct Handler {
+    pub(super) server: Arc<str>,
+    pub(super) calls: Arc<Calls>,
+    /// Rung when the server says that its tools have changed.
+    pub(super) changed: Arc<Notify>,
+    pub(super) sampling: bool,
+}
+
+impl Handler {
+    fn call_of(&self, context: &RequestContext<RoleClient>) -> Option<Arc<Running>> {
+        let of = match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
+            _ => None,
+        };
+        self.calls.asking(of)
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut can = ClientCapabilities::default();
+        can.roots = Some(RootsCapabilities::default());
+        can.sampling = self.sampling.then(SamplingCapability::default);
+        let form = FormElicitationCapability::new();
+        can.elicitation =
+            Some(ElicitationCapability::new().with_form(form).with_url(UrlElicitationCapability::new()));
+        let ours = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(can, ours).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let Some(running) = self.call_of(&context) else {
+            return Ok(ElicitResult::new(ElicitationAction::Cancel));
+        };
+        tokio::select! {
+            result = answers::elicit(&running, &self.server, request) => Ok(result),
+            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+            () = running.context.cancel.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let refuse = |why: &str| Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why.to_owned(), None));
+        if !self.sampling {
+            return refuse("this server may not ask the model");
+        }
+        let Some(running) = self.call_of(&context) else {
+            return refuse("no call is under way, so there is no model to ask");
+        };
+        tokio::select! {
+            result = answers::sample(&running, params) => result,
+            () = context.ct.cancelled() => refuse("cancelled"),
+        }
+    }
+
+    async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        Ok(answers::roots(self.call_of(&context).as_deref()))
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.calls.progress(params).await;
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        tracing::debug!(server = %self.server, "{}", clipped(&params.data.to_string(), 500));
+    }
+}

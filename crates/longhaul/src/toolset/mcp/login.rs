@@ -1,0 +1,242 @@
+//! Logging in to a server that asks for it: OAuth with a browser that comes back to this machine.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use rmcp::transport::auth::OAuthHttpClientFuture;
+use rmcp::transport::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore,
+    OAuthHttpClient, OAuthHttpRequest, StoredCredentials,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::host::Host;
+use super::tokens::TokenStore;
+use crate::toolset::outward::shown;
+use crate::toolset::text::clipped;
+
+/// How long a person may take to log in.
+const LOGIN: Duration = Duration::from_secs(600);
+/// How much a browser may send, and how long it may take to.
+const LONGEST_HEAD: usize = 16 << 10;
+const HEAD: Duration = Duration::from_secs(10);
+
+type Outcome = Option<Result<(), String>>;
+
+/// The login that is under way, if one is.
+#[derive(Default)]
+pub(super) struct Logins(Mutex<Option<watch::Receiver<Outcome>>>);
+
+impl Logins {
+    /// Has somebody log in, and waits for that, not longer than `patience`. It goes on without us: whoever comes
+    /// later finds the tokens.
+    pub(super) async fn login(
+        &self,
+        host: &Arc<Host>,
+        url: &Url,
+        client: &reqwest::Client,
+        challenge: Option<String>,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let Some(show) = host.options.login.clone() else {
+            return Err("it asks for a login (OAuth), and there is nobody here who could do it".to_owned());
+        };
+        let mut outcome = {
+            let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = under_way
+                .as_ref()
+                .filter(|outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok());
+            match open {
+                Some(outcome) => outcome.clone(),
+                None => {
+                    let (tell, outcome) = watch::channel(None);
+                    let (host, url, client) = (host.clone(), url.clone(), client.clone());
+                    host.clone().tasks.spawn(async move {
+                        let flow = flow(&host, &url, &client, challenge.as_deref(), &*show);
+                        let done = tokio::select! {
+                            done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
+                            () = host.over.cancelled() => Err("it has been shut down".to_owned()),
+                        };
+                        match &done {
+                            Ok(()) => host.try_again(),
+                            Err(why) => {
+                                tracing::warn!(server = %host.label, why, "the login to an MCP server failed");
+                            }
+                        }
+                        let _ = tell.send(Some(done));
+                    });
+                    under_way.insert(outcome).clone()
+                }
+            }
+        };
+        let done = timeout(patience, outcome.wait_for(Option::is_some)).await;
+        match done {
+            Ok(Ok(done)) => done.clone().unwrap_or(Ok(())),
+            Ok(Err(_)) => Err("the login was given up".to_owned()),
+            Err(_) => Err(
+                "it asks for a login (OAuth) and waits for it; its tools are there when somebody has opened \
+                           the page that was shown and has logged in"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+async fn flow(
+    host: &Host,
+    url: &Url,
+    client: &reqwest::Client,
+    challenge: Option<&str>,
+    show: &(dyn Fn(&str, &str) + Send + Sync),
+) -> Result<(), String> {
+    let explained = |error: AuthError| format!("the login failed: {}", clipped(&error.to_string(), 300));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+    let (listener, port) = listener
+        .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
+        .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
+    let back = format!("http://127.0.0.1:{port}");
+    let mut manager = manager(host, url, client).await.map_err(explained)?;
+    let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
+    manager.set_metadata(found.metadata);
+    let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
+    let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
+    show(&host.label, session.get_authorization_url());
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else { continue };
+        // Anybody on this machine may knock; only who has the right words comes in.
+        let Ok(Some(target)) = timeout(HEAD, target(&mut stream)).await else { continue };
+        if !target.starts_with("/callback?") {
+            reply(&mut stream, "404 Not Found", "There is nothing here.").await;
+            continue;
+        }
+        match session.handle_callback_url(&format!("{back}{target}")).await {
+            Ok(_) => {
+                reply(&mut stream, "200 OK", "You are logged in. This page can be closed.").await;
+                return Ok(());
+            }
+            Err(error @ AuthError::AuthorizationFailed(_)) => {
+                reply(&mut stream, "400 Bad Request", "The login was refused. This page can be closed.")
+                    .await;
+                return Err(explained(error));
+            }
+            Err(error) => {
+                tracing::warn!(server = %host.label, %error, "somebody came back from a login with the wrong words");
+                reply(
+                    &mut stream,
+                    "400 Bad Request",
+                    "That did not work. Try the page that was shown again.",
+                )
+                .await;
+            }
+        }
+    }
+}
+
+/// The target of a GET request.
+async fn target(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 2048];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let n = stream.read(&mut buffer).await.ok().filter(|n| *n > 0)?;
+        head.extend_from_slice(&buffer[..n]);
+        if head.len() > LONGEST_HEAD {
+            return None;
+        }
+    }
+    let head = String::from_utf8(head).ok()?;
+    let mut words = head.lines().next()?.split(' ');
+    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned))?
+}
+
+async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
+    let page = format!("<!doctype html><meta charset=utf-8><title>Longhaul</title><p>{text}");
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// Knows the tokens of a server, and how to renew them.
+pub(super) async fn manager(
+    host: &Host,
+    url: &Url,
+    client: &reqwest::Client,
+) -> Result<AuthorizationManager, AuthError> {
+    let mut manager =
+        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(NoClient)).await?;
+    manager.with_client(client.clone())?;
+    manager.set_credential_store(Kept { tokens: host.options.tokens.clone(), server: shown(url) });
+    Ok(manager)
+}
+
+/// Until the real one is set. The usual constructor would make one of its own, which has no cryptography here.
+struct NoClient;
+
+impl OAuthHttpClient for NoClient {
+    fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async { Err("there is no HTTP client".into()) })
+    }
+}
+
+/// The tokens of one server.
+struct Kept {
+    tokens: Arc<dyn TokenStore>,
+    server: String,
+}
+
+type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
+
+impl Kept {
+    fn act<'a, T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&dyn TokenStore, &str) -> std::io::Result<T> + Send + 'static,
+    ) -> Done<'a, T> {
+        let (tokens, server) = (self.tokens.clone(), self.server.clone());
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || act(&*tokens, &server)).await;
+            let failed = |error: String| AuthError::CredentialStoreError(error);
+            done.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        })
+    }
+}
+
+impl CredentialStore for Kept {
+    fn load<'life0, 'async_trait>(&'life0 self) -> Done<'async_trait, Option<StoredCredentials>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        let loading = self.act(|tokens, server| tokens.load(server));
+        Box::pin(async {
+            // What cannot be understood is of another version: a new login replaces it.
+            Ok(loading.await?.and_then(|tokens| serde_json::from_str(tokens.expose_secret()).ok()))
+        })
+    }
+
+    fn save<'life0, 'async_trait>(&'life0 self, credentials: StoredCredentials) -> Done<'async_trait, ()>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.act(move |tokens, server| {
+            let text = serde_json::to_string(&credentials).map_err(std::io::Error::other)?;
+            tokens.save(server, &SecretString::from(text))
+        })
+    }
+
+    fn clear<'life0, 'async_trait>(&'life0 self) -> Done<'async_trait, ()>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.act(|tokens, server| tokens.clear(server))
+    }
+}

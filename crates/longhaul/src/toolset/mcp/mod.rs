@@ -1,0 +1,208 @@
+//! Tools of MCP servers: one server for all agents that name it, started when needed, stopped when idle.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::{Patron, Toolset, ToolsetError};
+use crate::process::Watchman;
+use crate::tool::DynTool;
+use call::McpTool;
+use host::Host;
+
+mod answers;
+mod call;
+mod calls;
+mod handler;
+mod health;
+mod host;
+mod link;
+mod login;
+mod names;
+mod old_sse;
+mod output;
+mod program;
+mod remote;
+mod settings;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+pub use settings::{McpCommand, McpRemote, McpServer, McpTransport, McpWay, Vars};
+pub use tokens::{FileTokens, MemoryTokens, TokenStore};
+
+/// Shows a person where to log in: the server, and the page to open.
+pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// How servers are run and reached.
+#[derive(Clone)]
+pub struct McpOptions {
+    /// How long a server may take to be ready: started, initialised, its tools listed.
+    pub connect: Duration,
+    /// After how long without a call a server is stopped; `None` for never.
+    pub idle: Option<Duration>,
+    /// How long a call may go on without a result or a word of progress.
+    pub silence: Duration,
+    /// What every program gets in its environment: a `PATH`, a `HOME`. It inherits nothing else.
+    pub env: Vars,
+    /// Where programs run that do not say where.
+    pub working_dir: Option<PathBuf>,
+    /// Sees to it that no program outlives this process.
+    pub watchman: Watchman,
+    /// Where the tokens of logins are kept.
+    pub tokens: Arc<dyn TokenStore>,
+    /// Shows a person where to log in. Without it, a server that asks for a login cannot be used.
+    pub login: Option<ShowLogin>,
+}
+
+impl Default for McpOptions {
+    fn default() -> Self {
+        McpOptions {
+            connect: Duration::from_secs(25),
+            idle: Some(Duration::from_secs(600)),
+            silence: Duration::from_secs(600),
+            env: Vars::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]),
+            working_dir: None,
+            watchman: Watchman::new(),
+            tokens: Arc::new(MemoryTokens::new()),
+            login: None,
+        }
+    }
+}
+
+impl fmt::Debug for McpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let McpOptions { connect, idle, silence, env, working_dir, .. } = self;
+        let mut shown = f.debug_struct("McpOptions");
+        shown.field("connect", connect).field("idle", idle).field("silence", silence);
+        shown.field("env", env).field("working_dir", working_dir).finish_non_exhaustive()
+    }
+}
+
+/// The servers of a process. A handle: clones share them, and when the last one is gone they end.
+#[derive(Clone)]
+pub struct McpPool(Arc<Servers>);
+
+struct Servers {
+    options: Arc<McpOptions>,
+    hosts: Mutex<HashMap<[u8; 32], Weak<Host>>>,
+    over: CancellationToken,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
+}
+
+impl Default for McpPool {
+    fn default() -> Self {
+        McpPool::new(McpOptions::default())
+    }
+}
+
+impl fmt::Debug for McpPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpPool").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl McpPool {
+    /// No servers yet.
+    pub fn new(options: McpOptions) -> Self {
+        let over = CancellationToken::new();
+        McpPool(Arc::new(Servers { options: Arc::new(options), hosts: Mutex::default(), over }))
+    }
+
+    /// The tools of a server. Nothing is started before they are opened.
+    pub fn toolset(&self, server: McpServer) -> Mcp {
+        let prefix = server.name.clone();
+        let key = server.key();
+        let mut hosts = self.hosts();
+        hosts.retain(|_, host| host.strong_count() > 0);
+        let known = hosts.get(&key).and_then(Weak::upgrade).filter(|host| !host.over.is_cancelled());
+        let host = known.unwrap_or_else(|| {
+            let host = Host::new(server, self.0.options.clone(), self.0.over.child_token());
+            hosts.insert(key, Arc::downgrade(&host));
+            host
+        });
+        host.take();
+        Mcp { pool: self.clone(), host, prefix, closed: AtomicBool::new(false) }
+    }
+
+    /// Ends all servers, and waits until nothing of them is left.
+    pub async fn close(&self) {
+        self.0.over.cancel();
+        let hosts: Vec<_> = self.hosts().drain().filter_map(|(_, host)| host.upgrade()).collect();
+        futures::future::join_all(hosts.iter().map(|host| host.end())).await;
+    }
+
+    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<Host>>> {
+        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The toolset `mcp`: the tools of one server.
+///
+/// The server is shared with all toolsets of the pool that name it with the same settings. What its tools do is
+/// what it says: one that calls a tool read-only is believed.
+pub struct Mcp {
+    // Servers live as long as somebody could call them.
+    pool: McpPool,
+    host: Arc<Host>,
+    prefix: Option<String>,
+    closed: AtomicBool,
+}
+
+impl fmt::Debug for Mcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mcp")
+            .field("server", &self.host.server)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Toolset for Mcp {
+    fn name(&self) -> &str {
+        "mcp"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            let listed = self.host.listed().await.map_err(|why| ToolsetError {
+                toolset: "mcp".to_owned(),
+                why: format!("the MCP server '{}' did not start: {why}", self.host.label),
+            })?;
+            let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+            let tool = |(name, tool): (String, &rmcp::model::Tool)| -> Arc<dyn DynTool> {
+                Arc::new(McpTool { host: self.host.clone(), name, tool: tool.clone() })
+            };
+            Ok(names.into_iter().zip(listed.tools.iter()).map(tool).collect())
+        })
+    }
+
+    fn instruction(&self, _patron: &Patron) -> Option<String> {
+        let text = self.host.known()?.instructions?;
+        Some(format!("About the tools of the MCP server '{}':\n{text}", self.host.label))
+    }
+
+    fn generation(&self) -> u64 {
+        self.host.generation()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if !self.closed.swap(true, Ordering::SeqCst) {
+                self.host.leave().await;
+            }
+        })
+    }
+}

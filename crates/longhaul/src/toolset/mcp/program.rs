@@ -1,0 +1,168 @@
+//! A server that is a program: started in a process group of its own, guarded, and its stderr read without end.
+
+use std::collections::VecDeque;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::McpOptions;
+use super::settings::{McpCommand, McpServer};
+use crate::process::Group;
+use crate::toolset::text::grouped;
+
+/// How many lines of stderr are logged in a second; of more it is only said how many there were.
+const LINES_A_SECOND: u32 = 50;
+/// How much of a line is kept, and how many lines are remembered.
+const LONGEST_LINE: usize = 400;
+const LAST_WORDS: usize = 6;
+
+/// A program that runs.
+pub(super) struct Program {
+    pub(super) group: Group,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+/// Starts it. It inherits nothing of our environment but what the pool was told to give.
+pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Program, String> {
+    let McpCommand { command: name, args, env, cwd } = program;
+    let dir = match (&options.working_dir, cwd) {
+        (Some(base), Some(dir)) => Some(base.join(dir)),
+        (base, dir) => dir.clone().or_else(|| base.clone()),
+    };
+    if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(format!("there is no directory {} to run '{name}' in", dir.display()));
+    }
+    let mut command = Command::new(name);
+    command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(dir) = dir {
+        command.current_dir(dir);
+    }
+    let mut group = Group::spawn(command, &options.watchman).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound if name == "docker" => {
+            "Docker is not installed: there is no 'docker' on the PATH, and a server of `ref: docker:…` runs in it"
+                .to_owned()
+        }
+        std::io::ErrorKind::NotFound => {
+            format!("the command '{name}' was not found: install it, put it on the PATH or write its whole path")
+        }
+        _ => format!("the command '{name}' cannot be started: {error}"),
+    })?;
+    let pipes = (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(format!("the command '{name}' has no pipes"));
+    };
+    Ok(Program { group, stdin, stdout, stderr })
+}
+
+/// How a program ended, in words.
+pub(super) fn ending(status: std::io::Result<ExitStatus>) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match status.map(|status| (status.code(), status.signal())) {
+        Ok((Some(code), _)) => format!("it exited with code {code}"),
+        Ok((None, Some(signal))) => format!("it was killed by signal {signal}"),
+        _ => "it ended".to_owned(),
+    }
+}
+
+/// What a server has written to its stderr: logged, and the last of it remembered for whoever has to say what went
+/// wrong.
+pub(super) struct Stderr {
+    server: McpServer,
+    label: Arc<str>,
+    last: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl Stderr {
+    pub(super) fn new(server: &McpServer, label: Arc<str>) -> Self {
+        Stderr { server: server.clone(), label, last: Mutex::default() }
+    }
+
+    /// Reads all there is until it ends or is `over`: a server whose pipe is full stands still.
+    pub(super) async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
+        let mut buffer = vec![0; 16 << 10];
+        let mut line = Vec::new();
+        let mut log = Log { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
+        loop {
+            let read = tokio::select! {
+                read = pipe.read(&mut buffer) => read,
+                () = over.cancelled() => break,
+            };
+            let Ok(n @ 1..) = read else { break };
+            let mut rest = &buffer[..n];
+            while let Some(at) = memchr::memchr(b'\n', rest) {
+                append(&mut line, &rest[..at]);
+                self.heard(std::mem::take(&mut line), &mut log);
+                rest = &rest[at + 1..];
+            }
+            append(&mut line, rest);
+        }
+        self.heard(line, &mut log);
+        log.tell_dropped();
+    }
+
+    fn heard(&self, line: Vec<u8>, log: &mut Log<'_>) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        log.line(|| self.server.scrub(String::from_utf8_lossy(&line).into_owned()));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() == LAST_WORDS {
+            last.pop_front();
+        }
+        last.push_back(line);
+    }
+
+    /// The last words, for an error: empty, or a clause that begins with a semicolon.
+    pub(super) fn last_words(&self) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_empty() {
+            return String::new();
+        }
+        let lines: Vec<_> = last.iter().map(|line| String::from_utf8_lossy(line.trim_ascii())).collect();
+        self.server.scrub(format!("; its last words were: {}", lines.join(" | ")))
+    }
+}
+
+fn append(line: &mut Vec<u8>, more: &[u8]) {
+    let room = LONGEST_LINE.saturating_sub(line.len());
+    line.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// A log that a flood cannot fill.
+struct Log<'a> {
+    label: &'a str,
+    since: Instant,
+    left: u32,
+    dropped: u64,
+}
+
+impl Log<'_> {
+    fn line(&mut self, text: impl FnOnce() -> String) {
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            self.tell_dropped();
+            (self.since, self.left) = (Instant::now(), LINES_A_SECOND);
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                tracing::debug!(server = self.label, "{}", text());
+            }
+            None => self.dropped += 1,
+        }
+    }
+
+    fn tell_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            tracing::debug!(server = self.label, "[{} more lines of stderr]", grouped(dropped));
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! MCP servers as data: what is started or connected to, and with what.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+
+use crate::toolset::Headers;
+use crate::toolset::outward::{shown, web_url};
+
+/// An MCP server. Toolsets that name the same server with the same settings share it; its `name` does not count.
+///
+/// ```
+/// use longhaul::toolset::McpServer;
+///
+/// let files = McpServer::command("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+/// let issues = McpServer::remote("https://mcp.example.com/mcp").header("Authorization", "Bearer 123");
+/// let search = McpServer::docker("duckduckgo").named("web");
+/// ```
+#[derive(Debug, Clone)]
+pub struct McpServer {
+    /// Put before the names of its tools: `name_tool`.
+    pub name: Option<String>,
+    /// How it is reached.
+    pub way: McpWay,
+    /// Whether it may ask the calling agent's model something (sampling), some times a call.
+    pub sampling: bool,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub enum McpWay {
+    /// A program that speaks over its standard input and output.
+    Command(McpCommand),
+    /// A server on the network.
+    Remote(McpRemote),
+    /// A server of Docker's catalogue, through `docker mcp gateway run --servers=…`.
+    Docker {
+        /// Its name in the catalogue: `duckduckgo`, of `ref: docker:duckduckgo`.
+        server: String,
+        /// What the gateway gets in its environment.
+        env: Vars,
+    },
+}
+
+/// A program to be started.
+#[derive(Debug, Clone, Default)]
+pub struct McpCommand {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What it gets in its environment, besides what the pool gives to all.
+    pub env: Vars,
+    /// Where it runs; where the pool says if left out.
+    pub cwd: Option<PathBuf>,
+}
+
+/// A server on the network.
+#[derive(Debug, Clone, Default)]
+pub struct McpRemote {
+    /// Its URL.
+    pub url: String,
+    /// What it speaks.
+    pub transport: McpTransport,
+    /// What goes along with every request.
+    pub headers: Headers,
+}
+
+/// What a server on the network speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum McpTransport {
+    /// Streamable HTTP.
+    #[default]
+    Streamable,
+    /// HTTP with server-sent events, as it was until 2025.
+    Sse,
+}
+
+/// Environment variables. Their values are secrets: nothing shows them.
+#[derive(Clone, Default)]
+pub struct Vars(IndexMap<String, SecretString>);
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Vars {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(vars: I) -> Self {
+        Vars(vars.into_iter().map(|(name, value)| (name.into(), SecretString::from(value.into()))).collect())
+    }
+}
+
+impl fmt::Debug for Vars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.keys()).finish()
+    }
+}
+
+impl Vars {
+    /// Names and values.
+    pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
+    }
+
+    /// A text without the values.
+    pub(super) fn scrub(&self, mut text: String) -> String {
+        for (_, secret) in self.exposed() {
+            // Anything shorter is no secret, and may be a word of the text.
+            if secret.len() >= 8 && text.contains(secret) {
+                text = text.replace(secret, "[secret]");
+            }
+        }
+        text
+    }
+}
+
+impl McpServer {
+    /// A program that is started.
+    pub fn command<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        McpServer::of(McpWay::Command(McpCommand { command: command.into(), args, ..McpCommand::default() }))
+    }
+
+    /// A server that is connected to.
+    pub fn remote(url: impl Into<String>) -> Self {
+        McpServer::of(McpWay::Remote(McpRemote { url: url.into(), ..McpRemote::default() }))
+    }
+
+    /// A server of Docker's catalogue.
+    pub fn docker(server: impl Into<String>) -> Self {
+        McpServer::of(McpWay::Docker { server: server.into(), env: Vars::default() })
+    }
+
+    fn of(way: McpWay) -> Self {
+        McpServer { name: None, way, sampling: true }
+    }
+
+    /// With a name that is put before those of its tools.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// With one more environment variable, where a program is started.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let McpWay::Command(McpCommand { env, .. }) | McpWay::Docker { env, .. } = &mut self.way {
+            env.0.insert(name.into(), SecretString::from(value.into()));
+        }
+        self
+    }
+
+    /// In this directory, where a program is started.
+    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
+        if let McpWay::Command(command) = &mut self.way {
+            command.cwd = Some(dir.into());
+        }
+        self
+    }
+
+    /// With one more header, where it is connected to.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let McpWay::Remote(remote) = &mut self.way {
+            remote.headers.push(name, value);
+        }
+        self
+    }
+
+    /// With another transport, where it is connected to.
+    pub fn transport(mut self, transport: McpTransport) -> Self {
+        if let McpWay::Remote(remote) = &mut self.way {
+            remote.transport = transport;
+        }
+        self
+    }
+
+    /// Without leave to ask the agent's model.
+    pub fn without_sampling(mut self) -> Self {
+        self.sampling = false;
+        self
+    }
+
+    /// What people call it, in logs and errors.
+    pub(super) fn label(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        match &self.way {
+            McpWay::Command(command) => {
+                let file = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+                let tells = |word: &&String| !word.starts_with('-');
+                let starter = ["npx", "uvx", "node", "python", "python3", "bunx", "sh"];
+                let first =
+                    command.args.iter().find(tells).filter(|_| starter.contains(&&*file(&command.command)));
+                first.map_or_else(|| file(&command.command), |word| file(word))
+            }
+            McpWay::Remote(remote) => {
+                web_url(&remote.url).map_or_else(|_| remote.url.clone(), |url| shown(&url))
+            }
+            McpWay::Docker { server, .. } => format!("docker:{server}"),
+        }
+    }
+
+    /// The same for the same server with the same settings. Tells nothing of what went into it.
+    pub(super) fn key(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut add = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        match &self.way {
+            McpWay::Command(McpCommand { command, args, env, cwd }) => {
+                add("command");
+                add(command);
+                add(&args.len().to_string());
+                args.iter().for_each(|arg| add(arg));
+                add(&cwd.as_ref().map_or(String::new(), |dir| dir.to_string_lossy().into_owned()));
+                sorted(env.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+            }
+            McpWay::Remote(McpRemote { url, transport, headers }) => {
+                add(&format!("{transport:?}"));
+                add(url);
+                sorted(headers.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+            }
+            McpWay::Docker { server, env } => {
+                add("docker");
+                add(server);
+                sorted(env.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+            }
+        }
+        add(if self.sampling { "sampling" } else { "" });
+        hash.finalize().into()
+    }
+
+    /// The program to start, if one is.
+    pub(super) fn program(&self) -> Option<McpCommand> {
+        match &self.way {
+            McpWay::Command(command) => Some(command.clone()),
+            McpWay::Docker { server, env } => Some(McpCommand {
+                command: "docker".to_owned(),
+                args: ["mcp", "gateway", "run"]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain([format!("--servers={server}")])
+                    .collect(),
+                env: env.clone(),
+                cwd: None,
+            }),
+            McpWay::Remote(_) => None,
+        }
+    }
+
+    /// A text without the secrets of the settings.
+    pub(super) fn scrub(&self, text: String) -> String {
+        match &self.way {
+            McpWay::Command(McpCommand { env, .. }) | McpWay::Docker { env, .. } => env.scrub(text),
+            McpWay::Remote(remote) => remote.headers.scrub(text),
+        }
+    }
+}
+
+fn sorted<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let mut pairs: Vec<_> = pairs.collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_settings_are_the_same_server_whatever_it_is_called() {
+        let server = || McpServer::command("npx", ["a", "b"]).env("X", "1").env("Y", "2").cwd("/tmp");
+        assert_eq!(server().key(), server().named("other").key());
+        assert_eq!(
+            server().key(),
+            McpServer::command("npx", ["a", "b"]).env("Y", "2").env("X", "1").cwd("/tmp").key()
+        );
+        let others = [
+            McpServer::command("npx", ["a"]),
+            McpServer::command("npx", ["ab"]).env("X", "1").env("Y", "2").cwd("/tmp"),
+            server().env("X", "2"),
+            server().cwd("/"),
+            server().without_sampling(),
+            McpServer::docker("npx"),
+            McpServer::remote("npx"),
+            McpServer::remote("npx").header("X", "1"),
+            McpServer::remote("npx").transport(McpTransport::Sse),
+        ];
+        let keys: std::collections::HashSet<_> =
+            others.iter().map(McpServer::key).chain([server().key()]).collect();
+        assert_eq!(keys.len(), others.len() + 1);
+    }
+
+    #[test]
+    fn nothing_shows_a_secret() {
+        let server = McpServer::command("npx", [""]).env("TOKEN", "hunter2-hunter2");
+        assert!(format!("{server:?}").contains("TOKEN") && !format!("{server:?}").contains("hunter2"));
+        assert_eq!(server.scrub("it says hunter2-hunter2!".to_owned()), "it says [secret]!");
+        let server = McpServer::remote("http://x").header("Authorization", "Bearer hunter2-hunter2");
+        assert!(
+            format!("{server:?}").contains("Authorization") && !format!("{server:?}").contains("hunter2")
+        );
+        assert_eq!(server.scrub("it says hunter2-hunter2!".to_owned()), "it says [secret]!");
+    }
+
+    #[test]
+    fn a_server_is_called_what_people_would_call_it() {
+        for (server, label) in [
+            (McpServer::command("npx", ["-y", "@scope/server-x", "."]), "server-x"),
+            (McpServer::command("/usr/bin/thing", ["--stdio"]), "thing"),
+            (McpServer::command("uvx", ["mcp-server-time"]), "mcp-server-time"),
+            (McpServer::remote("https://u:p@mcp.example.com/mcp?key=1"), "https://mcp.example.com/mcp"),
+            (McpServer::docker("duckduckgo"), "docker:duckduckgo"),
+            (McpServer::docker("duckduckgo").named("web"), "web"),
+        ] {
+            assert_eq!(server.label(), label);
+        }
+    }
+
+    #[test]
+    fn dockers_gateway_is_told_which_server() {
+        let program = McpServer::docker("x").env("A", "b").program().unwrap();
+        assert_eq!(
+            (program.command.as_str(), program.args.join(" ").as_str()),
+            ("docker", "mcp gateway run --servers=x")
+        );
+        assert_eq!(program.env.exposed().collect::<Vec<_>>(), [("A", "b")]);
+    }
+}

@@ -1,0 +1,342 @@
+//! The client against a server of some lines of shell, in every mood. What real servers do is in `tests/mcp`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use futures::future::join_all;
+use tempfile::TempDir;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::entry::{Answer, Wants};
+use crate::tool::{CallContext, Manner, Signal, ToolError, ToolOutput};
+use crate::toolset::no_desk::call_in;
+
+struct Stage {
+    dir: TempDir,
+    pool: McpPool,
+}
+
+fn patron() -> Patron {
+    Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage::with(McpOptions::default())
+    }
+
+    fn with(options: McpOptions) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("fake.sh"), include_str!("fake.sh")).unwrap();
+        Stage { dir, pool: McpPool::new(options) }
+    }
+
+    fn server(&self, manner: &str) -> McpServer {
+        let log = self.dir.path().join("log");
+        McpServer::command("/bin/sh", ["fake.sh", manner])
+            .cwd(self.dir.path())
+            .env("LOG", log.to_string_lossy())
+    }
+
+    fn toolset(&self, manner: &str) -> Mcp {
+        self.pool.toolset(self.server(manner))
+    }
+
+    fn log(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// The process ids of all servers that were started.
+    fn started(&self) -> Vec<String> {
+        self.log().iter().filter_map(|line| line.strip_prefix("started ").map(str::to_owned)).collect()
+    }
+
+    fn call(&self) -> (CallContext, UnboundedReceiver<Signal>) {
+        call_in(self.dir.path())
+    }
+}
+
+async fn open(toolset: &Mcp) -> Vec<Arc<dyn DynTool>> {
+    toolset.open(&patron()).await.unwrap()
+}
+
+async fn why_not(toolset: &Mcp) -> String {
+    toolset.open(&patron()).await.err().expect("it starts").to_string()
+}
+
+async fn call(tools: &[Arc<dyn DynTool>], name: &str, stage: &Stage) -> Result<ToolOutput, ToolError> {
+    let (context, _heard) = stage.call();
+    find(tools, name).call("{}", &context).await
+}
+
+fn find<'a>(tools: &'a [Arc<dyn DynTool>], name: &str) -> &'a Arc<dyn DynTool> {
+    tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool {name}"))
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::process::Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    let stat = String::from_utf8(stat.stdout).unwrap();
+    !stat.trim().is_empty() && !stat.starts_with('Z')
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn tools_are_listed_page_by_page_and_called() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let names: Vec<_> = tools.iter().map(|tool| tool.spec().name).collect();
+    assert_eq!(names, ["say_it", "hang", "write", "die"]);
+    assert_eq!(find(&tools, "say_it").manner(), Manner::READ_ONLY);
+    assert_eq!(find(&tools, "write").manner(), Manner::REPEATABLE);
+    assert_eq!(find(&tools, "die").manner(), Manner::default());
+    assert_eq!(find(&tools, "say_it").spec().parameters, serde_json::json!({"type": "object"}));
+    assert!(call(&tools, "say_it", &stage).await.unwrap().text.starts_with("said by "));
+    assert!(toolset.instruction(&patron()).unwrap().ends_with("Be kind."));
+    toolset.close().await;
+    assert!(!is_alive(&stage.started()[0]));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_call_is_told_to_whoever_can_mend_it() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let (context, _heard) = stage.call();
+    let write = find(&tools, "write");
+    assert!(matches!(write.call("not json", &context).await, Err(ToolError::Retry(_))));
+    assert!(matches!(write.call("[1]", &context).await, Err(ToolError::Retry(_))));
+    let bad = write.call(r#"{"text":"bad"}"#, &context).await;
+    assert_eq!(bad, Err(ToolError::Retry("not bad, please".to_owned())));
+    let full = write.call("", &context).await.unwrap_err().to_string();
+    assert!(full.contains("the disk is full") && full.contains("'fake.sh'"), "{full}");
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn the_protocol_of_2026_is_spoken_with_who_speaks_it_and_its_questions_are_answered() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("modern");
+    let tools = open(&toolset).await;
+    assert!(toolset.instruction(&patron()).unwrap().ends_with("Be modern."));
+    let (context, mut heard) = stage.call();
+    let asked = async {
+        loop {
+            if let Some(Signal::Asks { question, reply, .. }) = heard.recv().await {
+                reply.send(Answer::Given("green".to_owned())).unwrap();
+                return question;
+            }
+        }
+    };
+    let (result, question) = tokio::join!(find(&tools, "write").call("{}", &context), asked);
+    assert!(result.unwrap().text.starts_with("told "));
+    assert_eq!(question.text, "The MCP server 'fake.sh' asks: Which colour?");
+    assert!(matches!(question.wants, Wants::Words { schema: Some(_) }));
+    // That its tools have changed it tells who listens.
+    call(&tools, "say_it", &stage).await.unwrap();
+    until("another generation", || toolset.generation() > 0).await;
+    assert!(open(&toolset).await.iter().any(|tool| tool.spec().name == "grow"));
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_changed_list_is_listed_again() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("grows");
+    let tools = open(&toolset).await;
+    assert_eq!((tools.len(), toolset.generation()), (4, 0));
+    call(&tools, "say_it", &stage).await.unwrap();
+    until("another generation", || toolset.generation() > 0).await;
+    let tools = open(&toolset).await;
+    assert_eq!(call(&tools, "grow", &stage).await.unwrap().text, "as big as it gets");
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn who_ends_when_asked_in_the_new_way_is_asked_in_the_old() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("touchy");
+    assert_eq!(open(&toolset).await.len(), 4);
+    assert_eq!(stage.started().len(), 2);
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_named() {
+    let stage = Stage::new();
+    let why = why_not(&stage.pool.toolset(McpServer::command("no-such-command", ["x"]))).await;
+    assert!(why.contains("the command 'no-such-command' was not found"), "{why}");
+    let why = why_not(&stage.pool.toolset(stage.server("plain").cwd("/no/such/dir"))).await;
+    assert!(why.contains("no directory /no/such/dir"), "{why}");
+}
+
+#[tokio::test]
+async fn without_docker_a_server_of_its_catalogue_says_so() {
+    let env = Vars::from_iter([("PATH", "/nowhere")]);
+    let stage = Stage::with(McpOptions { env, ..McpOptions::default() });
+    let why = why_not(&stage.pool.toolset(McpServer::docker("duckduckgo"))).await;
+    assert!(why.contains("'docker:duckduckgo'") && why.contains("Docker is not installed"), "{why}");
+}
+
+#[tokio::test]
+async fn who_dies_at_once_is_quoted_without_secrets() {
+    let stage = Stage::new();
+    let server = stage.server("dies").env("TOKEN", "hunter2-hunter2");
+    let why = why_not(&stage.pool.toolset(server)).await;
+    assert!(why.contains("exited with code 3") && why.contains("no licence: [secret]"), "{why}");
+}
+
+#[tokio::test]
+async fn who_never_answers_is_given_up_and_leaves_nothing() {
+    let stage = Stage::with(McpOptions { connect: Duration::from_millis(1500), ..McpOptions::default() });
+    let toolset = stage.toolset("silent");
+    let begun = Instant::now();
+    let why = why_not(&toolset).await;
+    assert!(
+        why.contains("did not answer `initialize` within 1.5s") && why.contains("the fake is up"),
+        "{why}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let pid = stage.started().remove(0);
+    until("its end", || !is_alive(&pid)).await;
+    // Whoever asks right after is told the same, without another try.
+    assert_eq!(why_not(&toolset).await, why);
+    assert_eq!(stage.started().len(), 1);
+}
+
+#[tokio::test]
+async fn who_floods_its_stderr_is_read_on() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("flood");
+    let tools = open(&toolset).await;
+    for _ in 0..20 {
+        call(&tools, "say_it", &stage).await.unwrap();
+    }
+    toolset.close().await;
+    assert!(!is_alive(&stage.started()[0]));
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_or_dropped_returns_at_once_and_the_server_is_told() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let (context, mut heard) = stage.call();
+    let cancel = async {
+        assert!(matches!(heard.recv().await, Some(Signal::Progress(text)) if text == "hanging (1)"));
+        context.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(find(&tools, "hang").call("{}", &context), cancel);
+    assert!(result.unwrap_err().to_string().contains("being stopped"));
+    until("the notice", || stage.log().iter().filter(|line| *line == "cancelled").count() == 1).await;
+
+    let (context, mut heard) = stage.call();
+    {
+        let mut calling = find(&tools, "hang").call("{}", &context);
+        tokio::select! {
+            _ = &mut calling => panic!("it hangs"),
+            _ = heard.recv() => {}
+        }
+    }
+    until("the notice", || stage.log().iter().filter(|line| *line == "cancelled").count() == 2).await;
+    call(&tools, "say_it", &stage).await.unwrap();
+    assert_eq!(stage.started().len(), 1, "it is still the same server");
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_call_without_a_sign_of_life_is_given_up() {
+    let stage = Stage::with(McpOptions { silence: Duration::from_millis(300), ..McpOptions::default() });
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let why = call(&tools, "hang", &stage).await.unwrap_err().to_string();
+    assert!(why.contains("no sign of life for 300ms"), "{why}");
+    until("the notice", || stage.log().contains(&"cancelled".to_owned())).await;
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_a_call_says_so_and_is_started_again() {
+    let stage = Stage::new();
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let (hanging, mut heard) = stage.call();
+    let dies = async {
+        heard.recv().await;
+        call(&tools, "die", &stage).await.unwrap_err().to_string()
+    };
+    let (other, why) = tokio::join!(find(&tools, "hang").call("{}", &hanging), dies);
+    assert!(why.contains("died during the call: it exited with code 7; its last words were:"), "{why}");
+    assert!(why.contains("ouch") && why.contains("effect is unknown"), "{why}");
+    assert!(other.unwrap_err().to_string().contains("exited with code 7"), "all calls under way fail");
+    for deaths in 1..4 {
+        call(&tools, "say_it", &stage).await.unwrap();
+        assert_eq!(stage.started().len(), deaths + 1);
+        call(&tools, "die", &stage).await.unwrap_err();
+    }
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn an_idle_server_is_stopped_and_started_again_by_the_next_call() {
+    let stage = Stage::with(McpOptions { idle: Some(Duration::from_millis(300)), ..McpOptions::default() });
+    let toolset = stage.toolset("plain");
+    let tools = open(&toolset).await;
+    let first = stage.started().remove(0);
+    // A call that takes longer than that keeps it.
+    let (context, _heard) = stage.call();
+    let _ = tokio::time::timeout(Duration::from_millis(900), find(&tools, "hang").call("{}", &context)).await;
+    assert!(is_alive(&first));
+    until("its end", || !is_alive(&first)).await;
+    assert_eq!(open(&toolset).await.len(), 4, "its tools are still listed");
+    assert_eq!(stage.started().len(), 1, "and it is not started for that");
+    call(&tools, "say_it", &stage).await.unwrap();
+    assert_eq!(stage.started().len(), 2);
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn who_names_the_same_server_shares_it_until_the_last_one_closes() {
+    let stage = Stage::new();
+    let toolsets: Vec<_> =
+        (0..20).map(|n| stage.pool.toolset(stage.server("plain").named(format!("n{n}")))).collect();
+    let opened = join_all(toolsets.iter().map(open)).await;
+    let pids = stage.started();
+    assert_eq!(pids.len(), 1);
+    assert!(opened[7].iter().any(|tool| tool.spec().name == "n7_say_it"));
+    for toolset in &toolsets[1..] {
+        toolset.close().await;
+        toolset.close().await;
+    }
+    call(&opened[0], "n0_say_it", &stage).await.unwrap();
+    toolsets[0].close().await;
+    assert!(!is_alive(&pids[0]));
+    let after = call(&opened[0], "n0_say_it", &stage).await.unwrap_err().to_string();
+    assert!(after.contains("has been shut down"), "{after}");
+    // Another toolset of the same settings is a new beginning.
+    let again = stage.toolset("plain");
+    assert_eq!(open(&again).await.len(), 4);
+    assert_eq!(stage.started().len(), 2);
+    stage.pool.close().await;
+    assert!(!is_alive(&stage.started()[1]));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_dropped_ends_its_servers() {
+    let stage = Stage::new();
+    open(&stage.toolset("plain")).await;
+    let pid = stage.started().remove(0);
+    let Stage { dir, pool } = stage;
+    drop(pool);
+    until("its end", || !is_alive(&pid)).await;
+    assert!(Path::exists(dir.path()));
+}

@@ -1,0 +1,166 @@
+//! Where the tokens of a login are kept.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
+
+use crate::id::Digest;
+
+/// Keeps what a login gave, by the URL of the server. May block; is called where that harms nobody.
+pub trait TokenStore: Send + Sync + 'static {
+    /// What is kept for a server.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn load(&self, server: &str) -> io::Result<Option<SecretString>>;
+
+    /// Keeps this for a server, instead of what was kept before.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn save(&self, server: &str, tokens: &SecretString) -> io::Result<()>;
+
+    /// Keeps nothing for a server any more.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    fn clear(&self, server: &str) -> io::Result<()>;
+}
+
+/// Tokens that are gone with the process.
+#[derive(Default)]
+pub struct MemoryTokens(Mutex<HashMap<String, SecretString>>);
+
+impl MemoryTokens {
+    /// None yet.
+    pub fn new() -> Self {
+        MemoryTokens::default()
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, SecretString>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all().keys()).finish()
+    }
+}
+
+impl TokenStore for MemoryTokens {
+    fn load(&self, server: &str) -> io::Result<Option<SecretString>> {
+        Ok(self.all().get(server).cloned())
+    }
+
+    fn save(&self, server: &str, tokens: &SecretString) -> io::Result<()> {
+        self.all().insert(server.to_owned(), tokens.clone());
+        Ok(())
+    }
+
+    fn clear(&self, server: &str) -> io::Result<()> {
+        self.all().remove(server);
+        Ok(())
+    }
+}
+
+/// Tokens in files that only their owner can read, one a server, in a directory that only the owner can enter.
+#[derive(Debug, Clone)]
+pub struct FileTokens(PathBuf);
+
+impl FileTokens {
+    /// In this directory, which is made when there is something to keep.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        FileTokens(dir.into())
+    }
+
+    fn file(&self, server: &str) -> PathBuf {
+        self.0.join(format!("{}.json", &Digest::of(server.as_bytes()).as_str()[..32]))
+    }
+}
+
+fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<> {
+    let path = path.display().to_string();
+    move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+impl TokenStore for FileTokens {
+    fn load(&self, server: &str) -> io::Result<Option<SecretString>> {
+        let path = self.file(server);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(about(&path)(error)),
+        }
+    }
+
+    fn save(&self, server: &str, tokens: &SecretString) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(about(&self.0))?;
+        let path = self.file(server);
+        // A name of its own, with the rights from the start; whoever reads meanwhile sees the old or the new.
+        let draft = path.with_extension(Uuid::now_v7().simple().to_string());
+        let write = || {
+            let mut file =
+                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            file.write_all(tokens.expose_secret().as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &path)
+        };
+        write().map_err(|error| {
+            let _ = std::fs::remove_file(&draft);
+            about(&path)(error)
+        })
+    }
+
+    fn clear(&self, server: &str) -> io::Result<()> {
+        let path = self.file(server);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(about(&path)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn exam(store: &dyn TokenStore) {
+        assert!(store.load("https://a/mcp").unwrap().is_none());
+        store.save("https://a/mcp", &"one".into()).unwrap();
+        store.save("https://b/mcp", &"two".into()).unwrap();
+        store.save("https://a/mcp", &"three".into()).unwrap();
+        let kept = |server| store.load(server).unwrap().map(|tokens| tokens.expose_secret().to_owned());
+        assert_eq!(kept("https://a/mcp").as_deref(), Some("three"));
+        assert_eq!(kept("https://b/mcp").as_deref(), Some("two"));
+        store.clear("https://a/mcp").unwrap();
+        store.clear("https://a/mcp").unwrap();
+        assert_eq!(kept("https://a/mcp"), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again_by_its_server() {
+        exam(&MemoryTokens::new());
+        let dir = tempfile::tempdir().unwrap();
+        exam(&FileTokens::new(dir.path().join("deep/tokens")));
+    }
+
+    #[test]
+    fn only_the_owner_can_read_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("tokens");
+        FileTokens::new(&dir).save("https://a/mcp", &"secret".into()).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&dir), 0o700);
+        let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), 1, "no draft is left: {files:?}");
+        assert_eq!(mode(&files[0]), 0o600);
+    }
+}

@@ -1,0 +1,12 @@
+//! The MCP client and real servers: those of the npm registry, pinned in `package-lock.json` and installed once.
+
+#![cfg(all(target_os = "linux", feature = "mcp"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod calls;
+mod kill;
+mod login;
+mod remote;
+mod servers;
+mod sharing;
+mod stage;

@@ -1,0 +1,180 @@
+//! What the tests are made of: a pool whose processes can be counted, and calls without an engine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul::dispatch::{Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited};
+use longhaul::entry::Order;
+use longhaul::id::{CallId, TaskId};
+use longhaul::process::Watchman;
+use longhaul::snapshot::Snapshot;
+use longhaul::store::Memory;
+use longhaul::task::Head;
+use longhaul::testing::{FnModel, reply};
+use longhaul::tool::{CallContext, DynTool, Line, Scratch, Signal, ToolError};
+use longhaul::toolset::{Mcp, McpOptions, McpPool, Patron, Toolset as _, Vars};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+
+/// A pool, and the mark of all its processes.
+pub(crate) struct Stage {
+    pub(crate) pool: McpPool,
+    pub(crate) mark: String,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+pub(crate) fn options() -> McpOptions {
+    let path = std::env::var("PATH").unwrap();
+    // Node starts slowly where many tests run at once.
+    McpOptions {
+        connect: Duration::from_secs(60),
+        env: Vars::from_iter([("PATH", path)]),
+        ..McpOptions::default()
+    }
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        Stage::with(options())
+    }
+
+    pub(crate) fn with(options: McpOptions) -> Stage {
+        let (_, mark) = options.watchman.env().unwrap();
+        Stage { pool: McpPool::new(options), mark, dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// The servers that run: processes with the mark, the guardian not among them.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        marked(&self.mark, "environ")
+    }
+
+    /// Ends it all, and no server is left.
+    pub(crate) async fn end(self) {
+        self.pool.close().await;
+        assert_eq!(self.processes(), [0; 0], "left behind");
+    }
+
+    pub(crate) fn call(&self) -> (CallContext, UnboundedReceiver<Signal>) {
+        let task: TaskId = "t-7f3k2".parse().unwrap();
+        let (line, heard) = Line::new();
+        let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
+        let context = CallContext {
+            scratch: Scratch::new(Arc::new(Memory::new()), &caller),
+            caller,
+            call: CallId { turn: 1, index: 0 },
+            desk: Arc::new(NoDesk),
+            cancel: CancellationToken::new(),
+            working_dir: Some(self.dir.path().to_owned()),
+            model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
+            line,
+        };
+        (context, heard)
+    }
+}
+
+/// Until nothing has the mark, the guardian included.
+pub(crate) async fn gone(mark: &str) {
+    let begun = Instant::now();
+    loop {
+        let left = [marked(mark, "environ"), marked(mark, "cmdline")].concat();
+        if left.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "left behind: {left:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The processes whose environment or command line says this.
+pub(crate) fn marked(mark: &str, file: &str) -> Vec<i32> {
+    let pids =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let says = |pid: &i32| {
+        let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&text).contains(mark)
+    };
+    pids.filter_map(|name| name.parse().ok()).filter(says).collect()
+}
+
+pub(crate) type Tools = Vec<Arc<dyn DynTool>>;
+
+pub(crate) async fn open(toolset: &Mcp) -> Tools {
+    let patron = Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    toolset.open(&patron).await.unwrap()
+}
+
+pub(crate) fn find<'a>(tools: &'a Tools, name: &str) -> &'a Arc<dyn DynTool> {
+    let names: Vec<_> = tools.iter().map(|tool| tool.spec().name).collect();
+    let at = names.iter().position(|had| had == name).unwrap_or_else(|| panic!("no {name} in {names:?}"));
+    &tools[at]
+}
+
+/// Calls a tool and gives its text.
+pub(crate) async fn call(
+    stage: &Stage,
+    tools: &Tools,
+    name: &str,
+    arguments: serde_json::Value,
+) -> Result<String, ToolError> {
+    let (context, _heard) = stage.call();
+    let result = tokio::time::timeout(
+        Duration::from_secs(60),
+        find(tools, name).call(&arguments.to_string(), &context),
+    )
+    .await;
+    result.expect("it hangs").map(|output| output.text)
+}
+
+pub(crate) fn write(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).unwrap();
+}
+
+/// A watchman with a mark that can be told before anything runs.
+pub(crate) fn watchman() -> (Watchman, String) {
+    let watchman = Watchman::new();
+    let (_, mark) = watchman.env().unwrap();
+    (watchman, mark)
+}
+
+struct NoDesk;
+
+fn refused<'a, T: Send + 'a>() -> DeskFuture<'a, T> {
+    Box::pin(async { Err(DeskError::Stopping) })
+}
+
+impl Desk for NoDesk {
+    fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DeskFuture<'a, TaskId> {
+        refused()
+    }
+
+    fn list<'a>(&'a self, _: &'a Caller) -> DeskFuture<'a, Vec<Head>> {
+        refused()
+    }
+
+    fn view<'a>(&'a self, _: &'a Caller, _: &'a str) -> DeskFuture<'a, Snapshot> {
+        refused()
+    }
+
+    fn wait<'a>(
+        &'a self,
+        _: &'a Caller,
+        _: &'a [String],
+        _: Join,
+        _: Option<Duration>,
+    ) -> DeskFuture<'a, Waited> {
+        refused()
+    }
+
+    fn stop<'a>(&'a self, _: &'a Caller, _: &'a str) -> DeskFuture<'a, Head> {
+        refused()
+    }
+
+    fn send<'a>(&'a self, _: &'a Caller, _: CallId, _: &'a str, _: Note) -> DeskFuture<'a, Sent> {
+        refused()
+    }
+
+    fn broadcast<'a>(&'a self, _: &'a Caller, _: CallId, _: Note) -> DeskFuture<'a, Vec<TaskId>> {
+        refused()
+    }
+}
