@@ -11,13 +11,15 @@ use crate::store::Filter;
 use crate::task::Head;
 use crate::turn::Step;
 
+/// How many of the tasks that it waits for a task names.
+const NAMED: usize = 100;
 /// Ends of children that come this close together are one letter.
 const TOGETHER: Duration = Duration::from_millis(200);
 
 impl Run {
     /// Ends the task if nothing can come any more; otherwise waits until something has.
     pub(super) async fn end_or_wait(&mut self) -> Result<Option<Ended>, Halt> {
-        let open = self.open_children().await?;
+        let open = self.open_children(NAMED).await?;
         if !self.head.interactive {
             if open.is_empty()
                 && self.habits.on_finish == OnFinish::Wait
@@ -45,7 +47,7 @@ impl Run {
         }
         self.seat.park();
         self.doze(None).await?;
-        if self.turn.only_endings() && !self.open_children().await?.is_empty() {
+        if self.turn.only_endings() && self.has_open_children().await? {
             self.doze_through(TOGETHER).await?;
         }
         Ok(None)
@@ -101,13 +103,19 @@ impl Run {
     /// Whether what lies in the mailbox is better read together with what will come.
     pub(super) async fn rather_waits(&self) -> Result<bool, Halt> {
         let may = self.habits.on_finish == OnFinish::Wait && self.turn.is_weary(&self.habits);
-        Ok(may && !self.open_children().await?.is_empty())
+        Ok(may && self.has_open_children().await?)
     }
 
-    pub(super) async fn open_children(&self) -> Result<Vec<Head>, Halt> {
+    pub(super) async fn has_open_children(&self) -> Result<bool, Halt> {
+        Ok(!self.open_children(1).await?.is_empty())
+    }
+
+    /// The children that have not ended, at most so many of them.
+    async fn open_children(&self, most: usize) -> Result<Vec<Head>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());
         }
-        Ok(self.around.store.list(Filter::children(self.head.id).live()).await?)
+        let open = Filter { limit: Some(most), ..Filter::children(self.head.id).live() };
+        Ok(self.around.store.list(open).await?)
     }
 }

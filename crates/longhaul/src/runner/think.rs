@@ -114,7 +114,8 @@ impl Run {
         let mut rung = pin!(bell.rung());
         let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
-            let due = [words.due, silent_at, self.deadline].into_iter().flatten().fold(self.look_at, Instant::min);
+            let due =
+                [words.due, silent_at, self.deadline].into_iter().flatten().fold(self.look_at, Instant::min);
             // One that rings too early is set again; what it is set for moves on with every word.
             if due < alarm.deadline() || alarm.is_elapsed() {
                 alarm.as_mut().reset(due);
