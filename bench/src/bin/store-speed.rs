@@ -42,6 +42,7 @@ fn submission(id: TaskId) -> Entry {
         depth: 0,
         continues: None,
         letter: None,
+        above: Vec::new(),
     }))
 }
 

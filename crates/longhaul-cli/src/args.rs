@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
+use crate::view::Out;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]
@@ -24,6 +26,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a team on a prompt: the answer goes to standard output, progress to standard error
+    Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
     Demo(DemoArgs),
     /// List tasks: those that have not ended, and those of the last day
@@ -34,12 +38,105 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Write to a task; one that has ended is continued by a new one
     Send(SendArgs),
+    /// Answer what a task asks: whether it may call a tool, or what else it wants to know
+    Answer(AnswerArgs),
     /// Wait until tasks have ended
     Wait(WaitArgs),
     /// Stop a task and everything below it
     Stop(StopArgs),
     /// Carry on tasks that a killed or interrupted process left behind
     Resume(ResumeArgs),
+    /// Tell what is wrong with team files
+    Check(CheckArgs),
+    /// Print the JSON schema of team files, for editors
+    Schema,
+    /// Write a team file to begin with
+    Init(InitArgs),
+}
+
+impl Command {
+    /// Where progress goes: to standard error, if standard output is for the answer.
+    pub(crate) fn progress(&self) -> Out {
+        match self {
+            Command::Run(_) => Out::Stderr,
+            _ => Out::Stdout,
+        }
+    }
+}
+
+/// What is run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The team file
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: PathBuf,
+    /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// The agent to ask, instead of the team's first
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Another model: `provider/model` for all agents, or `agent=provider/model` for one
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
+    /// Approve every call that is not denied
+    #[arg(long)]
+    pub(crate) yolo: bool,
+    /// What becomes of approvals and questions when nobody is at the terminal
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Deny)]
+    pub(crate) unattended: Unattended,
+    /// At most this many dollars for the whole run
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<f64>,
+    /// At most this many tokens for the whole run
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// No longer than this: 30s, 5m, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Where the team works [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) working_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+    /// One event a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What becomes of questions that nobody is there to answer.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Unattended {
+    /// The answer is no: the model is told, and goes on
+    Deny,
+    /// The task waits: `longhaul answer` may come from another terminal
+    Wait,
+}
+
+impl From<Unattended> for longhaul::agent::Nobody {
+    fn from(policy: Unattended) -> Self {
+        match policy {
+            Unattended::Deny => longhaul::agent::Nobody::Deny,
+            Unattended::Wait => longhaul::agent::Nobody::Wait,
+        }
+    }
+}
+
+/// What comes from outside: keys, prices, recordings.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct Outside {
+    /// More environment variables for keys and team files, as NAME=VALUE lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_from_file: Vec<PathBuf>,
+    /// What tokens cost, laid over the prices that are known: {"provider/model": {"input": …, "output": …}}
+    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Record what goes to and comes from models, without keys
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Answer from such a recording, without any network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 /// How the demo is played.
@@ -103,6 +200,31 @@ pub(crate) struct SendArgs {
     pub(crate) json: bool,
 }
 
+/// What is answered to whom.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
+                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
+                        `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
+                        been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
+)]
+pub(crate) struct AnswerArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+    /// The answer; `-` reads it from standard input
+    #[arg(value_name = "ANSWER", required_unless_present = "decline", conflicts_with = "decline")]
+    pub(crate) words: Vec<String>,
+    /// Which question, where the task asks several things
+    #[arg(long, value_name = "NAME")]
+    pub(crate) question: Option<QuestionId>,
+    /// Say that there will be no answer
+    #[arg(long)]
+    pub(crate) decline: bool,
+    /// What was answered, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// What is waited for.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
@@ -144,9 +266,36 @@ pub(crate) struct ResumeArgs {
     /// One event a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,
+}
+
+/// What is checked.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Team files, or directories: of those every .yaml and .yml file, also further down
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// One file a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is written where.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file
+    #[arg(value_name = "FILE", default_value = "team.yaml")]
+    pub(crate) file: PathBuf,
+    /// A team that needs no key: its words are written down in the file
+    #[arg(long)]
+    pub(crate) scripted: bool,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[cfg(test)]

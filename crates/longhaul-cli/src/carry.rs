@@ -11,7 +11,7 @@ use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
-use crate::view::{Board, Detail, Frame, Ink, Teller, clean, lines, summary};
+use crate::view::{Board, Detail, Frame, Ink, Out, Teller, Term, clean, lines, summary};
 
 /// How often the live block is drawn.
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
@@ -75,7 +75,7 @@ impl Carry<'_> {
         if !self.json {
             self.intro.iter().try_for_each(|line| term.line(line))?;
         }
-        let mut teller = Teller::new(term, Detail::Lines);
+        let mut teller = Teller::new(term, Detail::Lines).at(self.place);
         let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
             self.roots.iter().map(|root| self.longhaul.follow(*root).boxed()).collect();
         let mut beat = tokio::time::interval(FRAME);
@@ -204,7 +204,9 @@ impl Carry<'_> {
                     }
                 }
                 if !output.trim().is_empty() {
-                    term.line(&term.wrapped(output.trim_end()))?;
+                    // An answer goes where answers go; what is none, to where all else is told.
+                    let to = if root.error.is_none() { Term::of(Out::Stdout) } else { term };
+                    to.line(&to.wrapped(output.trim_end()))?;
                 }
             }
             term.line("")?;

@@ -16,6 +16,7 @@ Exit codes:
     3  a task was cancelled
     4  no such task, or several whose ids begin like that
     5  the database cannot be used
+    6  a team file is wrong
   124  `wait` timed out (the tasks go on)
   130  interrupted: tasks were given back, `longhaul resume` carries them on";
 
@@ -35,6 +36,8 @@ pub(crate) enum Code {
     NotFound = 4,
     /// The database cannot be used.
     Store = 5,
+    /// A team file is wrong.
+    Team = 6,
     /// A wait timed out.
     TimedOut = 124,
     /// Drained.
@@ -153,6 +156,14 @@ impl From<LonghaulError> for Trouble {
                 )
                 .hint("put it in a file, and write the name of the file instead")
             }
+            LonghaulError::WhichQuestion { .. } => {
+                Trouble::new(Code::Usage, error.to_string()).hint("`--question NAME` says which you answer")
+            }
+            LonghaulError::BadAnswer(_) => Trouble::new(Code::Usage, error.to_string()),
+            LonghaulError::NotAsking { .. }
+            | LonghaulError::Answered { .. }
+            | LonghaulError::NoQuestion { .. } => Trouble::new(Code::Failed, error.to_string())
+                .hint("`longhaul tasks` shows who asks something"),
             other => Trouble::new(Code::Failed, other.to_string()),
         }
     }
@@ -164,7 +175,7 @@ mod tests {
 
     #[test]
     fn help_names_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 124, 130] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
     }

@@ -5,7 +5,9 @@ mod carry;
 mod cmd;
 mod demo;
 mod exit;
+mod outside;
 mod place;
+mod team;
 mod view;
 
 use std::process::ExitCode;
@@ -16,8 +18,13 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = sandboxed() {
+        return code;
+    }
     let cli = args::Cli::parse();
-    let desk = cmd::Desk { data: cli.data, term: view::Term::stdout(), screen: view::Screen::default() };
+    let out = cli.command.progress();
+    let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
     log(&desk.screen);
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -35,6 +42,21 @@ fn main() -> ExitCode {
             trouble.code.into()
         }
     }
+}
+
+/// As the helper of a sandbox: confines itself and becomes a command. Nobody types this, and there is only one thread
+/// yet.
+#[cfg(target_os = "linux")]
+fn sandboxed() -> Option<ExitCode> {
+    use std::io::Write as _;
+    let mut args = std::env::args_os().skip(1);
+    if args.next()? != longhaul::toolset::SANDBOX_EXEC {
+        return None;
+    }
+    let why = longhaul::toolset::sandbox_exec(args);
+    let _ = writeln!(std::io::stderr(), "longhaul: {why}");
+    // What a shell says of a command that cannot be executed.
+    Some(ExitCode::from(126))
 }
 
 /// Logs go to standard error, and only those that `RUST_LOG` asks for; errors always.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 use longhaul::TaskId;
+use longhaul::entry::Wants;
+use longhaul::id::QuestionId;
 use longhaul::store::{Sqlite, Store};
 
 use crate::exit::{Code, Trouble};
@@ -13,6 +15,7 @@ use crate::exit::{Code, Trouble};
 const DATABASE: &str = "longhaul.db";
 
 /// A place for tasks.
+#[derive(Clone)]
 pub(crate) struct Place {
     /// The directory, if it is not the usual one.
     chosen: Option<PathBuf>,
@@ -43,9 +46,24 @@ impl Place {
 
     /// What to type to carry a task on.
     pub(crate) fn resume(&self, root: TaskId) -> String {
+        format!("{} resume {root}", self.longhaul())
+    }
+
+    /// What to type to answer a task; its question is named where it asks several things.
+    pub(crate) fn answer(&self, task: TaskId, named: Option<QuestionId>, wants: &Wants) -> String {
+        let which = named.map(|question| format!(" --question {question}")).unwrap_or_default();
+        let words = match wants {
+            Wants::Leave { .. } => "yes|no|always",
+            Wants::Words { schema: None } => "TEXT",
+            Wants::Words { schema: Some(_) } => "JSON",
+        };
+        format!("{} answer {task}{which} {words}", self.longhaul())
+    }
+
+    fn longhaul(&self) -> String {
         match &self.chosen {
-            Some(directory) => format!("longhaul --data {} resume {root}", quoted(directory)),
-            None => format!("longhaul resume {root}"),
+            Some(directory) => format!("longhaul --data {}", quoted(directory)),
+            None => "longhaul".to_owned(),
         }
     }
 }

@@ -31,6 +31,7 @@ fn submitted() -> Submitted {
         depth: 0,
         continues: None,
         letter: None,
+        above: Vec::new(),
     }
 }
 

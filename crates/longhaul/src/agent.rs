@@ -3,16 +3,17 @@
 mod preamble;
 mod shape;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use crate::dispatch::Card;
-use crate::entry::{Deliver, OnFinish, TeamRef};
+use crate::entry::{Budget, Deliver, OnFinish, TeamRef};
 use crate::id::AgentName;
 use crate::model::Model;
+use crate::permission::Permissions;
 use crate::tool::Tool;
 pub use preamble::Preamble;
 pub use shape::Shape;
@@ -42,6 +43,9 @@ pub struct Agent {
     pub shape: Option<Arc<Shape>>,
     /// How it works.
     pub habits: Habits,
+    /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
+    /// anything, it may do everything.
+    pub permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -81,6 +85,7 @@ impl Agent {
             preamble: Preamble::default(),
             shape: None,
             habits: Habits::default(),
+            permissions: None,
             kin: Vec::new(),
         }
     }
@@ -100,6 +105,8 @@ pub enum Dialect {
     Background,
     /// `spawn_agent` and its kin.
     Managed,
+    /// `transfer_task` alone, which waits for the answer.
+    Transfer,
 }
 
 /// How an agent works: every policy is a field, not a habit of the engine.
@@ -129,6 +136,10 @@ pub struct Habits {
     pub patience: Patience,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
+    /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
+    pub ask_timeout: Option<Duration>,
+    /// What becomes of a question when nobody is there who could answer it.
+    pub nobody: Nobody,
     /// How many tokens a conversation may have before the older part is replaced by a summary. Where it is left out, it
     /// is four fifths of what the model can read, if that is known; a conversation that the provider finds too long is
     /// always made shorter.
@@ -139,6 +150,8 @@ pub struct Habits {
     pub old_outputs: Option<u64>,
     /// It has none of its tools but those that change nothing.
     pub read_only: bool,
+    /// What each of its tasks may use, besides what the order of the task allows.
+    pub budget: Budget,
 }
 
 impl Default for Habits {
@@ -156,10 +169,13 @@ impl Default for Habits {
             letters: Deliver::Asap,
             patience: Patience::default(),
             output_cap: 48 * 1024,
+            ask_timeout: Some(Duration::from_secs(600)),
+            nobody: Nobody::Wait,
             compact_at: None,
             history_items: None,
             old_outputs: None,
             read_only: false,
+            budget: Budget::default(),
         }
     }
 }
@@ -172,6 +188,16 @@ pub enum AtTurnLimit {
     LastWord,
     /// The task fails.
     Fail,
+}
+
+/// What becomes of a question when nobody is there who could answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nobody {
+    /// It waits all the same: somebody may come, also from another terminal.
+    #[default]
+    Wait,
+    /// The answer is no, at once: the model is told that nobody is there, and goes on.
+    Deny,
 }
 
 /// Whether the end of a child wakes its parent.
@@ -225,6 +251,7 @@ pub struct AgentBuilder {
     preamble: Preamble,
     shape: Option<Arc<Shape>>,
     habits: Habits,
+    permissions: Option<Permissions>,
     kin: Vec<Agent>,
 }
 
@@ -279,6 +306,12 @@ impl AgentBuilder {
         self
     }
 
+    /// One more agent to which it may hand its conversation over, which some other agent of the team brings along.
+    pub fn handoff_named(mut self, name: impl Into<AgentName>) -> Self {
+        self.handoffs.push(name.into());
+        self
+    }
+
     /// In which words it speaks of its sub-agents.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = Some(dialect);
@@ -300,6 +333,12 @@ impl AgentBuilder {
     /// How it works.
     pub fn habits(mut self, habits: Habits) -> Self {
         self.habits = habits;
+        self
+    }
+
+    /// What it may do without asking, has to ask for and must not do.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(permissions);
         self
     }
 
@@ -329,8 +368,10 @@ impl AgentBuilder {
             }
             Dialect::Background => toolsets.push(Arc::new(BackgroundAgents)),
             Dialect::Managed => toolsets.push(Arc::new(ManagedAgents)),
+            Dialect::Transfer => {}
         }
-        if !self.handoffs.is_empty() || self.dialect == Some(Dialect::Background) {
+        let transfers = matches!(self.dialect, Some(Dialect::Background | Dialect::Transfer));
+        if !self.handoffs.is_empty() || transfers {
             toolsets.push(Arc::new(Delegation));
         }
         Ok(Agent {
@@ -344,6 +385,7 @@ impl AgentBuilder {
             preamble: self.preamble,
             shape: self.shape,
             habits: self.habits,
+            permissions: self.permissions,
             kin: self.kin,
         })
     }
@@ -361,18 +403,30 @@ pub struct Team {
     root: AgentName,
     agents: IndexMap<AgentName, Arc<Agent>>,
     models: IndexMap<String, Arc<dyn Model>>,
+    permissions: Option<Arc<Permissions>>,
+    /// What counts for each agent: the team's permissions and its own.
+    rules: HashMap<AgentName, Arc<Permissions>>,
 }
 
 impl Team {
     /// The team of an agent and all that it, or they, can ask. It is named after the agent.
     pub fn new(root: Agent) -> Result<Team, TeamError> {
+        Team::of(root, [])
+    }
+
+    /// The team of an agent and others, which may know one another by name only.
+    pub fn of(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
         let mut team = Team {
             reference: TeamRef::Named(root.name.as_str().into()),
             root: root.name.clone(),
             agents: IndexMap::new(),
             models: IndexMap::new(),
+            permissions: None,
+            rules: HashMap::new(),
         };
         team.admit(root)?;
+        others.into_iter().try_for_each(|agent| team.admit(agent))?;
+        team.rule();
         for agent in team.agents.values() {
             let mut seen = HashSet::new();
             for other in agent.sub_agents.iter().chain(&agent.handoffs) {
@@ -420,6 +474,32 @@ impl Team {
     pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
         self
+    }
+
+    /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
+    pub fn with_permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(Arc::new(permissions));
+        self.rule();
+        self
+    }
+
+    fn rule(&mut self) {
+        let rules = |agent: &Arc<Agent>| match (&self.permissions, &agent.permissions) {
+            (all, None) => all.clone(),
+            (None, Some(own)) => Some(Arc::new(own.clone())),
+            (Some(all), Some(own)) => Some(Arc::new(all.and(own))),
+        };
+        self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
+    }
+
+    /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
+    /// not in the team (any more) has to ask for everything.
+    pub fn permissions_of(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
+        match self.rules.get(agent) {
+            Some(rules) => Some(rules.clone()),
+            None if self.agents.contains_key(agent) => None,
+            None => Some(Arc::default()),
+        }
     }
 
     /// Where tasks find the team again.

@@ -262,6 +262,55 @@ impl fmt::Display for CallId {
     }
 }
 
+/// A question's name in its task: the call that asks, and the how-many-th of its questions it is. The 0th is whether the
+/// call may be made at all. Written `2.0.1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuestionId {
+    /// The call.
+    pub call: CallId,
+    /// The ordinal of the question in the call.
+    pub nth: u32,
+}
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.call, self.nth))
+    }
+}
+
+/// Why a text is not a [`QuestionId`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not the name of a question: one looks like 2.0.1")]
+pub struct BadQuestionId(pub String);
+
+impl FromStr for QuestionId {
+    type Err = BadQuestionId;
+
+    fn from_str(text: &str) -> Result<Self, BadQuestionId> {
+        let number = |part: &str| part.parse().ok().filter(|_| part.bytes().all(|b| b.is_ascii_digit()));
+        let parts: Option<Vec<u32>> = text.trim().split('.').map(number).collect();
+        match parts.as_deref() {
+            Some([turn, index, nth]) => {
+                Ok(QuestionId { call: CallId { turn: *turn, index: *index }, nth: *nth })
+            }
+            _ => Err(BadQuestionId(text.chars().take(40).collect())),
+        }
+    }
+}
+
+impl Serialize for QuestionId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for QuestionId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +320,16 @@ mod tests {
         for id in TaskKey::fresh().candidates() {
             assert_eq!(id.to_string().parse(), Ok(id));
             assert_eq!(serde_json::from_str::<TaskId>(&serde_json::to_string(&id).unwrap()).unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn a_question_is_read_back_as_it_was_shown() {
+        let question = QuestionId { call: CallId { turn: 12, index: 3 }, nth: 1 };
+        assert_eq!(question.to_string(), "12.3.1");
+        assert_eq!(" 12.3.1 ".parse(), Ok(question));
+        for wrong in ["", "1.2", "1.2.3.4", "1.2.x", "1.2.+3", "1..3", "99999999999.0.0"] {
+            assert!(wrong.parse::<QuestionId>().is_err(), "{wrong}");
         }
     }
 

@@ -58,6 +58,7 @@ pub mod turn;
 mod runner;
 pub mod worker;
 pub mod supervisor;
+pub mod teamfile;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

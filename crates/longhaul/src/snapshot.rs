@@ -9,9 +9,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Nudge, Order, Outcome, Record, Release, Sender, StopCause, Voice, Wait};
-use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId};
+use crate::entry::{
+    Answer, Entry, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause, Voice, Wait,
+};
+use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
+use crate::permission::Pattern;
 use crate::task::{Head, IllegalMove, Status};
 
 /// How many events a snapshot keeps; older ones are counted, not kept.
@@ -28,6 +31,8 @@ pub struct Snapshot {
     pub output: String,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// What it asks a person and nobody has answered yet, whole.
+    pub questions: Vec<(QuestionId, Question)>,
     /// The last things that happened, at most [`EVENTS_KEPT`].
     pub events: VecDeque<Event>,
     /// How many events there were before those.
@@ -50,6 +55,7 @@ impl Snapshot {
             order,
             output: String::new(),
             outcome: None,
+            questions: Vec::new(),
             events: VecDeque::new(),
             dropped: 0,
             narrator: Narrator::new(id),
@@ -87,7 +93,17 @@ impl Snapshot {
             }
             Entry::Waiting { on: Wait::Provider(_), .. } | Entry::Claimed { .. } => self.live.clear(),
             Entry::Finished(outcome) => self.outcome = Some((**outcome).clone()),
+            Entry::Asked { question, asks, .. } => {
+                self.questions.retain(|(id, _)| id != question);
+                self.questions.push((*question, (**asks).clone()));
+                self.questions.sort_by_key(|(question, _)| *question);
+            }
             _ => {}
+        }
+        // Which are still open is the head's to say.
+        if !self.questions.is_empty() {
+            let open = &self.head.asked;
+            self.questions.retain(|(id, _)| open.iter().any(|asked| asked.question == *id));
         }
         self.tell(record);
         Ok(())
@@ -220,16 +236,23 @@ pub enum Happening {
     /// A person is asked.
     Asked {
         /// The question's name.
-        question: CallId,
+        question: QuestionId,
         /// The question.
-        text: String,
+        asks: Box<Question>,
+        /// Until when an answer is waited for.
+        until: Option<Timestamp>,
     },
     /// A person answered.
     Answered {
         /// The question's name.
-        question: CallId,
-        /// The answer.
-        text: String,
+        question: QuestionId,
+        /// What came of it.
+        answer: Answer,
+    },
+    /// A person allowed its tree calls like these.
+    Granted {
+        /// Which.
+        pattern: Pattern,
     },
     /// It is to stop.
     Stopping {
@@ -353,12 +376,13 @@ impl Narrator {
                 tell(Happening::Waiting { on: on.clone(), until: *until });
             }
             Entry::Nudged { why, .. } => tell(Happening::Nudged { why: why.clone() }),
-            Entry::Asked { question, text } => {
-                tell(Happening::Asked { question: *question, text: text.clone() })
+            Entry::Asked { question, asks, until } => {
+                tell(Happening::Asked { question: *question, asks: asks.clone(), until: *until });
             }
-            Entry::Answered { question, text } => {
-                tell(Happening::Answered { question: *question, text: text.clone() });
+            Entry::Answered { question, answer } => {
+                tell(Happening::Answered { question: *question, answer: answer.clone() });
             }
+            Entry::Granted { pattern } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(Happening::Finished {

@@ -9,9 +9,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Kind, Outcome, Record, Stop, Submitted, TeamRef, Voice, Wait};
-use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
+use crate::entry::{Entry, Kind, Outcome, Question, Record, Stop, Submitted, TeamRef, Voice, Wait, Wants};
+use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
+use crate::permission::Pattern;
 
 /// How many letters may lie unread in a task's mailbox. Endings of children always find room.
 pub const MAILBOX: u32 = 256;
@@ -112,6 +113,10 @@ pub struct Head {
 
     /// What it waits for, and since when.
     pub waiting: Option<Waiting>,
+    /// What it asks a person, and nobody has answered yet.
+    pub asked: Vec<OpenQuestion>,
+    /// Calls that a person has allowed its whole tree; only a root has any.
+    pub granted: Vec<Pattern>,
     /// The tool calls that are running now.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
     /// What a tool last said about its progress.
@@ -141,6 +146,33 @@ pub struct Waiting {
     pub until: Option<Timestamp>,
 }
 
+/// A question that waits for a person's answer, in short; the journal has the whole of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenQuestion {
+    /// Its name.
+    pub question: QuestionId,
+    /// What is asked, in a line.
+    pub text: String,
+    /// The tool, where the question is whether it may be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when an answer is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl OpenQuestion {
+    fn of(question: QuestionId, asks: &Question, since: Timestamp, until: Option<Timestamp>) -> Self {
+        let tool = match &asks.wants {
+            Wants::Leave { tool, .. } => Some(tool.clone()),
+            Wants::Words { .. } => None,
+        };
+        OpenQuestion { question, text: asks.headline(), tool, since, until }
+    }
+}
+
 /// A move that the life of a task does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalMove {
@@ -163,6 +195,9 @@ pub enum IllegalMove {
         /// The one whose turn it is.
         expected: Attempt,
     },
+    /// An answer to a question that is not open.
+    #[error("the question {0} is not open: it was answered, or given up, or never asked")]
+    NotAsked(QuestionId),
     /// Too many letters wait to be read.
     #[error(
         "the mailbox is full: {MAILBOX} letters wait to be read; write again when the task has read some"
@@ -176,7 +211,8 @@ impl Head {
         let Entry::Submitted(submitted) = &record.entry else {
             return Err(IllegalMove::NotABeginning(record.entry.kind()));
         };
-        let Submitted { order, team, parent, root, depth, continues, key: _, letter: _ } = &**submitted;
+        let Submitted { order, team, parent, root, depth, continues, key: _, letter: _, above: _ } =
+            &**submitted;
         Ok(Head {
             id,
             team: team.clone(),
@@ -201,6 +237,8 @@ impl Head {
             ended: None,
             active: record.at,
             waiting: None,
+            asked: Vec::new(),
+            granted: Vec::new(),
             calling: Vec::new(),
             progress: None,
             unread: 0,
@@ -210,6 +248,14 @@ impl Head {
             cost: 0,
             unpriced: 0,
         })
+    }
+
+    /// What it waits for at a time. A wait for a provider is over when it was known to last until then, though the task
+    /// has had nothing to write down since: it has asked again.
+    pub fn waits_at(&self, now: Timestamp) -> Option<&Waiting> {
+        let over =
+            |w: &Waiting| matches!(w.on, Wait::Provider(_)) && w.until.is_some_and(|until| until <= now);
+        self.waiting.as_ref().filter(|waiting| !over(waiting))
     }
 
     /// The state after a whole journal.
@@ -281,7 +327,17 @@ impl Head {
                 self.continued_by = Some(*by);
             }
 
-            (Entry::Answered { .. }, Status::Pending | Status::Running) => {}
+            (Entry::Answered { question, .. }, Status::Pending | Status::Running) => {
+                let at = self.asked.iter().position(|asked| asked.question == *question);
+                self.asked.remove(at.ok_or(IllegalMove::NotAsked(*question))?);
+            }
+
+            // What a person allows a tree holds though its root has ended.
+            (Entry::Granted { pattern }, _) => {
+                if !self.granted.contains(pattern) {
+                    self.granted.push(pattern.clone());
+                }
+            }
 
             (entry, Status::Running) => self.work(entry, record.at, not_now)?,
 
@@ -300,11 +356,17 @@ impl Head {
             _ => self.waiting = None,
         }
         match entry {
-            Entry::Read { letters, known } => {
+            Entry::Read { letters, known, .. } => {
                 let read = u32::try_from(letters.len() + known.len()).unwrap_or(u32::MAX);
                 self.unread = self.unread.saturating_sub(read);
             }
+            Entry::Asked { question, asks, until } => {
+                self.asked.retain(|asked| asked.question != *question);
+                self.asked.push(OpenQuestion::of(*question, asks, at, *until));
+                self.asked.sort_by_key(|asked| asked.question);
+            }
             Entry::Replied(reply) => {
+                self.asked.clear();
                 self.turns = self.turns.saturating_add(1);
                 self.usage += reply.usage;
                 match reply.cost {
@@ -326,6 +388,7 @@ impl Head {
             }
             Entry::Returned(returned) => {
                 self.calling.retain(|(call, _)| *call != returned.call);
+                self.asked.retain(|asked| asked.question.call != returned.call);
                 self.progress = None;
             }
             Entry::Said { voice: Voice::Progress, text } => self.progress = Some(text.clone()),
@@ -349,12 +412,14 @@ impl Head {
         self.error = outcome.error();
         self.settled = true;
         self.ended = self.ended.or(Some(at));
+        self.asked.clear();
         self.at_rest();
     }
 
     fn cancelled_by_stop(&mut self, at: Timestamp) {
         self.status = Status::Cancelled;
         self.ended = Some(at);
+        self.asked.clear();
     }
 
     /// Nobody runs it: nothing is being waited for or called.

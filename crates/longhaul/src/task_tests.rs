@@ -29,6 +29,7 @@ fn submitted() -> Entry {
         depth: 0,
         continues: None,
         letter: None,
+        above: Vec::new(),
     }))
 }
 

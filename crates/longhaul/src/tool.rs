@@ -92,15 +92,24 @@ pub struct Manner {
     pub repeatable: bool,
     /// It looks at tasks or waits for them; doing that again and again is no sign of a loop.
     pub looks: bool,
+    /// It changes nothing but what is Longhaul's own: tasks, and the lists and notes of an agent. Nobody need be asked.
+    pub inward: bool,
 }
 
 impl Manner {
     /// Changes nothing, and so may be repeated.
-    pub const READ_ONLY: Manner = Manner { read_only: true, repeatable: true, looks: false };
+    pub const READ_ONLY: Manner = Manner { read_only: true, repeatable: true, looks: false, inward: false };
     /// Changes something, but the same call changes it only once.
-    pub const REPEATABLE: Manner = Manner { read_only: false, repeatable: true, looks: false };
+    pub const REPEATABLE: Manner = Manner { read_only: false, repeatable: true, looks: false, inward: false };
+    /// Changes only what is Longhaul's own, and the same call only once.
+    pub const INWARD: Manner = Manner { read_only: false, repeatable: true, looks: false, inward: true };
     /// Looks at tasks, or waits for them.
-    pub const LOOKS: Manner = Manner { read_only: true, repeatable: true, looks: true };
+    pub const LOOKS: Manner = Manner { read_only: true, repeatable: true, looks: true, inward: true };
+
+    /// Whether nobody need be asked before it is called, where no pattern says otherwise.
+    pub fn is_harmless(self) -> bool {
+        self.read_only || self.inward
+    }
 }
 
 /// What a tool gave.

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{AtTurnLimit, Habits, Notices, Shape};
 use crate::entry::{
-    Deliver, Entry, Failure, FailureKind, Letter, ModelChoice, Nudge, Order, Outcome, Record, Sender,
-    Submitted, Voice, Wait,
+    Answer, Deliver, Entry, Failure, FailureKind, Letter, ModelChoice, Nudge, Order, Outcome, Question,
+    Record, Sender, Submitted, Voice, Wait,
 };
-use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, TaskId};
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 pub(crate) use condense::middle_out;
 pub use condense::{Condensable, summary_text};
@@ -35,6 +35,9 @@ pub struct Turn {
     #[serde(default)]
     cut_outputs: Vec<Digest>,
     open: Vec<OpenCall>,
+    /// What the open calls ask a person.
+    #[serde(default)]
+    inquiries: Vec<Inquiry>,
     replies: u32,
     /// Replies since the task, or the person who talks to it, last gave it something new to do.
     turns: u32,
@@ -73,6 +76,17 @@ struct OpenCall {
     cut: bool,
     begun: Option<Attempt>,
     result: Option<(Arc<str>, bool)>,
+}
+
+/// A question of an open call, and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Inquiry {
+    /// Its name.
+    pub question: QuestionId,
+    /// What is asked.
+    pub asks: Question,
+    /// What came of it.
+    pub answer: Option<Answer>,
 }
 
 /// The same call, made again and again.
@@ -143,6 +157,7 @@ impl Turn {
             collected: HashSet::new(),
             cut_outputs: Vec::new(),
             open: Vec::new(),
+            inquiries: Vec::new(),
             replies: 0,
             turns: 0,
             wakes: 0,
@@ -207,6 +222,11 @@ impl Turn {
         &self.cut_outputs
     }
 
+    /// What the open calls have asked a person.
+    pub fn inquiries(&self) -> &[Inquiry] {
+        &self.inquiries
+    }
+
     /// How many replies there have been.
     pub fn replies(&self) -> u32 {
         self.replies
@@ -246,6 +266,11 @@ impl Turn {
     /// Whether nobody has written but children, of their ends.
     pub fn has_only_endings(&self) -> bool {
         self.mailbox.iter().all(|l| l.ending.is_some())
+    }
+
+    /// Whether the end of a child is told in one of these letters.
+    pub fn tells_of_ends(&self, letters: &[LetterId]) -> bool {
+        self.mailbox.iter().any(|letter| letter.ending.is_some() && letters.contains(&letter.id))
     }
 
     /// All letters that it has not read, unless it has said its last word.
@@ -319,7 +344,9 @@ impl Turn {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
             AtTurnLimit::LastWord => Step::Nudge {
                 text: format!(
-                    "You have reached {limit}. Tools are off now. Answer with what you have: this is your last word."
+                    "You have reached {limit}. Tools are off now.{} Answer with all the results that you have: this is \
+                     your last word.",
+                    self.reminder()
                 )
                 .into(),
                 why: Nudge::LastWord(limit),
@@ -333,6 +360,17 @@ impl Turn {
             return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
         }
         Step::Think { tools: true }
+    }
+
+    /// What the task was, for a model that may have lost sight of it. A session has moved on since.
+    fn reminder(&self) -> String {
+        match self.conversation.get(self.order_at) {
+            Some(Message::User(order)) if !self.interactive => {
+                let cut = &order[..order.floor_char_boundary(REMINDER)];
+                format!(" Your task was:\n\n{cut}{}\n\n", if cut.len() < order.len() { "…" } else { "" })
+            }
+            _ => String::new(),
+        }
     }
 
     fn next_silence(&self, habits: &Habits, stop: StopReason) -> Step {
@@ -376,6 +414,11 @@ impl Turn {
         (!letters.is_empty()).then(|| Step::Read { letters, known: self.known_letters() })
     }
 
+    /// How often in a row the model has made the very call that is to be made now.
+    pub fn times_called(&self, tool: &str) -> u32 {
+        self.run.as_ref().filter(|run| run.tool == tool).map_or(0, |run| run.times)
+    }
+
     fn acts(&self) -> Vec<Act> {
         let turn = self.replies;
         let unfinished = self.open.iter().enumerate().filter(|(_, open)| open.result.is_none());
@@ -398,13 +441,24 @@ impl Turn {
                 self.live.clear();
             }
             Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
-            Entry::Read { letters, known } => self.read(letters, known),
+            Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended),
             Entry::Replied(reply) => self.replied(reply),
-            Entry::Called { call, .. } => {
+            Entry::Called { call, arguments, .. } => {
                 let attempt = self.attempt;
                 if let Some(open) = self.open_call(*call) {
                     open.begun = Some(attempt);
+                    if let Some(arguments) = arguments {
+                        open.call.arguments.clone_from(arguments);
+                    }
                 }
+            }
+            Entry::Asked { question, asks, .. } => {
+                self.inquiries.retain(|inquiry| inquiry.question != *question);
+                self.inquiries.push(Inquiry { question: *question, asks: (**asks).clone(), answer: None });
+            }
+            Entry::Answered { question, answer } => {
+                let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);
+                asked.into_iter().for_each(|inquiry| inquiry.answer = Some(answer.clone()));
             }
             Entry::Returned(returned) => {
                 if let Some(open) = self.open_call(returned.call) {
@@ -442,7 +496,7 @@ impl Turn {
         }
     }
 
-    fn read(&mut self, letters: &[LetterId], known: &[LetterId]) {
+    fn read(&mut self, letters: &[LetterId], known: &[LetterId], all_ended: Option<bool>) {
         let mut taken = Vec::new();
         self.mailbox.retain(|letter| {
             if letters.contains(&letter.id) {
@@ -467,7 +521,12 @@ impl Turn {
         }
         self.reminded = false;
         self.reshaped = false;
-        self.hear(letters_text(&taken));
+        let lead = match all_ended {
+            Some(true) => ALL_ENDED,
+            Some(false) => SOME_RUN,
+            None => "",
+        };
+        self.hear(format!("{}{lead}", letters_text(&taken)).into());
     }
 
     fn replied(&mut self, reply: &Arc<Reply>) {
@@ -536,6 +595,7 @@ impl Turn {
 
     /// Puts the results into the conversation, in the order of the calls.
     fn flush_results(&mut self) {
+        self.inquiries.clear();
         for open in std::mem::take(&mut self.open) {
             let (output, is_error) = open.result.unwrap_or_default();
             let result =
@@ -553,6 +613,16 @@ impl Turn {
         Arc::make_mut(&mut self.conversation).push(message);
     }
 }
+
+/// How much of its order a task is reminded of.
+const REMINDER: usize = 1000;
+
+/// What stands below the ends of children, to lead the model on. Small models go on looking otherwise.
+const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
+                         again. If nothing new has to be started, answer now, with all of these results.</note>";
+const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
+                        way: do not look for them, and do not start them again. If there is nothing else to do, end your \
+                        turn with one short sentence.</note>";
 
 /// An order as the agent reads it, its parts clearly told apart.
 fn order_text(order: &Order) -> Arc<str> {

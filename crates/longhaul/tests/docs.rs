@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Record, Release, Returned, Sender,
-    Stop, StopCause, Submitted, TeamRef, Voice, Wait,
+    Answer, Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Question, Record, Release,
+    Returned, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
 };
-use longhaul::id::{Attempt, CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
 use longhaul::task::Head;
 
@@ -45,6 +45,10 @@ fn call() -> CallId {
     CallId { turn: 1, index: 0 }
 }
 
+fn question() -> QuestionId {
+    QuestionId { call: call(), nth: 0 }
+}
+
 fn finished(outcome: Outcome) -> Entry {
     Entry::Finished(Box::new(outcome))
 }
@@ -67,12 +71,13 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             depth: 0,
             continues: None,
             letter: None,
+            above: Vec::new(),
         })),
         "Claimed" => Entry::Claimed { attempt: attempt.next(), worker: WorkerId::from("w") },
         "Letter" => Entry::Letter(Box::new(letter(None))),
         "Letter: a child ended" => Entry::Letter(Box::new(letter(Some(id())))),
         "StopRequested" => Entry::StopRequested(stop),
-        "Read" => Entry::Read { letters: Vec::new(), known: Vec::new() },
+        "Read" => Entry::Read { letters: Vec::new(), known: Vec::new(), all_ended: None },
         "Replied" => Entry::Replied(Arc::new(Reply::text_only("hello"))),
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
         "Returned" => {
@@ -91,8 +96,12 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Said" => Entry::Said { voice: Voice::Text, text: "hel".to_owned() },
         "Waiting" => Entry::Waiting { on: Wait::Letter, until: None },
         "Nudged" => Entry::Nudged { why: Nudge::Empty, text: "well?".into() },
-        "Asked" => Entry::Asked { question: call(), text: "may I?".to_owned() },
-        "Answered" => Entry::Answered { question: call(), text: "yes".to_owned() },
+        "Asked" => {
+            let asks = Question { text: "may I?".to_owned(), wants: Wants::Words { schema: None } };
+            Entry::Asked { question: question(), asks: Box::new(asks), until: None }
+        }
+        "Answered" => Entry::Answered { question: question(), answer: Answer::Given("yes".to_owned()) },
+        "Granted" => Entry::Granted { pattern: "tool".parse().unwrap() },
         "Compacted" => Entry::Compacted {
             summary: "all of it".into(),
             replaces: 1,
@@ -120,12 +129,12 @@ fn take(head: &mut Head, words: &str) -> bool {
     head.step(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
 }
 
-/// A task in a state that the documents name.
+/// A task in a state that the documents name; while it can, it asks something.
 fn in_state(state: &str) -> Head {
     let path: &[&str] = match state {
-        "pending" => &[],
-        "running" => &["Claimed"],
-        "running, stopping" => &["Claimed", "StopRequested"],
+        "pending" => &["Claimed", "Asked", "Released"],
+        "running" => &["Claimed", "Asked"],
+        "running, stopping" => &["Claimed", "Asked", "StopRequested"],
         "cancelled, unsettled" => &["StopRequested"],
         "completed" => &["Claimed", "Finished: completed"],
         "failed" => &["Claimed", "Finished: failed"],
@@ -216,7 +225,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=17).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=18).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

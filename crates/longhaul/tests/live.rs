@@ -17,10 +17,10 @@ use longhaul::model::settings::ModelSettings;
 use longhaul::store::Filter;
 use longhaul::{Agent, Dialect, Habits, Happening, Longhaul, Status, Team};
 
-const LEAD: &str = "You lead a team. You do no work yourself. First call run_background_agent twice in one reply: once for \
-                    the agent `poet`, once for the agent `historian`, each with a short task. Then end your turn with one \
-                    short sentence. The results come to you as messages that begin with <task_ended. When you have both, \
-                    answer with one short paragraph that uses both. Never call the same agent twice.";
+const LEAD: &str = "You lead a team. You do no work yourself. Step 1: call run_background_agent twice in one reply, once for \
+                    the agent `poet` and once for the agent `historian`, each with a short task. Step 2: end your turn with \
+                    one short sentence. Step 3: their results come to you as messages. When you have both, answer with one \
+                    short paragraph that uses both. Never give the same task twice.";
 
 const PROMPT: &str = "Ask the poet for one line about the sea. Ask the historian for one fact about lighthouses. Then put \
                       both together.";
@@ -67,7 +67,7 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         Agent::builder(name).description(what).model(model.clone()).instruction(instruction).build().unwrap()
     };
     let habits = Habits { max_turns: 8, inactivity: Duration::from_secs(600), ..Habits::default() };
-    let lead = Agent::builder("lead")
+    let mut lead = Agent::builder("lead")
         .model(model.clone())
         .instruction(LEAD)
         .dialect(Dialect::Background)
@@ -76,6 +76,9 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         .sub_agent(sub("historian", "Knows one fact about anything."))
         .build()
         .unwrap();
+    // With transfer_task at hand a small model waits for each of them in turn; here it is to be told by letter.
+    lead.toolsets.retain(|toolset| toolset.name() == "background_agents");
+    let began = std::time::Instant::now();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
 
     let mut events = longhaul.chat(PROMPT).await.unwrap();
@@ -90,7 +93,10 @@ async fn a_lead_and_two_over(api_type: ApiType) {
             Happening::Finished { status, output, error } => {
                 println!("\n[{}] {status}: {output} {}", event.task, error.as_deref().unwrap_or_default());
             }
-            Happening::Usage { usage, .. } => println!("\n[{}] {usage:?}", event.task),
+            Happening::Usage { usage, .. } => {
+                println!("\n[{}] {usage:?} after {:.0?}", event.task, began.elapsed());
+            }
+            Happening::Read { letters } => println!("[{}] reads {letters:?}", event.task),
             _ => {}
         }
     }
@@ -111,5 +117,16 @@ async fn a_lead_and_two_over(api_type: ApiType) {
     assert_eq!(endings, children.len(), "each end was told by letter");
     assert_eq!(tree[0].status, Status::Completed, "{:?}", tree[0].error);
     assert!(!longhaul.output(root).await.unwrap().trim().is_empty());
+    // Whatever it looked at meanwhile: it read of their ends, and answered after that.
+    let place = |is: &dyn Fn(&Entry) -> bool| journal.iter().rposition(|record| is(&record.entry));
+    let read = place(&|entry| matches!(entry, Entry::Read { letters, .. } if !letters.is_empty()));
+    let collected =
+        place(&|entry| matches!(entry, Entry::Returned(returned) if !returned.collected.is_empty()));
+    let answered = place(&|entry| matches!(entry, Entry::Replied(_)));
+    assert!(
+        read.or(collected).is_some() && answered > read.max(collected),
+        "{read:?} {collected:?} {answered:?}"
+    );
+    println!("answered after {:.0?} and {} turns", began.elapsed(), tree[0].turns);
     longhaul.shutdown().await;
 }

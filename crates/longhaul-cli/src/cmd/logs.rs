@@ -15,7 +15,7 @@ const PAGE: usize = 500;
 pub(super) async fn run(desk: &Desk, args: &LogsArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let mut teller = Teller::new(desk.term, Detail::All);
+    let mut teller = Teller::new(desk.term, Detail::All).at(&desk.place()?);
     let mut tell = |event| -> Result<(), Trouble> {
         if args.json {
             return desk.term.json(&event);

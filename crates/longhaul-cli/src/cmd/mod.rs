@@ -1,8 +1,12 @@
 //! The commands, one file each.
 
+mod answer;
+mod check;
 mod demo;
+mod init;
 mod logs;
 mod resume;
+mod run;
 mod send;
 mod show;
 mod stop;
@@ -50,13 +54,18 @@ impl Desk {
 /// Does what was typed.
 pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
     match command {
+        Command::Run(args) => run::run(desk, &args).await,
         Command::Demo(args) => demo::run(desk, &args).await,
         Command::Tasks(args) => tasks::run(desk, &args).await,
         Command::Show(args) => show::run(desk, &args).await,
         Command::Logs(args) => logs::run(desk, &args).await,
         Command::Send(args) => send::run(desk, &args).await,
+        Command::Answer(args) => answer::run(desk, &args).await,
         Command::Wait(args) => wait::run(desk, &args).await,
         Command::Stop(args) => stop::run(desk, &args).await,
         Command::Resume(args) => resume::run(desk, &args).await,
+        Command::Check(args) => check::run(desk, &args),
+        Command::Schema => check::schema(desk),
+        Command::Init(args) => init::run(desk, &args),
     }
 }

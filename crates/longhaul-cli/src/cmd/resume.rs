@@ -14,6 +14,7 @@ use crate::args::ResumeArgs;
 use crate::carry::Carry;
 use crate::demo;
 use crate::exit::{Code, Trouble};
+use crate::team::{self, Kept};
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
@@ -59,7 +60,9 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         return Ok(Code::Fine);
     }
 
-    let mut builder = Longhaul::builder(team).store_arc(store.clone()).loader(demo::Scripts(args.pace));
+    let mut builder = Longhaul::builder(team)
+        .store_arc(store.clone())
+        .loader(Kept::new(args.pace, team::outfit(&args.outside, &place)?));
     for root in &roots {
         builder = builder.tree(*root);
     }
@@ -72,7 +75,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
 /// Whether this program can run tasks of a team: the demo's, or one that plays a script that is kept in the store.
 async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) -> Result<bool, Trouble> {
     Ok(match team {
-        TeamRef::File(digest) => store.kept(digest.clone()).await?.is_some_and(|file| demo::is_kept(&file)),
+        TeamRef::File(digest) => store.kept(digest.clone()).await?.is_some_and(|file| Kept::knows(&file)),
         team => team == demo,
     })
 }

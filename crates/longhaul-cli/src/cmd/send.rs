@@ -11,10 +11,7 @@ use crate::exit::{Code, Trouble};
 use crate::view::Ink;
 
 pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
-    let text = match &args.text[..] {
-        [dash] if dash == "-" => from_stdin()?,
-        words => words.join(" "),
-    };
+    let text = words(&args.text)?;
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
@@ -31,6 +28,14 @@ pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
     term.line(&format!("{id} had ended: it is continued as {shown}, which will read your letter"))?;
     term.line(&format!("run it with:  {}", desk.place()?.resume(to)))?;
     Ok(Code::Fine)
+}
+
+/// What was typed, or what is on standard input.
+pub(super) fn words(typed: &[String]) -> Result<String, Trouble> {
+    match typed {
+        [dash] if dash == "-" => from_stdin(),
+        words => Ok(words.join(" ")),
+    }
 }
 
 /// All of standard input, or enough of it to see that it is too much.

@@ -1,15 +1,17 @@
 //! `longhaul show`.
 
 use jiff::Timestamp;
-use longhaul::entry::{Order, Outcome};
+use longhaul::entry::{Order, Outcome, Question, Wait};
+use longhaul::id::QuestionId;
 use longhaul::snapshot::{Event, Snapshot};
 use longhaul::store::Filter;
-use longhaul::task::Head;
+use longhaul::task::{Head, Waiting};
 use serde::Serialize;
 
 use super::Desk;
 use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
+use crate::place::Place;
 use crate::view::{
     Detail, Ink, Teller, Term, ago, clean, count, elapsed, many, moment, one_line, standing, waits_for,
 };
@@ -24,10 +26,20 @@ struct Shown<'a> {
     order: &'a Order,
     children: &'a [Head],
     outcome: &'a Option<Outcome>,
+    /// What it asks a person, whole.
+    questions: Vec<Asking<'a>>,
     output: &'a str,
     events: Vec<&'a Event>,
     /// How many events there were before those.
     dropped: u64,
+}
+
+/// A question as JSON.
+#[derive(Serialize)]
+struct Asking<'a> {
+    question: QuestionId,
+    #[serde(flatten)]
+    asks: &'a Question,
 }
 
 pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
@@ -37,14 +49,16 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     let children = longhaul.snapshots(Filter::children(id)).await?;
     let term = desk.term;
     if args.json {
-        let Snapshot { head, order, output, outcome, events, dropped, .. } = &task;
+        let Snapshot { head, order, output, outcome, questions, events, dropped, .. } = &task;
+        let questions =
+            questions.iter().map(|(question, asks)| Asking { question: *question, asks }).collect();
         let events = events.iter().collect();
         let (children, dropped) = (&children[..], *dropped);
-        term.json(&Shown { head, order, children, outcome, output, events, dropped })?;
+        term.json(&Shown { head, order, children, outcome, questions, output, events, dropped })?;
         return Ok(Code::Fine);
     }
     let now = Timestamp::now();
-    let mut page = Page { term, lines: Vec::new() };
+    let mut page = Page { term, place: desk.place()?, lines: Vec::new() };
     page.head(&task, now);
     page.order(&task.order);
     page.kin(&task.head, &children);
@@ -56,6 +70,7 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
 
 struct Page {
     term: Term,
+    place: Place,
     lines: Vec<String>,
 }
 
@@ -87,7 +102,17 @@ impl Page {
         if let Some(limit) = &head.cut_short {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
-        if let Some(waiting) = &head.waiting {
+        for (name, question) in &task.questions {
+            self.field("asks", &clean(&question.text));
+            let named = (task.questions.len() > 1).then_some(*name);
+            self.field("answer", &self.place.answer(head.id, named, &question.wants));
+            if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)
+            {
+                self.field("until", &moment(until));
+            }
+        }
+        let asks = |waiting: &Waiting| matches!(waiting.on, Wait::Person(_));
+        if let Some(waiting) = head.waiting.as_ref().filter(|waiting| !asks(waiting)) {
             self.field(
                 "waits for",
                 &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")),

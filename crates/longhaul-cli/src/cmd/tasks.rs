@@ -36,6 +36,17 @@ pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> 
     for line in view::tasks(&heads, desk.term, now) {
         desk.term.line(&line)?;
     }
+    let asking = heads.iter().filter(|head| !head.asked.is_empty()).count();
+    if asking > 0 {
+        let answer = format!(
+            "{} a person: longhaul show ID, longhaul answer ID …",
+            match asking {
+                1 => "1 task asks".to_owned(),
+                several => format!("{several} tasks ask"),
+            }
+        );
+        desk.term.line(&desk.term.paint(view::Ink::Waits, &answer))?;
+    }
     let left = heads.iter().filter(|head| head.status == Status::Pending && head.attempt.0 > 0).count();
     if left > 0 {
         let resume = format!("{} left by a process that is gone: longhaul resume", view::many(left, "task"));

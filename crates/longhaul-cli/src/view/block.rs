@@ -104,6 +104,7 @@ impl Shape {
         }
         let (sign, ink) = match (row.status, &row.doing) {
             (Status::Running, Doing::Waiting(_) | Doing::Awaiting(_)) => ("◌", Ink::Waits),
+            (Status::Running, Doing::Asking(_)) => ("?", Ink::Waits),
             (Status::Running, _) => (SPINNER[frame.beat % SPINNER.len()], Ink::Busy),
             (status, _) => (glyph(status), Ink::of(status)),
         };
@@ -146,6 +147,7 @@ fn doing(row: &Row, alone: bool) -> (String, Ink) {
         (Doing::Failed(why), status) => (why.clone(), Ink::of(status)),
         (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
         (Doing::Awaiting(ids), _) => (format!("waiting for {}", many(ids.len(), "task")), Ink::Waits),
+        (Doing::Asking(what), _) => (format!("asks: {what} (longhaul answer {} …)", row.id), Ink::Waits),
         (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
         (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
         (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
@@ -205,7 +207,7 @@ mod tests {
     }
 
     fn drawn(children: usize, columns: usize, rows: usize) -> Vec<Line> {
-        let term = Term { color: false, live: true };
+        let term = Term { out: Default::default(), color: false, live: true };
         let now = Timestamp::from_second(66).unwrap();
         lines(&board(children), &Frame { term, size: (columns, rows), now, beat: 0, footer: "draining" })
     }

@@ -43,6 +43,8 @@ pub(crate) enum Doing {
     Called(String),
     /// It waits for these tasks, as far as they have not ended.
     Awaiting(Vec<TaskId>),
+    /// It asks a person.
+    Asking(String),
     /// It waits for something else.
     Waiting(String),
     /// It is about to stop.
@@ -142,6 +144,10 @@ impl Row {
                 }
             }
             Happening::Progress { text } => self.doing = Doing::Calling(one_line(text)),
+            Happening::Asked { asks, .. } => self.doing = Doing::Asking(one_line(&asks.text)),
+            Happening::Answered { .. } => self.doing = Doing::Nothing,
+            // That is what it has just asked.
+            Happening::Waiting { on: Wait::Person(_), .. } if matches!(self.doing, Doing::Asking(_)) => {}
             Happening::Waiting { on, .. } => {
                 self.doing = match on {
                     Wait::Tasks(ids) => Doing::Awaiting(ids.clone()),

@@ -117,7 +117,7 @@ mod tests {
     fn drawn(room: usize) -> Vec<String> {
         let cell = |text: &str| Cell::new(Ink::Plain, text);
         let row = vec![cell("t-1"), cell("a long story of many words"), cell("1,234"), cell("3 min ago")];
-        grid(&COLUMNS, &[row], Term { color: false, live: false }, room)
+        grid(&COLUMNS, &[row], Term { out: Default::default(), color: false, live: false }, room)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The terminal we write to: how wide it is, and whether it takes colours.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 use longhaul::Status;
@@ -9,9 +9,37 @@ use longhaul::task::Head;
 use super::words;
 use crate::exit::Trouble;
 
-/// What standard output is.
+/// Which of our two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Out {
+    #[default]
+    Stdout,
+    Stderr,
+}
+
+impl Out {
+    fn is_terminal(self) -> bool {
+        match self {
+            Out::Stdout => std::io::stdout().is_terminal(),
+            Out::Stderr => std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Writes all of it at once.
+    pub(super) fn write(self, text: &str) -> std::io::Result<()> {
+        let all = |mut out: Box<dyn Write>| out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match self {
+            Out::Stdout => all(Box::new(std::io::stdout().lock())),
+            Out::Stderr => all(Box::new(std::io::stderr().lock())),
+        }
+    }
+}
+
+/// What an output is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Term {
+    /// Which.
+    pub(crate) out: Out,
     /// Whether colours are wanted.
     pub(crate) color: bool,
     /// Whether lines can be drawn over.
@@ -19,27 +47,31 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Standard output as it is.
-    pub(crate) fn stdout() -> Term {
-        let out = std::io::stdout();
+    /// An output as it is.
+    pub(crate) fn of(out: Out) -> Term {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let color = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
-        Term { color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
+        let choice = match out {
+            Out::Stdout => anstream::AutoStream::choice(&std::io::stdout()),
+            Out::Stderr => anstream::AutoStream::choice(&std::io::stderr()),
+        };
+        let color = choice != anstream::ColorChoice::Never;
+        Term { out, color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
     }
 
     /// How many columns and rows there are; of what is not a terminal, many.
     pub(crate) fn size(self) -> (usize, usize) {
-        match terminal_size::terminal_size() {
-            Some((width, height)) if std::io::stdout().is_terminal() => {
-                (usize::from(width.0).max(20), usize::from(height.0).max(4))
-            }
-            _ => (200, 1000),
-        }
+        let size = match self.out {
+            Out::Stdout => terminal_size::terminal_size_of(std::io::stdout()),
+            Out::Stderr => terminal_size::terminal_size_of(std::io::stderr()),
+        };
+        size.map_or((200, 1000), |(width, height)| {
+            (usize::from(width.0).max(20), usize::from(height.0).max(4))
+        })
     }
 
     /// How many columns a text may have; where nobody counts them, no bound.
     pub(crate) fn wrapped(self, text: &str) -> String {
-        if std::io::stdout().is_terminal() { words::wrap(text, self.size().0) } else { text.to_owned() }
+        if self.out.is_terminal() { words::wrap(text, self.size().0) } else { text.to_owned() }
     }
 
     /// The text in an ink.
@@ -52,13 +84,11 @@ impl Term {
     }
 
     /// Writes a line.
-    #[expect(clippy::unused_self, reason = "only who has a terminal writes to it")]
     pub(crate) fn line(self, text: &str) -> Result<(), Trouble> {
-        writeln!(std::io::stdout().lock(), "{text}")?;
-        Ok(())
+        Ok(self.out.write(&format!("{text}\n"))?)
     }
 
-    /// Writes a value as a line of JSON, with the version of the form it is in.
+    /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
     pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Trouble> {
         #[derive(serde::Serialize)]
         struct Versioned<'a, T> {
@@ -66,7 +96,7 @@ impl Term {
             #[serde(flatten)]
             value: &'a T,
         }
-        self.line(&serde_json::to_string(&Versioned { v: 1, value })?)
+        Term { out: Out::Stdout, ..self }.line(&serde_json::to_string(&Versioned { v: 1, value })?)
     }
 }
 
@@ -124,6 +154,7 @@ pub(crate) fn glyph(status: Status) -> &'static str {
 /// and that nobody runs now.
 pub(crate) fn standing(head: &Head) -> (&'static str, &'static str, Ink) {
     match (head.status, &head.waiting) {
+        (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Waits),
         (Status::Running, Some(_)) => ("◌", "waiting", Ink::Waits),
         (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Waits),
         (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Waits),

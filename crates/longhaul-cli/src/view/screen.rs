@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Out;
+
 /// Draw all at once, so that nothing flickers; terminals that do not know this ignore it.
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
@@ -14,7 +16,10 @@ const CLEAR_BELOW: &str = "\x1b[J";
 
 /// The block. Clones are the same block.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Screen(Arc<Mutex<Drawn>>);
+pub(crate) struct Screen {
+    out: Out,
+    drawn: Arc<Mutex<Drawn>>,
+}
 
 /// What is on the terminal: how wide each line of the block is, without its colours.
 #[derive(Debug, Default)]
@@ -29,8 +34,13 @@ pub(crate) struct Line {
 }
 
 impl Screen {
+    /// A block on this output.
+    pub(crate) fn on(out: Out) -> Screen {
+        Screen { out, drawn: Arc::default() }
+    }
+
     fn drawn(&self) -> std::sync::MutexGuard<'_, Drawn> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Draws the block where the last one was.
@@ -46,9 +56,7 @@ impl Screen {
         frame.push_str(CLEAR_BELOW);
         frame.push_str(END);
         drawn.lines = lines.iter().map(|line| line.width).collect();
-        let mut out = std::io::stdout().lock();
-        out.write_all(frame.as_bytes())?;
-        out.flush()
+        self.out.write(&frame)
     }
 
     /// Takes the block away.
@@ -59,9 +67,7 @@ impl Screen {
         }
         let frame = format!("{}{CLEAR_BELOW}", drawn.back(columns));
         drawn.lines.clear();
-        let mut out = std::io::stdout().lock();
-        out.write_all(frame.as_bytes())?;
-        out.flush()
+        self.out.write(&frame)
     }
 }
 
@@ -79,7 +85,7 @@ impl Drawn {
 /// Where logs go: to standard error, above the block if there is one.
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let columns = super::Term::stdout().size().0;
+        let columns = super::Term::of(self.out).size().0;
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             // The next frame draws it again, below.
             self.clear(columns)?;

@@ -63,6 +63,10 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
         .map(|(branch, head)| {
             let (sign, word, ink) = standing(head);
             let what = match (&head.waiting, &head.error) {
+                _ if !head.asked.is_empty() => {
+                    let asked = head.asked.first().map(|asked| one_line(&asked.text)).unwrap_or_default();
+                    format!("{asked} · {}", one_line(&head.headline))
+                }
                 (Some(waiting), _) => {
                     format!("for {} · {}", waits_for(&waiting.on), one_line(&head.headline))
                 }

@@ -9,6 +9,7 @@ use longhaul::{AgentName, Status, TaskId};
 use super::clean::{clean, one_line};
 use super::words::{clock, count, fit, left, many};
 use super::{Ink, Term};
+use crate::place::Place;
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +28,20 @@ pub(crate) struct Teller {
     detail: Detail,
     agents: HashMap<TaskId, AgentName>,
     said: HashMap<TaskId, (String, String)>,
+    /// Where the tasks are: for the words that answer what is asked.
+    place: Option<Place>,
 }
 
 impl Teller {
     /// A teller for a terminal.
     pub(crate) fn new(term: Term, detail: Detail) -> Self {
-        Teller { term, detail, agents: HashMap::new(), said: HashMap::new() }
+        Teller { term, detail, agents: HashMap::new(), said: HashMap::new(), place: None }
+    }
+
+    /// The same, for tasks of a place: what is asked is told with the command that answers it.
+    pub(crate) fn at(mut self, place: &Place) -> Self {
+        self.place = Some(place.clone());
+        self
     }
 
     /// Remembers an event that need not be told.
@@ -70,6 +79,14 @@ impl Teller {
                     let (read, written) = (count(usage.input), count(usage.output));
                     let model = one_line(model);
                     words.push((Ink::Faint, format!("used    {read} tokens in, {written} out ({model})")));
+                }
+                words
+            }
+            Happening::Asked { question, asks, .. } => {
+                let mut words = vec![(Ink::Waits, format!("asks    {}", self.body(&asks.text)))];
+                if let Some(place) = &self.place {
+                    let command = place.answer(event.task, Some(*question), &asks.wants);
+                    words.push((Ink::Waits, format!("        answer it with:  {command}")));
                 }
                 words
             }
@@ -158,8 +175,12 @@ impl Teller {
                 };
                 (Ink::Waits, format!("told    {why}"))
             }
-            Happening::Asked { text, .. } => (Ink::Waits, format!("asks    {}", one_line(text))),
-            Happening::Answered { text, .. } => (Ink::Plain, format!("answer  {}", one_line(text))),
+            Happening::Answered { answer, .. } => {
+                (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
+            }
+            Happening::Granted { pattern } => {
+                (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
+            }
             Happening::Stopping { cause } => (Ink::Waits, format!("to stop {cause}")),
             Happening::Released { why } => {
                 let why = match why {

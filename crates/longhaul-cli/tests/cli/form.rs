@@ -24,6 +24,7 @@ macro_rules! looks_like {
         ]}, { insta::assert_snapshot!($name, $text) });
     };
 }
+pub(crate) use looks_like;
 
 #[test]
 fn what_tasks_show_and_logs_look_like() {

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory to take stock of, and one to keep the tasks in.
 pub(crate) struct Kit {
@@ -84,6 +84,19 @@ impl Kit {
             }
             journals
         })
+    }
+
+    /// Waits until there is something to be found in the database.
+    #[track_caller]
+    pub(crate) fn until<T>(&self, what: &str, found: impl Fn(&[(Head, Vec<Record>)]) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = found(&self.journals()) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub(crate) fn client<T>(&self, with: impl AsyncFnOnce(Longhaul) -> T) -> T {

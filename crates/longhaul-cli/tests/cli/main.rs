@@ -2,9 +2,13 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
+mod answer;
 mod bad;
 mod crash;
 mod demo;
 mod form;
 mod kit;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod second;
+mod team;

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::{Reply, Usage};
+use crate::permission::Pattern;
 
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
-pub use question::{Answer, Question, Wants};
+pub use question::{Answer, Leave, Question, Wants};
 
 /// The format in which entries are written now.
 pub const FORMAT: u16 = 1;
@@ -59,6 +60,9 @@ pub enum Entry {
         /// Letters about results that were collected before: they are done with, and the model does not see them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known: Vec<LetterId>,
+        /// Where ends of children are among them: whether all that the task has started has ended by now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        all_ended: Option<bool>,
     },
     /// The model answered.
     Replied(Arc<Reply>),
@@ -96,19 +100,27 @@ pub enum Entry {
         /// What it said.
         text: Arc<str>,
     },
-    /// A person is asked for an approval or an answer.
+    /// A person is asked for an approval or an answer. Asked again under the same name after a restart.
     Asked {
         /// The name of the question; the answer bears it too.
-        question: CallId,
+        question: QuestionId,
         /// What is asked.
-        text: String,
+        asks: Box<Question>,
+        /// Until when an answer is waited for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
-    /// A person answered.
+    /// A person answered; or it is certain that nobody will.
     Answered {
         /// Which question.
-        question: CallId,
-        /// The answer.
-        text: String,
+        question: QuestionId,
+        /// What came of it.
+        answer: Answer,
+    },
+    /// A person allowed calls like these from now on, for all tasks of the tree of which this is the root.
+    Granted {
+        /// Which calls.
+        pattern: Pattern,
     },
     /// The conversation up to here was replaced by a summary; the order stays.
     Compacted {
@@ -162,6 +174,7 @@ pub enum Kind {
     Released = 15,
     Finished = 16,
     Continued = 17,
+    Granted = 18,
 }
 
 impl Entry {
@@ -181,6 +194,7 @@ impl Entry {
             Entry::Nudged { .. } => Kind::Nudged,
             Entry::Asked { .. } => Kind::Asked,
             Entry::Answered { .. } => Kind::Answered,
+            Entry::Granted { .. } => Kind::Granted,
             Entry::Compacted { .. } => Kind::Compacted,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
@@ -245,6 +259,9 @@ pub struct Submitted {
     /// The letter that made it continue that task; its text is the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub letter: Option<LetterId>,
+    /// The agents of the tasks above it when they launched it, the root's first: their permissions count too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<AgentName>,
 }
 
 /// Where the team of a task is found again.

@@ -67,6 +67,10 @@ pub struct Order {
     /// What becomes of children that still run when this task would end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_finish: Option<OnFinish>,
+    /// Whether everything that is not denied is approved of, for this task and all below it. Only who starts a tree can say
+    /// that: a child has what its parent has, whatever its order says.
+    #[serde(skip_serializing_if = "is_false")]
+    pub approved: bool,
 }
 
 impl Order {
@@ -141,6 +145,12 @@ impl Order {
         self
     }
 
+    /// Approve of everything that is not denied, for this task and all below it.
+    pub fn approve_all(mut self) -> Self {
+        self.approved = true;
+        self
+    }
+
     /// What a list shows of the order: its title, or the first line of its task, at most 120 characters.
     pub fn headline(&self) -> String {
         let text = self.title.as_deref().unwrap_or(&self.task);
@@ -168,6 +178,19 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Both: of each bound the smaller one.
+    #[must_use]
+    pub fn and(self, other: Budget) -> Budget {
+        fn less<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.into_iter().chain(b).min()
+        }
+        Budget {
+            tokens: less(self.tokens, other.tokens),
+            cost: less(self.cost, other.cost),
+            time: less(self.time, other.time),
+        }
+    }
+
     /// Whether nothing is bounded.
     pub fn is_open(&self) -> bool {
         *self == Budget::default()

@@ -1,7 +1,11 @@
 //! What a person is asked, and what came of it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::permission::Pattern;
 
 /// Something that only a person can say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -10,6 +14,17 @@ pub struct Question {
     pub text: String,
     /// What kind of answer is wanted.
     pub wants: Wants,
+}
+
+impl Question {
+    /// The question in a line, at most 300 characters.
+    pub fn headline(&self) -> String {
+        let line = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.char_indices().nth(299) {
+            Some((cut, c)) if cut + c.len_utf8() < line.len() => format!("{}…", &line[..cut]),
+            _ => line,
+        }
+    }
 }
 
 /// The kinds of answers.
@@ -32,7 +47,8 @@ pub enum Wants {
 }
 
 /// What came of a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// A person answered: the words, or `yes`, `no` or `always`.
     Given(String),
@@ -40,4 +56,75 @@ pub enum Answer {
     Declined,
     /// Nobody was there, for this reason.
     Nobody(String),
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Given(words) => f.write_str(words),
+            Answer::Declined => f.write_str("declined"),
+            Answer::Nobody(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Whether a call may be made, in a person's words: `yes`, `no [reason]`, `always [pattern]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leave {
+    /// This time.
+    Yes,
+    /// No, and perhaps why.
+    No(Option<String>),
+    /// This time, and from now on for the whole tree: calls that this pattern means, or else all calls of the tool.
+    Always(Option<Pattern>),
+}
+
+impl Leave {
+    /// What these words mean. The error says what could have been said.
+    ///
+    /// ```
+    /// use longhaul::entry::Leave;
+    /// assert_eq!(Leave::parse("no, use a branch"), Ok(Leave::No(Some("use a branch".to_owned()))));
+    /// assert!(Leave::parse("perhaps").is_err());
+    /// ```
+    pub fn parse(words: &str) -> Result<Leave, String> {
+        let words = words.trim();
+        let end = words.find(|c: char| !c.is_alphanumeric()).unwrap_or(words.len());
+        let (first, rest) = words.split_at(end);
+        let rest =
+            rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';')).trim();
+        let rest = (!rest.is_empty()).then_some(rest);
+        match (first.to_lowercase().as_str(), rest) {
+            ("yes" | "y", None) => Ok(Leave::Yes),
+            ("no" | "n", reason) => Ok(Leave::No(reason.map(str::to_owned))),
+            ("always", None) => Ok(Leave::Always(None)),
+            ("always", Some(pattern)) => Ok(Leave::Always(Some(Pattern::parse(pattern)?))),
+            _ => Err(format!(
+                "'{}' is no answer to this: say `yes`, `no`, `no REASON`, `always` (all calls of the tool, in this tree) or \
+                 `always PATTERN` (as `always shell:cmd=git *`)",
+                words.chars().take(60).collect::<String>()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leave_is_given_and_refused_in_few_words() {
+        let reason = |text: &str| Ok(Leave::No(Some(text.to_owned())));
+        assert_eq!(Leave::parse(" Yes "), Ok(Leave::Yes));
+        assert_eq!(Leave::parse("y"), Ok(Leave::Yes));
+        assert_eq!(Leave::parse("no"), Ok(Leave::No(None)));
+        assert_eq!(Leave::parse("No: not on Fridays"), reason("not on Fridays"));
+        assert_eq!(Leave::parse("n because"), reason("because"));
+        assert_eq!(Leave::parse("always"), Ok(Leave::Always(None)));
+        let pattern = Pattern::parse("shell:cmd=git *").unwrap();
+        assert_eq!(Leave::parse("always shell:cmd=git *"), Ok(Leave::Always(Some(pattern))));
+        for wrong in ["", "perhaps", "yes but not now", "nope", "yesterday", "always shell:cmd=["] {
+            assert!(Leave::parse(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -28,6 +28,9 @@ pub struct ModelSettings {
     pub parallel_tool_calls: Option<bool>,
     /// The shape of its final answer.
     pub structured_output: Option<StructuredOutput>,
+    /// Whether calls that the model writes as text are taken for calls. If nothing is said: only of servers of one's own,
+    /// where small models run.
+    pub reads_text_calls: Option<bool>,
     /// Whatever else the provider takes, put into the body as it is.
     pub provider_opts: Map<String, Value>,
 }

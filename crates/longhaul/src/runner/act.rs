@@ -9,9 +9,11 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::leave::{Asking, Barred, Door, Plea};
 use super::{Halt, Run, heard, overdue};
-use crate::entry::{Answer, Entry, Failure, FailureKind, Returned, Voice, Wait};
+use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::id::{CallId, TaskId};
+use crate::permission::Verdict;
 use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
 use crate::turn::Act;
@@ -25,25 +27,37 @@ type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
 impl Run {
     /// Runs these calls to their end, unless the run is halted.
     pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
-        self.note_begun(&acts).await?;
+        self.hold_looks(&acts).await?;
         let (line, mut signals) = Line::new();
+        let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
-        let give_up: HashMap<CallId, CancellationToken> =
-            acts.iter().map(|act| (act.id, CancellationToken::new())).collect();
-        let start = |act: Act| {
-            let give_up = give_up.get(&act.id).cloned().unwrap_or_default();
-            self.start(act, &line, &stop, give_up)
+        let mut now = Now {
+            give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            ..Now::default()
+        };
+        let asks_first = |act: &Act| {
+            let begun = act.begun || act.interrupted || act.cut;
+            !begun && !self.begins_at_once(&act.call)
+        };
+        let acts = acts.into_iter().map(|act| {
+            let asks = asks_first(&act);
+            (act, asks)
+        });
+        let acts: Vec<(Act, bool)> = acts.collect();
+        self.note_begun(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
+        let start = |(act, asks_first): (Act, bool)| {
+            let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
+            let door =
+                Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
+            self.start(act, &line, door, asks_first)
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
-        let mut waiting: HashMap<CallId, Vec<TaskId>> = HashMap::new();
         let mut halt: Option<(Halt, Instant)> = None;
-        let mut draining = false;
-
-        let mut progress = Progress::default();
 
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
+            let wants_seat = now.asking.beginning().next().is_some() && self.seat.is_parked();
             // In this order: a tool that talks without end must not drown a stop.
             tokio::select! {
                 biased;
@@ -56,15 +70,13 @@ impl Run {
                         stop.cancel();
                     }
                 }
-                () = self.around.drain.cancelled(), if !draining => {
-                    draining = true;
-                    waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
-                }
+                () = self.around.drain.cancelled(), if !now.draining => now.draining = true,
                 () = overdue(self.deadline), if halt.is_none() => {
                     halt = Some((self.too_late(), Instant::now() + GRACE));
                     stop.cancel();
                 }
-                () = overdue(progress.due) => self.note(progress.take()).await?,
+                () = overdue(now.asking.due()) => self.close_overdue(&now.asking).await?,
+                () = overdue(now.progress.due) => self.note(now.progress.take()).await?,
                 Some(came) = running.next() => {
                     let mut all = vec![came];
                     while let Some(Some(more)) = running.next().now_or_never() {
@@ -72,38 +84,51 @@ impl Run {
                     }
                     // What a call said before it returned comes before its result.
                     while let Ok(signal) = signals.try_recv() {
-                        hear(signal, &mut waiting, &mut progress);
+                        self.hear(signal, &mut now).await?;
                     }
-                    if progress.due.is_some() {
-                        self.note(progress.take()).await?;
+                    if now.progress.due.is_some() {
+                        self.note(now.progress.take()).await?;
                     }
-                    all.iter().for_each(|(call, _)| drop(waiting.remove(call)));
+                    all.iter().for_each(|(call, _)| drop(now.waiting.remove(call)));
                     if let Some(fatal) = self.note_returned(all, &names).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
                         stop.cancel();
                     }
                 }
-                Some(signal) = signals.recv() => {
-                    hear(signal, &mut waiting, &mut progress);
-                    if draining {
-                        waiting.keys().filter_map(|call| give_up.get(call)).for_each(CancellationToken::cancel);
+                Some(signal) = signals.recv() => self.hear(signal, &mut now).await?,
+                Some(plea) = pleading.recv() => match plea {
+                    // Nobody is asked any more: it is when the task is carried on.
+                    Plea::Leave { call, .. } if now.draining => now.give_up(call),
+                    Plea::Leave { call, question, reply } => {
+                        self.ask_leave(&mut now.asking, call, question, reply).await?;
                     }
-                }
+                    Plea::Begins { call, tool, go } => now.asking.begins(call, tool, go),
+                },
+                () = self.seat.sit(), if wants_seat => {}
             }
-            if !running.is_empty() && waiting.len() == running.len() {
-                self.wait_for(&waiting).await?;
+            self.deliver(&mut now.asking);
+            if halt.is_some() {
+                // Nobody's answer is waited for any more.
+                now.asking.clear();
+            } else if now.draining {
+                now.give_up_waiting();
+            } else if now.asking.beginning().next().is_some() && !self.seat.is_parked() {
+                self.begin_calls(&mut now.asking).await?;
+            }
+            if !running.is_empty() && now.idle() == running.len() {
+                self.wait_for(&now).await?;
             }
         }
         match halt {
             Some((halt, _)) => Err(halt),
-            None if give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
+            None if now.give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
             None => Ok(()),
         }
     }
 
     /// Says of calls that were not begun with their reply that they begin now.
-    async fn note_begun(&mut self, acts: &[Act]) -> Result<(), Halt> {
-        let fresh = acts.iter().filter(|act| !act.begun).map(|act| Entry::Called {
+    async fn note_begun<'a>(&mut self, acts: impl Iterator<Item = &'a Act>) -> Result<(), Halt> {
+        let fresh = acts.filter(|act| !act.begun).map(|act| Entry::Called {
             call: act.id,
             tool: act.call.tool.as_str().into(),
             arguments: None,
@@ -116,15 +141,15 @@ impl Run {
         &self,
         act: Act,
         line: &Line,
-        stop: &CancellationToken,
-        give_up: CancellationToken,
+        door: Door,
+        asks_first: bool,
     ) -> impl Future<Output = Came> + use<> {
         let context = CallContext {
             scratch: Scratch::new(self.around.store.clone(), &self.caller()),
             caller: self.caller(),
             call: act.id,
             desk: self.around.desk.clone(),
-            cancel: stop.clone(),
+            cancel: door.stop.clone(),
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             line: line.clone(),
@@ -146,11 +171,22 @@ impl Run {
                             effect is unknown. Find out before you make it again.";
                 return (act.id, Some(Err(ToolError::Failed(text.to_owned()))));
             }
+            if asks_first {
+                match door.pass(&act, *manner).await {
+                    Ok(()) => {}
+                    Err(Barred::Refused(error)) => return (act.id, Some(Err(error))),
+                    Err(Barred::GivenUp) => return (act.id, None),
+                }
+            } else if act.interrupted
+                && let Verdict::Refuse(why) = door.verdict(&act.call, *manner)
+            {
+                return (act.id, Some(Err(ToolError::Failed(why))));
+            }
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = give_up.cancelled(), if manner.repeatable => return (act.id, None),
+                () = door.give_up.cancelled(), if manner.repeatable => return (act.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
                 Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic))))
@@ -160,16 +196,33 @@ impl Run {
     }
 
     /// All calls that still run only wait: others may have the seat.
-    async fn wait_for(&mut self, waiting: &HashMap<CallId, Vec<TaskId>>) -> Result<(), Halt> {
-        let mut tasks: Vec<TaskId> = waiting.values().flatten().copied().collect();
-        tasks.sort();
-        tasks.dedup();
+    async fn wait_for(&mut self, now: &Now) -> Result<(), Halt> {
         self.seat.park();
-        let on = Wait::Tasks(tasks);
-        match &self.head.waiting {
-            Some(waiting) if waiting.on == on => Ok(()),
-            _ => self.note(vec![Entry::Waiting { on, until: None }]).await,
+        let for_tasks = || {
+            let mut tasks: Vec<TaskId> = now.waiting.values().flatten().copied().collect();
+            tasks.sort();
+            tasks.dedup();
+            Entry::Waiting { on: Wait::Tasks(tasks), until: None }
+        };
+        let person = now.asking.calls().next().and_then(|_| self.wait_for_person());
+        let entry = person.unwrap_or_else(for_tasks);
+        match (&self.head.waiting, &entry) {
+            (Some(waiting), Entry::Waiting { on, .. }) if waiting.on == *on => Ok(()),
+            _ => self.note(vec![entry]).await,
         }
+    }
+
+    /// Hears what a call tells while it runs.
+    async fn hear(&mut self, signal: Signal, now: &mut Now) -> Result<(), Halt> {
+        match signal {
+            Signal::Progress(text) => now.progress.hear(text),
+            Signal::Waits { call, tasks } => drop(now.waiting.insert(call, tasks)),
+            Signal::Works { call } => drop(now.waiting.remove(&call)),
+            Signal::Asks { call, question, reply } => {
+                self.ask_words(&mut now.asking, call, question, reply).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes results down. Answers with a failure if one of them ends the run.
@@ -216,13 +269,36 @@ impl Run {
     }
 }
 
-/// Hears what a call tells while it runs.
-fn hear(signal: Signal, waiting: &mut HashMap<CallId, Vec<TaskId>>, progress: &mut Progress) {
-    match signal {
-        Signal::Progress(text) => progress.hear(text),
-        Signal::Waits { call, tasks } => drop(waiting.insert(call, tasks)),
-        Signal::Asks { reply, .. } => drop(reply.send(Answer::Nobody("nobody can be asked yet".to_owned()))),
-        Signal::Works { call } => drop(waiting.remove(&call)),
+/// How the calls that run stand now.
+#[derive(Default)]
+struct Now {
+    /// Those that wait for other tasks, and for which.
+    waiting: HashMap<CallId, Vec<TaskId>>,
+    /// Those that wait for a person, or to begin.
+    asking: Asking,
+    progress: Progress,
+    give_up: HashMap<CallId, CancellationToken>,
+    draining: bool,
+}
+
+impl Now {
+    /// How many calls do nothing but wait.
+    fn idle(&self) -> usize {
+        let mut asking: Vec<CallId> =
+            self.asking.calls().filter(|call| !self.waiting.contains_key(call)).collect();
+        asking.sort();
+        asking.dedup();
+        self.waiting.len() + asking.len()
+    }
+
+    /// What only waits is given up, to be made again later.
+    fn give_up_waiting(&self) {
+        let asking = self.asking.calls().chain(self.asking.beginning());
+        self.waiting.keys().copied().chain(asking).for_each(|call| self.give_up(call));
+    }
+
+    fn give_up(&self, call: CallId) {
+        self.give_up.get(&call).into_iter().for_each(CancellationToken::cancel);
     }
 }
 

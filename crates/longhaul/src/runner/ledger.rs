@@ -17,8 +17,13 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top.
-    pub(super) async fn open(store: &dyn Store, head: &Head, order: &Order) -> Result<Ledger, StoreError> {
-        let mut ledger = Ledger { own: order.budget, trees: Vec::new() };
+    pub(super) async fn open(
+        store: &dyn Store,
+        head: &Head,
+        order: &Order,
+        habit: Budget,
+    ) -> Result<Ledger, StoreError> {
+        let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new() };
         ledger.add(head.id, order.tree_budget);
         let mut above = head.parent;
         while let Some(id) = above {

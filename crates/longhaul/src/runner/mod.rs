@@ -8,6 +8,7 @@ mod act;
 mod brief;
 mod compact;
 mod gear;
+mod leave;
 mod ledger;
 mod rest;
 mod seat;
@@ -29,11 +30,12 @@ pub(crate) use ledger::below;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 
-use crate::agent::{Agent, Habits, Team};
+use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Kind, Order, Record, Submitted};
-use crate::id::{Seq, TaskId};
+use crate::id::{AgentName, Seq, TaskId};
 use crate::model::wire::Memo;
+use crate::permission::{Permissions, Rights};
 use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
 use crate::task::Head;
 use crate::toolset::read_tool_output;
@@ -50,6 +52,10 @@ pub(crate) struct Surroundings {
     pub(crate) locker: Arc<Locker>,
     /// Fires when the worker wants its tasks back: finish the step, then release.
     pub(crate) drain: CancellationToken,
+    /// Whether a person is there who can answer questions.
+    pub(crate) attended: bool,
+    /// What becomes of questions when nobody is, where that is not left to the agents.
+    pub(crate) nobody: Option<Nobody>,
 }
 
 /// One attempt at one task.
@@ -62,12 +68,18 @@ pub(crate) struct Run {
     order: Order,
     turn: Turn,
     agent: Arc<Agent>,
+    /// Who had the conversation before, in this attempt.
+    before: Vec<Arc<Agent>>,
     habits: Habits,
     gear: Arc<Gear>,
     /// What the agent is told before everything else.
     system: Arc<str>,
     /// How many outputs that were cut the gear can read.
     readable: usize,
+    /// What it may do; `None` if it may do everything.
+    rights: Option<Arc<Rights>>,
+    /// The agents above it, whose permissions count too.
+    above: Vec<AgentName>,
     deadline: Option<Instant>,
     /// When the journal is looked at although no hint came.
     look_at: Instant,
@@ -143,8 +155,9 @@ impl Run {
         if head.attempt != claimed.attempt {
             return Err(Halt::Lost);
         }
-        let order = submitted.order;
+        let (order, above) = (submitted.order, submitted.above);
         let agent = find_agent(&team, &turn)?;
+        let rights = rights_of(&team, &above, &agent, &order);
         let habits = habits_of(&agent, &order);
         let deadline = habits.timeout.and_then(|timeout| {
             let left = timeout.saturating_sub(head.elapsed(around.store.now()));
@@ -152,7 +165,7 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
-        let ledger = Ledger::open(&*around.store, &head, &order).await?;
+        let ledger = Ledger::open(&*around.store, &head, &order, habits.budget).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
         let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
@@ -166,10 +179,13 @@ impl Run {
             order,
             turn,
             agent,
+            before: Vec::new(),
             habits,
             gear,
             system,
             readable: 0,
+            rights,
+            above,
             deadline,
             look_at,
             ledger,
@@ -180,6 +196,22 @@ impl Run {
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
+        let ended = self.run().await;
+        Box::pin(self.leave()).await;
+        ended
+    }
+
+    /// Lets the toolsets end what they have started for the task.
+    async fn leave(&self) {
+        const LONGEST: Duration = Duration::from_secs(5);
+        for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
+            if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
+                tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
+            }
+        }
+    }
+
+    async fn run(&mut self) -> Ended {
         let halt = loop {
             // A panic is contained here, where what was said and launched is still known.
             match AssertUnwindSafe(self.step()).catch_unwind().await {
@@ -212,7 +244,7 @@ impl Run {
         }
         match step {
             Step::Read { .. } if self.rather_waits().await? => return self.rest().await,
-            Step::Read { letters, known } => self.note(vec![Entry::Read { letters, known }]).await?,
+            Step::Read { letters, known } => self.read(letters, known).await?,
             Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
             Step::Think { tools } => self.think(tools).await?,
             Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {
@@ -255,6 +287,20 @@ impl Run {
             self.take_in(&record)?;
         }
         Ok(())
+    }
+
+    /// Writes entries down that are only right as long as nobody has written to the task since; false if somebody has,
+    /// and then that is taken in.
+    async fn note_unless_moved(&mut self, entries: Vec<Entry>) -> Result<bool, Halt> {
+        let mut batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries);
+        batch.writes[0].after = Some(self.head.seq);
+        let moved = match append(&*self.around.store, batch).await {
+            Ok(_) => false,
+            Err(StoreError::Moved { .. }) => true,
+            Err(error) => return Err(error.into()),
+        };
+        self.catch_up().await?;
+        Ok(!moved)
     }
 
     /// Takes in what others have written.
@@ -304,9 +350,11 @@ impl Run {
     async fn change_gear(&mut self) -> Result<(), Halt> {
         if *self.turn.agent() != self.agent.name {
             self.readable = 0;
-            self.agent = find_agent(&self.team, &self.turn)?;
+            let agent = find_agent(&self.team, &self.turn)?;
+            self.before.push(std::mem::replace(&mut self.agent, agent));
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
+            self.rights = rights_of(&self.team, &self.above, &self.agent, &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
             let dir = self.order.working_dir.clone();
             self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
@@ -370,6 +418,17 @@ fn habits_of(agent: &Agent, order: &Order) -> Habits {
     habits.timeout = order.timeout.or(habits.timeout);
     habits.on_finish = order.on_finish.unwrap_or(habits.on_finish);
     habits
+}
+
+/// The rights of an agent below others.
+fn rights_of(team: &Team, above: &[AgentName], agent: &Agent, order: &Order) -> Option<Arc<Rights>> {
+    let mut levels: Vec<Arc<Permissions>> = Vec::new();
+    for level in above.iter().chain([&agent.name]).filter_map(|name| team.permissions_of(name)) {
+        if !levels.iter().any(|had| Arc::ptr_eq(had, &level)) {
+            levels.push(level);
+        }
+    }
+    (!levels.is_empty()).then(|| Arc::new(Rights { levels, approved: order.approved }))
 }
 
 fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
@@ -449,6 +508,10 @@ async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Resul
     }
     Ok(chain)
 }
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod recall_tests;
 
 fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
     match journal.first().map(|r| &r.entry) {

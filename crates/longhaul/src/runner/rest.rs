@@ -7,14 +7,19 @@ use tokio::time::Instant;
 use super::settle::stop_below;
 use super::{Ended, Halt, Run, heard, overdue};
 use crate::entry::{Entry, OnFinish, StopCause, Wait};
+use crate::id::LetterId;
 use crate::store::Filter;
 use crate::task::Head;
-use crate::turn::Step;
+use crate::turn::{Act, Step};
 
 /// How many of the tasks that it waits for a task names.
 const NAMED: usize = 100;
 /// Ends of children that come this close together are one letter.
 const TOGETHER: Duration = Duration::from_millis(200);
+/// The same look at tasks is held from this time in a row on.
+const HELD_FROM: u32 = 3;
+/// For how long it is held the first time.
+const HOLD: Duration = Duration::from_secs(15);
 
 impl Run {
     /// Ends the task if nothing can come any more; otherwise waits until something has.
@@ -26,7 +31,7 @@ impl Run {
                 && let Some(Step::Read { letters, known }) = self.turn.unread()
             {
                 // Quiet as they are: a task that waits for its children reads what they had to say before it ends.
-                self.note(vec![Entry::Read { letters, known }]).await?;
+                self.read(letters, known).await?;
                 return Ok(None);
             }
             if open.is_empty() || self.habits.on_finish == OnFinish::Detach {
@@ -51,6 +56,15 @@ impl Run {
             self.doze_through(TOGETHER).await?;
         }
         Ok(None)
+    }
+
+    /// Takes letters into the conversation.
+    pub(super) async fn read(&mut self, letters: Vec<LetterId>, known: Vec<LetterId>) -> Result<(), Halt> {
+        let all_ended = match self.turn.tells_of_ends(&letters) {
+            true => Some(!self.has_open_children().await?),
+            false => None,
+        };
+        self.note(vec![Entry::Read { letters, known, all_ended }]).await
     }
 
     /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
@@ -95,6 +109,31 @@ impl Run {
     async fn doze_through(&mut self, time: Duration) -> Result<(), Halt> {
         let until = Instant::now() + time;
         while self.turn.only_endings() && Instant::now() < until {
+            self.doze(Some(until)).await?;
+        }
+        Ok(())
+    }
+
+    /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
+    /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
+    pub(super) async fn hold_looks(&mut self, acts: &[Act]) -> Result<(), Halt> {
+        let looks = |act: &Act| self.gear.tool(&act.call.tool).is_some_and(|(_, manner)| manner.looks);
+        let times = acts.iter().map(|act| self.turn.times_called(&act.call.tool)).max().unwrap_or(0);
+        if times < HELD_FROM || !acts.iter().all(looks) {
+            return Ok(());
+        }
+        let open = self.open_children().await?;
+        self.catch_up().await?;
+        if open.is_empty() || self.turn.unread().is_some() {
+            return Ok(());
+        }
+        let time = HOLD.saturating_mul(1 << (times - HELD_FROM).min(2));
+        let until = self.around.store.now().checked_add(time).ok();
+        let on = Wait::Tasks(open.iter().map(|task| task.id).collect());
+        self.note(vec![Entry::Waiting { on, until }]).await?;
+        self.seat.park();
+        let until = Instant::now() + time;
+        while self.turn.unread().is_none() && Instant::now() < until {
             self.doze(Some(until)).await?;
         }
         Ok(())

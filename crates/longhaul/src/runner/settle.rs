@@ -59,7 +59,7 @@ impl Run {
     /// Writes the outcome down; with `after`, only if nobody has written to the task since.
     pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<Ended, Halt> {
         let known = self.turn.known_letters();
-        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known });
+        let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);
         end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
         Ok(Ended::Finished)
@@ -309,6 +309,7 @@ mod tests {
             depth: 0,
             continues: None,
             letter: None,
+            above: Vec::new(),
         };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
         id

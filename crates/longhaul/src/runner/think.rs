@@ -53,12 +53,14 @@ impl Run {
         // Letters about what was collected would fill the mailbox if nobody took them out.
         let known = self.turn.known_letters();
         if !known.is_empty() {
-            entries.push(Entry::Read { letters: Vec::new(), known });
+            entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
         }
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
-            let begun = calls.iter().zip(0..).map(|(call, index)| Entry::Called {
+            // Those that somebody has to be asked about begin when they are allowed to.
+            let begin = calls.iter().zip(0..).filter(|(call, _)| self.begins_at_once(call));
+            let begun = begin.map(|(call, index)| Entry::Called {
                 call: CallId { turn, index },
                 tool: call.tool.as_str().into(),
                 arguments: None,

@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use tokio::sync::Notify;
 
 use super::{Hint, Hints, Kinds};
+use crate::entry::Kind;
 use crate::id::TaskId;
 
 /// The bells of a process. Clones ring the same bells.
@@ -71,6 +72,11 @@ impl Bells {
         while let Some(hint) = hints.next().await {
             self.ring(hint);
         }
+    }
+
+    /// Rings as if a task had been submitted just now: whoever runs tasks looks.
+    pub(crate) fn wake(&self, root: TaskId) {
+        self.ring(Hint::Task { task: root, root, kinds: Kinds::of([Kind::Submitted]) });
     }
 
     fn hang(&self, places: Vec<Place>, kinds: Kinds) -> Bell {

@@ -176,7 +176,10 @@ fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
     match entry {
         // Whoever goes on in its place reads what would be told to one that has ended.
         Entry::Letter(letter) => letter.ending.is_none() || head.continued_by.is_none(),
-        Entry::StopRequested(_) | Entry::Answered { .. } | Entry::Continued { .. } => true,
+        Entry::StopRequested(_)
+        | Entry::Answered { .. }
+        | Entry::Granted { .. }
+        | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })
                 && head.status == Status::Cancelled

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::desk::desk;
 use super::office::Office;
 use super::{Inner, Longhaul, LonghaulError};
-use crate::agent::Team;
+use crate::agent::{Nobody, Team};
 use crate::dispatch::Limits;
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{Locker, Surroundings};
@@ -28,6 +28,8 @@ pub struct LonghaulBuilder {
     grace: Duration,
     unfinished: Unfinished,
     roots: Option<Vec<TaskId>>,
+    attended: bool,
+    nobody: Option<Nobody>,
 }
 
 impl LonghaulBuilder {
@@ -42,6 +44,8 @@ impl LonghaulBuilder {
             grace: Duration::from_secs(10),
             unfinished: Unfinished::default(),
             roots: None,
+            attended: false,
+            nobody: None,
         }
     }
 
@@ -104,6 +108,18 @@ impl LonghaulBuilder {
         self
     }
 
+    /// Says whether a person is there who sees the questions of tasks and can answer them. Unless told otherwise, nobody is.
+    pub fn attended(mut self, attended: bool) -> Self {
+        self.attended = attended;
+        self
+    }
+
+    /// What becomes of questions when nobody is there to answer them, whatever the habits of the agents say.
+    pub fn when_nobody(mut self, policy: Nobody) -> Self {
+        self.nobody = Some(policy);
+        self
+    }
+
     /// Starts it: from now on it claims tasks, those that others left behind included.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
@@ -142,6 +158,8 @@ impl LonghaulBuilder {
                 desk: desk(&office),
                 locker: Arc::new(Locker::default()),
                 drain: drain.clone(),
+                attended: self.attended,
+                nobody: self.nobody,
             };
             let worker = Worker {
                 id: id.clone(),

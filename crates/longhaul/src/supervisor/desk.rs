@@ -50,8 +50,13 @@ impl Office {
         if head.stop.is_some() {
             return Err(DeskError::Stopping);
         }
-        if order.working_dir.is_none() {
-            order.working_dir = self.submission(caller.task).await?.order.working_dir;
+        let parent = self.submission(caller.task).await?;
+        order.working_dir = order.working_dir.or(parent.order.working_dir);
+        // A child never has more than its parent, whatever its order says.
+        order.approved = parent.order.approved;
+        let mut above = parent.above;
+        if !above.contains(&caller.agent) {
+            above.push(caller.agent.clone());
         }
         let plan = Plan {
             key: TaskKey::child(caller.task, call),
@@ -60,6 +65,7 @@ impl Office {
             parent: Some(head),
             continues: None,
             letter: None,
+            above,
         };
         self.submit(plan).await.map(|(id, _)| id).map_err(desk_error)
     }

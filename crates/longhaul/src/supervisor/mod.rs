@@ -1,5 +1,6 @@
 //! The cloneable handle that every door holds.
 
+mod answer;
 mod build;
 mod desk;
 mod follow;
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use answer::Taken;
 pub use build::LonghaulBuilder;
 pub use follow::Events;
 use follow::Until;
@@ -22,10 +24,10 @@ use office::{Office, Plan, Posted};
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Deliver, Entry, Letter, Order, Sender, Stop, StopCause, TeamRef};
-use crate::id::{CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause, TeamRef};
+use crate::id::{LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use crate::snapshot::Snapshot;
-use crate::store::{Batch, Fence, Filter, Store, StoreError};
+use crate::store::{Filter, Store, StoreError};
 use crate::task::{Head, Status};
 
 /// A running Longhaul: submit tasks, watch them, write to them, stop them. Clones are the same Longhaul.
@@ -83,6 +85,43 @@ pub enum LonghaulError {
     /// A client has no team of its own: say which one.
     #[error("this Longhaul has no team: name one with `submit_to`")]
     NoTeam,
+    /// A task that asks nobody anything.
+    #[error("task {task} asks nothing: it is {status}")]
+    NotAsking {
+        /// Which.
+        task: TaskId,
+        /// How it stands.
+        status: Status,
+    },
+    /// A task that asks several things.
+    #[error("task {task} asks several things; say which you answer: {}", names(.open))]
+    WhichQuestion {
+        /// Which task.
+        task: TaskId,
+        /// What it asks.
+        open: Vec<QuestionId>,
+    },
+    /// A question that is not open any more.
+    #[error("the question {question} of task {task} has been settled already: {said}")]
+    Answered {
+        /// Which task.
+        task: TaskId,
+        /// Which question.
+        question: QuestionId,
+        /// What came of it.
+        said: String,
+    },
+    /// A question that was never asked.
+    #[error("task {task} has never asked a question {question}")]
+    NoQuestion {
+        /// Which task.
+        task: TaskId,
+        /// Which question.
+        question: QuestionId,
+    },
+    /// Words that do not answer the question.
+    #[error("{0}")]
+    BadAnswer(String),
     /// Nothing to do.
     #[error("the {0} is empty")]
     Empty(&'static str),
@@ -172,7 +211,7 @@ impl Longhaul {
 
     async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         check_text("task", &order.task)?;
-        let plan = Plan { key, order, team, parent: None, continues: None, letter: None };
+        let plan = Plan { key, order, team, parent: None, continues: None, letter: None, above: Vec::new() };
         Ok(self.0.office.submit(plan).await?.0)
     }
 
@@ -333,18 +372,6 @@ impl Longhaul {
         Ok(reached)
     }
 
-    /// Answers a question that a task asked.
-    pub async fn answer(
-        &self,
-        id: TaskId,
-        question: CallId,
-        text: impl Into<String>,
-    ) -> Result<(), LonghaulError> {
-        let entry = Entry::Answered { question, text: text.into() };
-        self.0.office.store.append(Batch::one(id, Fence::Anyone, vec![entry])).await?;
-        Ok(())
-    }
-
     /// Waits for tasks: for all of them and without end, unless told otherwise.
     ///
     /// ```
@@ -434,6 +461,7 @@ impl Longhaul {
     /// Takes tasks of a tree that some other process submitted; only for one that runs its own trees alone.
     pub fn adopt(&self, root: TaskId) {
         self.0.office.adopt(root);
+        self.0.office.bells.wake(root);
     }
 
     /// The bounds on how many tasks there may be.
@@ -492,6 +520,10 @@ impl Longhaul {
             }
         }
     }
+}
+
+fn names(questions: &[QuestionId]) -> String {
+    questions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn check_text(what: &'static str, text: &str) -> Result<(), LonghaulError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
-use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey};
+use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
 use crate::runner::{append, below, read_all, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) parent: Option<Head>,
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
+    /// The agents above it whose permissions count.
+    pub(crate) above: Vec<AgentName>,
 }
 
 impl Office {
@@ -59,6 +61,7 @@ impl Office {
                 depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
                 continues: plan.continues,
                 letter: plan.letter.clone(),
+                above: plan.above.clone(),
             };
             let root = submitted.root;
             if root == id {
@@ -177,6 +180,7 @@ impl Office {
             parent,
             continues: Some(old.id),
             letter: Some(letter.id.clone()),
+            above: submitted.above,
         })
     }
 
@@ -247,16 +251,18 @@ impl Office {
         Ok(Waited { tasks, timed_out })
     }
 
-    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last.
+    /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last, and
+    /// one whose time to wait for its provider is over does not wait for it.
     pub(crate) async fn seen(&self, heads: Vec<Head>) -> Result<Vec<Head>, StoreError> {
         if heads.iter().all(|head| head.status != Status::Running) {
             return Ok(heads);
         }
+        let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
             self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
         let seen = |head: Head| match gone.get(&head.id) {
             Some(attempt) if *attempt == head.attempt => head.interrupted(),
-            _ => head,
+            _ => Head { waiting: head.waits_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
     }

@@ -52,7 +52,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
     vec![
         verb(
             "run_background_agent",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             format!(
                 "Starts a sub-agent on a task in the background and returns the task's id at once. \
                  When the task ends, its result is sent to you as a message.\nAgents:\n{}",
@@ -85,7 +85,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
         .tool(),
         verb(
             "stop_background_agent",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Stops a task and every task that it started. What it had by then is kept.",
             |args: OneTask, cx| Box::pin(async move { Ok(errand::stop(cx, &args.task_id).await?.2.into()) }),
         )
@@ -101,7 +101,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
         .tool(),
         verb(
             "send_background_agent",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Sends a message to a task. A running one reads it before its next step; \
              one that has ended is continued by a new task, whose id is returned.",
             |args: Send, cx| Box::pin(send(args, cx)),

@@ -66,7 +66,7 @@ fn transfer_task(cards: &[Card]) -> Arc<dyn DynTool> {
     let mine: Arc<[Card]> = cards.into();
     verb(
         "transfer_task",
-        Manner::REPEATABLE,
+        Manner::INWARD,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
             wording::agents(cards)
@@ -118,7 +118,7 @@ fn handoff(cards: &[Card]) -> Arc<dyn DynTool> {
     let mine: Arc<[Card]> = cards.into();
     verb(
         "handoff",
-        Manner::REPEATABLE,
+        Manner::INWARD,
         format!(
             "Hands this whole conversation over to another agent, who goes on in your place.\nAgents:\n{}",
             wording::agents(cards)

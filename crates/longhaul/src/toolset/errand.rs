@@ -101,6 +101,11 @@ pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result
     Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
 }
 
+/// What is said when all of the caller's tasks have ended.
+async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
+    Ok(wording::all_ended(&cx.desk.list(&cx.caller).await?))
+}
+
 /// Stops a task; how it stands then, and a sentence about it.
 pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
     let before = cx.desk.stop(&cx.caller, typed).await?;
@@ -108,10 +113,12 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
     Ok(match before.status {
         Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
         Status::Running => {
-            let said = format!(
-                "{id} was told to stop, with everything below it. It ends within seconds; \
-                 what it had by then will be sent to you as a message."
-            );
+            let then = match before.parent == Some(cx.caller.task) {
+                true => "what it had by then will be sent to you as a message",
+                false => "look at it then to see what it had",
+            };
+            let said =
+                format!("{id} was told to stop, with everything below it. It ends within seconds; {then}.");
             (id, Status::Running, said)
         }
         ended => (id, ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
@@ -122,10 +129,16 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
 pub(super) async fn send(cx: &CallContext, typed: &str, note: Note) -> Result<(Sent, String), ToolError> {
     let sent = cx.desk.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
+    let mine = |head: &Head| head.id == to && head.parent == Some(cx.caller.task);
+    let then = match cx.desk.list(&cx.caller).await?.iter().any(mine) {
+        true => PUSHED,
+        // Of the tasks of its tasks, and of those that it took over with the conversation.
+        false => "Its result is sent to the task that it works for.",
+    };
     let said = if sent.continued {
-        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {PUSHED}")
+        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {then}")
     } else {
-        format!("Your message is with {to}, which reads it before its next step. {PUSHED}")
+        format!("Your message is with {to}, which reads it before its next step. {then}")
     };
     Ok((sent, said))
 }
@@ -189,13 +202,33 @@ pub(super) fn answer(
     json_with(&report, collected, ended && report.status != Status::Completed)
 }
 
+/// The same, with what leads on from there.
+pub(super) async fn answer_and_lead(
+    waited: &Waited,
+    part: Option<Part>,
+    named: fn(TaskId) -> Named,
+    note: Option<String>,
+    cx: &CallContext,
+) -> Answer {
+    let plain = answer(waited, part, named, note.clone(), cx)?;
+    // Only who has seen all of it is led on.
+    let lead = match (&note, plain.collected.is_empty()) {
+        (None, false) => all_ended(cx).await?,
+        _ => None,
+    };
+    if lead.is_some() { answer(waited, part, named, lead, cx) } else { Ok(plain) }
+}
+
 /// One task as the dialects that speak plainly show it, with its output or a part of that.
 pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallContext) -> Answer {
     let snapshot = cx.desk.view(&cx.caller, typed).await?;
     let id = snapshot.head.id;
-    let (text, whole) =
+    let (mut text, whole) =
         wording::portrait(&snapshot, part, cx.desk.now(), |from| wording::read_on(tool, id, from));
     let collected = if whole { vec![id] } else { Vec::new() };
+    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{lead}");
+    }
     Ok(ToolOutput { text, collected, ..ToolOutput::default() })
 }
 

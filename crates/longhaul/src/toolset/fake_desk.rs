@@ -84,6 +84,7 @@ impl Inner {
                 depth: caller.depth + 1,
                 continues,
                 letter: None,
+                above: Vec::new(),
             };
             self.append(id, Entry::Submitted(Box::new(submitted)));
         }

@@ -17,8 +17,9 @@ use super::text::{clipped, counted, grouped};
 use super::verb::{self, seconds};
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use address::why_private;
 use page::Kind;
-use way::{Lookup, Way};
+use way::{Judge, Lookup, Way};
 
 mod address;
 mod page;
@@ -29,8 +30,8 @@ mod way;
 #[derive(Clone)]
 pub struct Fetch {
     limits: Limits,
-    allow_private: bool,
-    lookup: Option<Lookup>,
+    judge: Judge,
+    lookup: Lookup,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +50,7 @@ impl Fetch {
     /// Reads public addresses: a megabyte of each, within 30 seconds.
     pub fn new() -> Self {
         let limits = Limits { time: Duration::from_secs(30), bytes: 1 << 20 };
-        Fetch { limits, allow_private: false, lookup: None }
+        Fetch { limits, judge: why_private, lookup: way::system_lookup() }
     }
 
     /// How long each URL may take, unless a call says otherwise.
@@ -66,24 +67,21 @@ impl Fetch {
 
     /// Whether private, loopback and link-local addresses are read, too.
     pub fn allow_private(mut self, allow: bool) -> Self {
-        self.allow_private = allow;
+        self.judge = if allow { |_| None } else { why_private };
         self
     }
 
-    /// Finds addresses in another way than the system does.
+    /// Finds addresses in another way than the system does, and judges them in another.
     #[cfg(test)]
-    fn lookup(mut self, lookup: Lookup) -> Self {
-        self.lookup = Some(lookup);
+    fn seeing(mut self, judge: Judge, lookup: Lookup) -> Self {
+        (self.judge, self.lookup) = (judge, lookup);
         self
     }
 }
 
 impl std::fmt::Debug for Fetch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fetch")
-            .field("limits", &self.limits)
-            .field("allow_private", &self.allow_private)
-            .finish()
+        f.debug_struct("Fetch").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -94,8 +92,7 @@ impl Toolset for Fetch {
 
     fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let lookup = self.lookup.clone().unwrap_or_else(way::system_lookup);
-            let way = Way::new(self.allow_private, lookup)
+            let way = Way::new(self.judge, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why })?;
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(FetchTool { way, limits: self.limits })];
             Ok(tools)

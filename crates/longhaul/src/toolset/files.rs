@@ -1,24 +1,39 @@
-//! Looks at the files below a task's working directory, and changes none.
+//! Files below a task's working directory: looked at by [`Files`], and also changed by [`Filesystem`].
 //!
-//! Where a tool may look is [`ground`]'s business, how it reads [`lines`]'; a tool here only says what it found. Each
-//! tool is a [`Look`]: plain blocking code, which [`ReadOnly`] runs where it blocks nobody.
+//! Where a path may lead is [`way`]'s business, how it is opened [`ground`]'s, how it is read [`lines`]'; a tool here only
+//! says what it found or does what it was told. Each is a [`Deed`]: plain blocking code, which [`Tooled`] runs where
+//! it blocks nobody.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::Deserialize as _;
+use serde::de::{self, DeserializeOwned, Deserializer};
+use serde_json::Value;
 
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use ground::Ground;
+use ground::{Ground, Reach};
+use post::PostEdits;
+
+pub use filesystem::{Filesystem, FilesystemBuilder};
+pub use post::PostEdit;
 
 mod count;
+mod edit;
+mod filesystem;
 mod ground;
 mod lines;
 mod list;
+mod post;
 mod read;
 mod search;
+mod tree;
+mod walk;
+mod way;
+mod write;
 
 /// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all for what is below
 /// the task's working directory, and all read-only.
@@ -38,54 +53,103 @@ impl Toolset for Files {
     }
 
     fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async {
-            let tools: Vec<Arc<dyn DynTool>> = vec![
-                Arc::new(ReadOnly(list::ListDirectory)),
-                Arc::new(ReadOnly(read::ReadFile)),
-                Arc::new(ReadOnly(search::SearchFilesContent)),
-                Arc::new(ReadOnly(count::CountLines)),
-            ];
-            Ok(tools)
+        let kit = Kit::default();
+        Box::pin(async move {
+            Ok(vec![
+                kit.tool(list::ListDirectory),
+                kit.tool(read::ReadFile),
+                kit.tool(search::SearchFilesContent),
+                kit.tool(count::CountLines),
+            ])
         })
     }
 }
 
-/// A look at files: it blocks, and changes nothing.
-trait Look: Copy + Send + Sync + 'static {
+/// Something done with files: it blocks.
+trait Deed: Clone + Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
-
-    fn look(self, args: Self::Args, ground: &Ground) -> Result<String, ToolError>;
-}
-
-/// Makes a tool of a [`Look`].
-struct ReadOnly<L>(L);
-
-impl<L: Look> Tool for ReadOnly<L> {
-    type Args = L::Args;
-
-    fn name(&self) -> &str {
-        L::NAME
-    }
-
-    fn description(&self) -> String {
-        L::DESCRIPTION.to_owned()
-    }
 
     fn manner(&self) -> Manner {
         Manner::READ_ONLY
     }
 
-    async fn call(&self, args: L::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let look = self.0;
+    fn act(&self, args: Self::Args, ground: &Ground) -> Result<Done, ToolError>;
+}
+
+/// What came of it.
+struct Done {
+    text: String,
+    changed: Option<Changed>,
+}
+
+/// A file that was changed.
+struct Changed {
+    /// As the model knows it.
+    shown: String,
+    whole: PathBuf,
+}
+
+impl From<String> for Done {
+    fn from(text: String) -> Self {
+        Done { text, changed: None }
+    }
+}
+
+/// What the tools of one toolset share.
+#[derive(Debug, Clone, Default)]
+struct Kit {
+    reach: Arc<Reach>,
+    post: Arc<PostEdits>,
+}
+
+impl Kit {
+    fn tool<D: Deed>(&self, deed: D) -> Arc<dyn DynTool> {
+        Arc::new(Tooled { deed, kit: self.clone() })
+    }
+}
+
+/// Makes a tool of a [`Deed`].
+struct Tooled<D> {
+    deed: D,
+    kit: Kit,
+}
+
+impl<D: Deed> Tool for Tooled<D> {
+    type Args = D::Args;
+
+    fn name(&self) -> &str {
+        D::NAME
+    }
+
+    fn description(&self) -> String {
+        D::DESCRIPTION.to_owned()
+    }
+
+    fn manner(&self) -> Manner {
+        self.deed.manner()
+    }
+
+    async fn call(&self, args: D::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let done = self.act(args, context).await?;
+        match done.changed {
+            Some(file) => self.kit.post.run(&file, done.text, context).await,
+            None => Ok(done.text.into()),
+        }
+    }
+}
+
+impl<D: Deed> Tooled<D> {
+    async fn act(&self, args: D::Args, context: &CallContext) -> Result<Done, ToolError> {
+        let (deed, reach) = (self.deed.clone(), self.kit.reach.clone());
         let mut context = context.clone();
         // A call that is dropped stops looking, too.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
-        let looked = tokio::task::spawn_blocking(move || look.look(args, &Ground::of(context)?)).await;
-        match looked {
-            Ok(result) => result.map(ToolOutput::from),
+        let acted = tokio::task::spawn_blocking(move || deed.act(args, &Ground::of(context, reach)?)).await;
+        match acted {
+            Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(ToolError::Failed("the program is ending".to_owned())),
@@ -94,5 +158,28 @@ impl<L: Look> Tool for ReadOnly<L> {
     }
 }
 
+/// A list of paths or patterns; also one alone, or a list that was written as a text.
+fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let listed = match Value::deserialize(deserializer)? {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list,
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Array(list)) => list,
+            _ => vec![Value::String(text)],
+        },
+        other => return Err(de::Error::custom(format!("{other} is not a list of texts"))),
+    };
+    let text = |value| match value {
+        Value::String(text) => Ok(text),
+        other => Err(de::Error::custom(format!("{other} is not a text"))),
+    };
+    listed.into_iter().map(text).collect()
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod confinement_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod write_tests;

@@ -51,7 +51,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
     vec![
         verb(
             "spawn_agent",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             format!(
                 "Starts an agent on a task in the background and returns its agent_id at once. \
                  When it ends, its result is sent to you as a message.\nTypes of agents:\n{}",
@@ -86,7 +86,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
         .tool(),
         verb(
             "cancel_agent",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Cancels an agent and every agent that it spawned. What it had by then is kept.",
             |args: OneAgent, cx| {
                 Box::pin(async move { errand::stop_with_receipt(&args.agent_id, Named::Agent, cx).await })
@@ -95,7 +95,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
         .tool(),
         verb(
             "send_message",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Sends a message to an agent, or to all that have not ended with to: \"*\". A running agent reads it before \
              its next step; one that has ended is continued under a new agent_id, which is returned.",
             |args: Send, cx| Box::pin(send(args, cx)),
@@ -173,7 +173,7 @@ struct WaitAgent {
 async fn wait(args: WaitAgent, cx: &CallContext) -> Answer {
     let (time, note) = verb::patience("wait_seconds", args.wait_seconds);
     let waited = errand::wait_one(&args.agent_id, Some(seconds(time)), cx).await?;
-    errand::answer(&waited, None, Named::Agent, note, cx)
+    errand::answer_and_lead(&waited, None, Named::Agent, note, cx).await
 }
 
 #[derive(Serialize)]

@@ -90,7 +90,7 @@ struct SearchArgs {
 impl Memory {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
         let path = || self.path.clone();
-        let (read, write) = (Manner::READ_ONLY, Manner::REPEATABLE);
+        let (read, write) = (Manner::READ_ONLY, Manner::INWARD);
         vec![
             {
                 let path = path();

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::dispatch::Card;
-use crate::id::AgentName;
+use crate::id::{AgentName, TaskId};
 use crate::tool::{DynTool, Tool};
 
 mod a2a;
 mod api;
 mod aside;
 mod background;
+#[cfg(unix)]
+mod command;
 mod delegation;
 mod derived;
 mod errand;
@@ -25,6 +27,10 @@ mod openapi;
 mod model_picker;
 mod outputs;
 mod outward;
+#[cfg(unix)]
+mod sandbox;
+#[cfg(unix)]
+mod script;
 #[cfg(unix)]
 mod shell;
 mod skills;
@@ -52,7 +58,7 @@ pub use api::{Api, ApiSettings};
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
 pub use fetch::Fetch;
-pub use files::Files;
+pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;
@@ -60,6 +66,12 @@ pub use model_picker::ModelPicker;
 pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
 pub use outward::Headers;
+#[cfg(target_os = "linux")]
+pub use sandbox::sandbox_exec;
+#[cfg(unix)]
+pub use sandbox::{SANDBOX_EXEC, Sandbox};
+#[cfg(unix)]
+pub use script::{Script, ScriptBuilder, ScriptTool};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
@@ -68,7 +80,7 @@ pub use tasks::Tasks;
 pub use think::Think;
 pub use todo::Todo;
 pub use user_prompt::UserPrompt;
-pub use wrap::{narrowed, prefixed};
+pub use wrap::{instructed, narrowed, prefixed};
 
 use aside::blocking;
 
@@ -118,6 +130,11 @@ pub trait Toolset: Send + Sync + 'static {
     /// What the agent should know about using them; goes into its system instruction.
     fn instruction(&self, _patron: &Patron) -> Option<String> {
         None
+    }
+
+    /// This process does not run the task any more: it has ended, or was given back. Ends whatever was started for it.
+    fn task_ended(&self, _task: TaskId) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     /// Ends whatever was started. Called once, when the engine shuts down.

@@ -1,44 +1,90 @@
-//! Runs a command of the model's in the task's working directory, and leaves nothing running.
-//!
-//! A command has a process group of its own, and the group ends with the call: when the shell has exited, when the
-//! time is up, when the task is stopped, and when the call is dropped. Only a process that leaves the group
-//! (`setsid`) survives; keeping those in is the sandbox's business.
+//! Runs commands of the model's in the task's working directory: to their end, or beside the task and no longer than
+//! it.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use indexmap::IndexMap;
-use nix::sys::signal::Signal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::command::{Env, Launch, directory, plain_env, run};
+use super::sandbox::Sandbox;
+use super::verb::{Nothing, number, place, seconds, verb};
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::TaskId;
+use crate::process::Watchman;
 use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use capture::Capture;
-use group::Group;
+use jobs::Jobs;
 
-mod capture;
-mod group;
+mod jobs;
+mod tape;
 
-/// How much of a command's output the model sees.
-const OUTPUT_CAP: usize = 64 * 1024;
 /// How long a command may take when the model does not say, and at most; in seconds.
 const DEFAULT_TIMEOUT: f64 = 30.0;
 const MAX_TIMEOUT: f64 = 600.0;
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// How much of a job's output is shown when the model does not say, and at most.
+const DEFAULT_PAGE: usize = 16 * 1024;
+const MAX_PAGE: usize = 40 * 1024;
 
-/// The toolset `shell`: one tool, `shell`, that runs a command.
+/// The toolset `shell`: `shell`, which runs a command to its end, and `run_background_job`, `list_background_jobs`,
+/// `view_background_job` and `stop_background_job` for those that take longer. A job belongs to its task and ends with
+/// it.
 ///
 /// Commands inherit nothing of this process's environment, so that no secret leaks into one. They have a plain
 /// `PATH`, and what the builder was given.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Shell {
-    env: Arc<IndexMap<OsString, OsString>>,
+    setting: Arc<Setting>,
+    jobs: Arc<Jobs>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.setting.fmt(f)
+    }
+}
+
+/// What all commands have in common. The values of variables may be secrets.
+pub(super) struct Setting {
+    pub(super) env: Env,
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) watchman: Watchman,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.keys().collect();
+        f.debug_struct("Shell").field("env", &names).field("sandbox", &self.sandbox).finish()
+    }
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Setting { env: plain_env(), sandbox: None, watchman: Watchman::new() }
+    }
+}
+
+impl Setting {
+    /// How a command line is started in a directory, in the sandbox if there is one.
+    pub(super) async fn launch(
+        &self,
+        context: &CallContext,
+        cmd: impl Into<OsString>,
+        cwd: Option<&str>,
+        more: Env,
+    ) -> Result<Launch, ToolError> {
+        let dir = directory(context, cwd).await?;
+        let mut env = self.env.clone();
+        env.extend(more);
+        let launch = Launch::shell(cmd, dir, env);
+        match (&self.sandbox, &context.working_dir) {
+            (Some(sandbox), Some(work)) => sandbox.confine(launch, work).await,
+            _ => Ok(launch),
+        }
+    }
 }
 
 impl Shell {
@@ -49,7 +95,7 @@ impl Shell {
 
     /// A shell whose commands have more.
     pub fn builder() -> ShellBuilder {
-        ShellBuilder { env: IndexMap::from([("PATH".into(), DEFAULT_PATH.into())]) }
+        ShellBuilder { setting: Setting::default() }
     }
 }
 
@@ -60,21 +106,34 @@ impl Default for Shell {
 }
 
 /// What a [`Shell`] gives its commands.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ShellBuilder {
-    env: IndexMap<OsString, OsString>,
+    setting: Setting,
 }
 
 impl ShellBuilder {
     /// One more environment variable, or another value for one.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.env.insert(name.into(), value.into());
+        self.setting.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Commands run in a sandbox.
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.setting.sandbox = Some(sandbox);
+        self
+    }
+
+    /// Who sees to it that commands end when this process is killed. Toolsets may share one; each has its own, if it is not
+    /// given one.
+    pub fn watchman(mut self, watchman: Watchman) -> Self {
+        self.setting.watchman = watchman;
         self
     }
 
     /// The toolset.
     pub fn build(self) -> Shell {
-        Shell { env: Arc::new(self.env) }
+        Shell { setting: Arc::new(self.setting), jobs: Arc::default() }
     }
 }
 
@@ -84,30 +143,34 @@ impl Toolset for Shell {
     }
 
     fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let tool: Arc<dyn DynTool> = Arc::new(RunCommand { env: self.env.clone() });
-        Box::pin(async { Ok(vec![tool]) })
+        Box::pin(async {
+            let shell: Arc<dyn DynTool> = Arc::new(RunCommand { setting: self.setting.clone() });
+            Ok(vec![shell, self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
+        })
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        Box::pin(self.jobs.end(task))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.jobs.close())
     }
 }
 
 struct RunCommand {
-    env: Arc<IndexMap<OsString, OsString>>,
+    setting: Arc<Setting>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct RunCommandArgs {
     /// The command line, as for `sh -c`.
+    #[serde(alias = "command")]
     cmd: String,
     /// The directory to run it in, relative to the working directory; the working directory itself if left out.
     cwd: Option<String>,
     /// After how many seconds the command is ended: 30 if left out, at most 600.
     timeout: Option<f64>,
-}
-
-/// How a command came to its end.
-enum End {
-    Exited(ExitStatus),
-    TimedOut,
-    Stopped,
 }
 
 impl Tool for RunCommand {
@@ -120,7 +183,7 @@ impl Tool for RunCommand {
     fn description(&self) -> String {
         "Runs a shell command (sh -c) in the working directory, without input, and returns what it wrote to stdout \
          and stderr and its exit code. Everything the command starts is ended with it: nothing stays running in the \
-         background."
+         background. For what is to go on running, use run_background_job."
             .to_owned()
     }
 
@@ -129,73 +192,131 @@ impl Tool for RunCommand {
     }
 
     async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        if args.cmd.trim().is_empty() {
-            return Err(ToolError::Retry("the command is empty: say in `cmd` what to run".to_owned()));
-        }
+        filled(&args.cmd)?;
         let timeout = bounded(args.timeout)?;
-        let dir = directory(context, args.cwd.as_deref()).await?;
-        if context.cancel.is_cancelled() {
-            return Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()));
-        }
-
-        let (mut group, mut pipe) = Group::spawn(&args.cmd, &dir, &self.env)
-            .map_err(|error| ToolError::Failed(format!("the command could not be started: {error}")))?;
-        let mut capture = Capture::new(OUTPUT_CAP);
-
-        let end = tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => End::Stopped,
-            status = group.follow(&mut pipe, &mut capture) => End::Exited(
-                status.map_err(|error| ToolError::Failed(format!("the command was lost: {error}")))?,
-            ),
-            () = tokio::time::sleep(timeout) => End::TimedOut,
-        };
-        let left_behind = match end {
-            End::Exited(_) => group.kill().await,
-            End::TimedOut | End::Stopped => {
-                group.terminate(&mut pipe, &mut capture).await;
-                false
-            }
-        };
-        group::drain_rest(&mut pipe, &mut capture).await;
-
-        report(end, capture.into_text(), left_behind, timeout)
+        let launch = self.setting.launch(context, args.cmd, args.cwd.as_deref(), Env::new()).await?;
+        let ran = run(&launch, timeout, &context.cancel, &self.setting.watchman).await?;
+        ran.report(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
 
-/// What the model is told: the output, and below it how the command ended.
-fn report(end: End, mut text: String, left_behind: bool, timeout: Duration) -> Result<ToolOutput, ToolError> {
-    if text.is_empty() {
-        text.push_str("(no output)");
+#[derive(Deserialize, JsonSchema)]
+struct RunJobArgs {
+    /// The command line, as for `sh -c`.
+    #[serde(alias = "command")]
+    cmd: String,
+    /// The directory to run it in, relative to the working directory; the working directory itself if left out.
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ViewJobArgs {
+    /// Which job: `job-1`.
+    job_id: String,
+    /// From which byte of its output on; the last part of it if left out.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// How many bytes to show: 16384 if left out, at most 40960.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
+    /// How many seconds to wait for the end of the job before looking; it is not waited for if left out. At most 600.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "Option<f64>")]
+    wait: Option<f64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct StopJobArgs {
+    /// Which job: `job-1`.
+    job_id: String,
+}
+
+impl Shell {
+    fn run_job(&self) -> Arc<dyn DynTool> {
+        let shell = self.clone();
+        let text = "Starts a shell command that goes on running beside your work, and returns at once with the job's id: \
+                    for servers, watchers and long builds. Look at it with view_background_job. It is ended when your \
+                    task ends.";
+        verb("run_background_job", Manner::default(), text, move |args: RunJobArgs, context: &CallContext| {
+            let shell = shell.clone();
+            Box::pin(async move {
+                filled(&args.cmd)?;
+                let launch =
+                    shell.setting.launch(context, &args.cmd, args.cwd.as_deref(), Env::new()).await?;
+                if context.cancel.is_cancelled() {
+                    return Err(ToolError::Failed("the task is being stopped".to_owned()));
+                }
+                let job =
+                    shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.watchman)?;
+                Ok(format!("{} started. It is ended when your task ends.", job.id).into())
+            })
+        })
+        .tool()
     }
-    if !text.ends_with('\n') {
-        text.push('\n');
+
+    fn list_jobs(&self) -> Arc<dyn DynTool> {
+        let jobs = self.jobs.clone();
+        let text = "Lists the jobs that run_background_job has started in this task.";
+        verb("list_background_jobs", Manner::LOOKS, text, move |_: Nothing, context: &CallContext| {
+            let lines: Vec<_> = jobs.of(context.caller.task).iter().map(|job| job.line()).collect();
+            Box::pin(async move {
+                Ok(match lines.is_empty() {
+                    true => "no jobs".into(),
+                    false => lines.join("\n").into(),
+                })
+            })
+        })
+        .tool()
     }
-    if left_behind {
-        text.push_str("[what the command left running in the background was ended]\n");
+
+    fn view_job(&self) -> Arc<dyn DynTool> {
+        let jobs = self.jobs.clone();
+        let text = "Shows how a job stands and the last part of what it wrote; with `offset`, the part from there on. With \
+                    `wait` it waits for the job to end, which is better than looking again and again.";
+        verb("view_background_job", Manner::LOOKS, text, move |args: ViewJobArgs, context: &CallContext| {
+            let jobs = jobs.clone();
+            Box::pin(async move {
+                let job = jobs.find(context.caller.task, &args.job_id)?;
+                if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
+                    job.wait(seconds(wait.min(MAX_TIMEOUT)), &context.cancel).await;
+                }
+                let limit = args.limit.map_or(DEFAULT_PAGE, place).clamp(1, MAX_PAGE);
+                let page = job.page(args.offset.map(|offset| place(offset) as u64), limit);
+                let page = if page.is_empty() { "(no output)".to_owned() } else { page };
+                Ok(format!("{}\n--- output ---\n{page}", job.line()).into())
+            })
+        })
+        .tool()
     }
-    match end {
-        End::Exited(status) if status.success() => Ok(format!("{text}[exit code 0]").into()),
-        End::Exited(status) => Err(ToolError::Failed(text + &ending(status))),
-        End::TimedOut => Err(ToolError::Failed(format!(
-            "{text}[the command took longer than {} s, and was ended with everything it had started; `timeout` may \
-             be up to {MAX_TIMEOUT} s]",
-            timeout.as_secs_f64()
-        ))),
-        End::Stopped => Err(ToolError::Failed(format!(
-            "{text}[the task is being stopped: the command was ended with everything it had started]"
-        ))),
+
+    fn stop_job(&self) -> Arc<dyn DynTool> {
+        let jobs = self.jobs.clone();
+        let text = "Ends a job, with everything it has started.";
+        verb(
+            "stop_background_job",
+            Manner::REPEATABLE,
+            text,
+            move |args: StopJobArgs, context: &CallContext| {
+                let jobs = jobs.clone();
+                Box::pin(async move {
+                    let job = jobs.find(context.caller.task, &args.job_id)?;
+                    match job.stop().await {
+                        true => Ok(format!("{} was ended", job.id).into()),
+                        false => Ok(format!("{} had ended already", job.id).into()),
+                    }
+                })
+            },
+        )
+        .tool()
     }
 }
 
-fn ending(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("[exit code {code}]"),
-        (None, Some(number)) => match Signal::try_from(number) {
-            Ok(signal) => format!("[killed by {signal}]"),
-            Err(_) => format!("[killed by signal {number}]"),
-        },
-        (None, None) => format!("[{status}]"),
+fn filled(cmd: &str) -> Result<(), ToolError> {
+    match cmd.trim().is_empty() {
+        true => Err(ToolError::Retry("the command is empty: say in `cmd` what to run".to_owned())),
+        false => Ok(()),
     }
 }
 
@@ -208,26 +329,7 @@ fn bounded(seconds: Option<f64>) -> Result<Duration, ToolError> {
     }
 }
 
-async fn directory(context: &CallContext, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
-    let Some(working_dir) = &context.working_dir else {
-        return Err(ToolError::Failed("this task has no working directory to run commands in".to_owned()));
-    };
-    let dir = working_dir.join(cwd.unwrap_or_default());
-    let is_dir = {
-        let dir = dir.clone();
-        tokio::task::spawn_blocking(move || Path::is_dir(&dir)).await.unwrap_or(false)
-    };
-    match (is_dir, cwd) {
-        (true, _) => Ok(dir),
-        (false, Some(cwd)) => Err(ToolError::Retry(format!(
-            "`cwd`: there is no directory '{cwd}' in the working directory {}",
-            working_dir.display()
-        ))),
-        (false, None) => {
-            Err(ToolError::Failed(format!("the working directory {} does not exist", working_dir.display())))
-        }
-    }
-}
-
+#[cfg(test)]
+mod job_tests;
 #[cfg(test)]
 mod tests;

@@ -88,7 +88,7 @@ fn agent_tool(card: &Card) -> Arc<dyn DynTool> {
     let agent = card.name.clone();
     verb(
         card.name.as_str(),
-        Manner::REPEATABLE,
+        Manner::INWARD,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
         move |args: Ask, cx| Box::pin(ask(agent.clone(), args, cx)),
     )
@@ -117,7 +117,7 @@ fn task_tools() -> [Arc<dyn DynTool>; 3] {
         .tool(),
         verb(
             "stop_task",
-            Manner::REPEATABLE,
+            Manner::INWARD,
             "Stops a background task and every task that it started. What it had by then is kept.",
             |args: Stop, cx| {
                 Box::pin(async move { errand::stop_with_receipt(&args.task_id, Named::Task, cx).await })
@@ -178,12 +178,12 @@ async fn get(args: Get, cx: &CallContext) -> Answer {
     if !args.wait {
         let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
         let seen = Waited { tasks: vec![snapshot], timed_out: false };
-        return errand::answer(&seen, part, Named::Task, None, cx);
+        return errand::answer_and_lead(&seen, part, Named::Task, None, cx).await;
     }
     let note = args.timeout.filter(|ms| *ms < 0.0);
     let note =
         note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
     let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
     let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
-    errand::answer(&waited, part, Named::Task, note, cx)
+    errand::answer_and_lead(&waited, part, Named::Task, note, cx).await
 }

@@ -126,7 +126,7 @@ struct LinkArgs {
 impl Tasks {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
         let read = Manner::READ_ONLY;
-        let write = Manner::REPEATABLE;
+        let write = Manner::INWARD;
         let path = || self.path.clone();
         vec![
             {

@@ -17,7 +17,8 @@ use crate::task::{Head, Status};
 pub(super) const PUSHED: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
 /// What can be done meanwhile.
-pub(super) const GO_ON: &str = "Start other tasks, do other work, or simply finish your turn.";
+pub(super) const GO_ON: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
+                                short sentence: you will be called again with the results.";
 
 /// A task to show how tasks are given.
 pub(super) const EXAMPLE: &str = "Find the three most used Go web frameworks, with sources.";
@@ -103,7 +104,7 @@ fn tools(head: &Head) -> Option<String> {
 
 /// What a task waits for, and since when.
 fn waiting(head: &Head, now: Timestamp) -> Option<String> {
-    let waiting = head.waiting.as_ref()?;
+    let waiting = head.waits_at(now)?;
     let what = match &waiting.on {
         Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
         Wait::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
@@ -198,12 +199,7 @@ impl List {
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        if heads.iter().any(|head| !head.status.is_final()) {
-            notes.push(
-                "The result of each task is sent to you as a message when it ends: no need to poll."
-                    .to_owned(),
-            );
-        }
+        notes.extend(state(heads));
         List { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
@@ -215,6 +211,38 @@ impl fmt::Display for List {
         }
         f.write_str(self.note.as_deref().unwrap_or_default())
     }
+}
+
+/// What is said of all of the caller's tasks: that they have ended, or that there is no use in looking.
+fn state(heads: &[Head]) -> Option<String> {
+    let running = heads.iter().filter(|head| !head.status.is_final()).count();
+    match running {
+        0 => all_ended(heads),
+        _ => Some(format!(
+            "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
+             look again. If there is nothing else to do, end your turn with a short sentence.",
+            tasks(heads.len())
+        )),
+    }
+}
+
+/// What is said when all of the caller's tasks have ended.
+pub(super) fn all_ended(heads: &[Head]) -> Option<String> {
+    if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
+        return None;
+    }
+    let all = match heads.len() {
+        1 => "Your task has ended; what came of it is".to_owned(),
+        n => format!("All {n} tasks have ended; what came of them is"),
+    };
+    Some(format!(
+        "{all} here or in the messages that you have got: nothing more will come. \
+                   If there is nothing else to start, answer now."
+    ))
+}
+
+fn tasks(n: usize) -> String {
+    if n == 1 { "1 task has".to_owned() } else { format!("{n} tasks have") }
 }
 
 /// What is said of a task that has not ended.

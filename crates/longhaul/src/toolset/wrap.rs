@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
@@ -33,6 +34,42 @@ impl Toolset for Narrowed {
 
     fn instruction(&self, patron: &Patron) -> Option<String> {
         self.inner.instruction(patron)
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+}
+
+/// Stands in an instruction for what the toolset itself says.
+const ORIGINAL: &str = "{ORIGINAL_INSTRUCTIONS}";
+
+/// A toolset about which the agent is told something else; `{ORIGINAL_INSTRUCTIONS}` stands for what it was told.
+pub fn instructed(inner: Arc<dyn Toolset>, instruction: impl Into<String>) -> Arc<dyn Toolset> {
+    Arc::new(Instructed { inner, instruction: instruction.into() })
+}
+
+struct Instructed {
+    inner: Arc<dyn Toolset>,
+    instruction: String,
+}
+
+impl Toolset for Instructed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        self.inner.open(patron)
+    }
+
+    fn instruction(&self, patron: &Patron) -> Option<String> {
+        let original = self.inner.instruction(patron).unwrap_or_default();
+        Some(self.instruction.replace(ORIGINAL, &original))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -66,6 +103,10 @@ impl Toolset for Prefixed {
 
     fn instruction(&self, patron: &Patron) -> Option<String> {
         self.inner.instruction(patron)
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

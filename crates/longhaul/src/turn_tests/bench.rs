@@ -57,6 +57,7 @@ impl Bench {
             depth: 0,
             continues: None,
             letter: None,
+            above: Vec::new(),
         };
         let turn = Turn::begin(&submitted, &"lead".into());
         let mut bench =
@@ -120,7 +121,7 @@ impl Bench {
     /// Does what is next, where that is only to write it down.
     pub(super) fn does(&mut self) {
         match self.next() {
-            Step::Read { letters, known } => self.note(Entry::Read { letters, known }),
+            Step::Read { letters, known } => self.note(Entry::Read { letters, known, all_ended: None }),
             Step::Nudge { why, text } => self.note(Entry::Nudged { why, text }),
             other => panic!("{other:?}"),
         }

@@ -179,7 +179,7 @@ proptest! {
         bench.assert_no_call_is_left_without_result();
         let mut read = std::collections::HashSet::new();
         for record in &bench.journal {
-            if let Entry::Read { letters, known } = &record.entry {
+            if let Entry::Read { letters, known, .. } = &record.entry {
                 for id in letters.iter().chain(known) {
                     prop_assert!(read.insert(id.clone()), "{id} was read twice");
                 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails is to say where")]
 
+mod asked;
 mod audit;
 mod claims;
 mod drain;
@@ -50,6 +51,7 @@ const TESTS: &[Test] = &[
     ("the_last_seat_is_given_back_when_only_a_wait_is_left", inside::one_seat),
     ("a_task_that_the_store_failed_goes_on_and_sends_nothing_twice", inside::failed_once),
     ("stops_letters_and_drains_in_any_order_leave_whole_journals", inside::any_order),
+    ("a_question_outlives_two_kills_and_is_answered_from_another_process", asked::killed_while_asking),
     #[cfg(target_os = "linux")]
     ("no_child_process_outlives_a_kill", guard::killed),
     #[cfg(target_os = "linux")]

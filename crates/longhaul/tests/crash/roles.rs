@@ -9,6 +9,7 @@ use std::time::Duration;
 use longhaul::agent::TeamError;
 use longhaul::entry::TeamRef;
 use longhaul::id::WorkerId;
+use longhaul::permission::Permissions;
 use longhaul::store::{Claim, Filter, Sqlite, Store};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::worker::TeamLoader;
@@ -93,11 +94,15 @@ async fn count(dir: &Path, args: &[&str]) {
     longhaul.shutdown().await;
 }
 
-/// `LEASE [stay]`: runs the chain team by the script in `script.yaml`, and its root, until that has ended (unless it
+/// `LEASE [stay] [ask]`: runs the chain team (which has to ask for what it does) by the script in `script.yaml`, and its root, until that has ended (unless it
 /// is to stay), it is told `drain` or its input ends.
 async fn chain(dir: &Path, args: &[&str]) {
     let script = std::fs::read_to_string(dir.join("script.yaml")).unwrap();
-    let builder = Longhaul::builder(team::chain(dir, &script)).store_arc(KillAt::open(dir, "chain", None));
+    let mut team = team::chain(dir, &script);
+    if args.contains(&"ask") {
+        team = team.with_permissions(Permissions::default());
+    }
+    let builder = Longhaul::builder(team).store_arc(KillAt::open(dir, "chain", None));
     let longhaul = start(builder, args[0]).await;
     let order = Order { working_dir: Some(dir.to_owned()), ..Order::new("lead", "go") };
     let root = longhaul.submit_once("chain", order).await.unwrap();

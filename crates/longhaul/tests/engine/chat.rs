@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use longhaul::id::Seq;
+use longhaul::entry::{Entry, Outcome, Submitted, TeamRef, Voice};
+use longhaul::id::{Attempt, Seq, TaskKey, WorkerId};
 use longhaul::model::{Chunk, Model};
-use longhaul::store::{Memory, Store};
+use longhaul::store::{Batch, Claim, Fence, Memory, Store};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Happening, Longhaul, Order, Status};
+use longhaul::{Event, Happening, Longhaul, Order, Status};
 use serde_json::json;
 
+use crate::moody::{Mood, Moody};
 use crate::stage::*;
 
 /// Demand 7, in text; demand 11: the stream ends when all is done.
@@ -289,4 +291,46 @@ async fn a_child_can_be_followed_with_all_that_is_below_it() {
     let leaf = children(&longhaul, followed).await[0].id;
     assert_eq!((text(&events, followed).as_str(), text(&events, leaf).as_str()), ("worker", "leaf"));
     assert!(events.iter().all(|event| [followed, leaf].contains(&event.task)), "and nobody else");
+}
+
+/// "A throttle on updates swallows the last one": here a child speaks between the look at it and the end of the root.
+#[tokio::test]
+async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
+    let mood = Arc::<Mood>::default();
+    let store = Moody { inner: Memory::new(), mood: mood.clone(), hints: true };
+    let longhaul = Longhaul::client(Arc::new(store)).await.unwrap();
+    let store = longhaul.store();
+    let home = TeamRef::Named("team".into());
+    let root = longhaul.submit_to(home.clone(), Order::new("lead", "go")).await.unwrap();
+    let key = TaskKey::fresh();
+    let child = key.candidates().last().unwrap();
+    let submitted = Submitted {
+        key,
+        order: Order::new("worker", "x"),
+        team: home.clone(),
+        parent: Some(root),
+        root,
+        depth: 1,
+        continues: None,
+        letter: None,
+        above: Vec::new(),
+    };
+    store.append(Batch::one(child, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
+    let claim = Claim { worker: WorkerId::fresh(), teams: vec![home], roots: None, fresh: false, max: 9 };
+    assert_eq!(store.claim(claim).await.unwrap().len(), 2);
+
+    let ends = |task, words: &str| {
+        let said = Entry::Said { voice: Voice::Text, text: words.to_owned() };
+        let outcome = Outcome::Completed { output: words.into(), cut_short: None };
+        Batch::one(task, Fence::Attempt(Attempt(1)), vec![said, Entry::Finished(Box::new(outcome))])
+    };
+    *mood.sly.lock().unwrap() = Some((root, vec![ends(child, "last words"), ends(root, "the end")]));
+    let events = all(longhaul.follow(root)).await;
+    assert_eq!(text(&events, child), "last words");
+    let ended = |event: &Event| matches!(event.what, Happening::Finished { .. }).then_some(event.task);
+    assert_eq!(
+        events.iter().filter_map(ended).collect::<Vec<_>>(),
+        [child, root],
+        "the root's end is the end"
+    );
 }

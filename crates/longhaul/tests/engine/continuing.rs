@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use longhaul::dispatch::Limits;
+use longhaul::entry::Wait;
 use longhaul::testing::reply;
-use longhaul::{Longhaul, OnFinish, Order, Status};
+use longhaul::{Dialect, Longhaul, OnFinish, Order, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -25,6 +26,23 @@ async fn a_letter_to_a_finished_task_continues_it_and_both_are_linked() {
     assert_eq!((old_now.head.status, old_now.output), (Status::Completed, old.output), "final is final");
     let third = longhaul.send(old.head.id, "and now?").await.unwrap();
     assert_eq!(end(&longhaul, third.to).await.output, "5 messages", "the chain is followed to its end");
+}
+
+/// What a tool has noted belongs to the conversation, and goes on with it.
+#[tokio::test(start_paused = true)]
+async fn a_todo_list_goes_on_with_the_conversation() {
+    let model = model(|asked| match asked.last() {
+        "u:go" => reply().call("create_todo", json!({"description": "the first step"})),
+        "u:and then?" => reply().call("list_todos", json!({})),
+        last => reply().text(last),
+    });
+    let longhaul = start(agent("solo", &model).toolset(longhaul::toolset::Todo::new())).await;
+    let old = ask(&longhaul, Order::new("solo", "go")).await;
+    let next = longhaul.continue_task(old.head.id, "and then?").await.unwrap();
+    let listed = end(&longhaul, next).await.output;
+    assert!(listed.contains("todo_1") && listed.contains("the first step"), "{listed}");
+    let other = ask(&longhaul, Order::new("solo", "and then?")).await.output;
+    assert!(other.contains(r#""todos":[]"#), "another conversation has its own: {other}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,6 +213,47 @@ async fn the_end_of_a_child_is_told_to_whoever_goes_on_in_its_parents_place() {
     let told = letters(&longhaul, next).await.iter().filter(|letter| letter.ending == Some(detached)).count();
     assert_eq!(told, 1, "one letter, to the last of the chain");
     longhaul.stop_all().await.unwrap();
+}
+
+/// A continued grandchild, whose own parent has ended, tells whoever wrote to it.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_continued_grandchild_is_told_to_who_wrote_to_it_if_its_parent_has_ended() {
+    let model = model(|asked| match (asked.agent.as_str(), asked.last()) {
+        ("lead", "u:go") => {
+            reply().call("run_background_agent", json!({"agent": "middle", "task": "pass it on"}))
+        }
+        ("lead", "u:ask the deepest") => {
+            reply().call("list_background_agents", json!({})).call("nothing", json!({}))
+        }
+        ("lead", last) if last.contains("There is no tool 'nothing'") => {
+            let list = asked.said.iter().rev().find(|said| said.contains("· worker ·")).unwrap();
+            let line = list.lines().find(|line| line.contains("· worker ·")).unwrap();
+            let id = line.trim_start_matches("t:").split(' ').next().unwrap();
+            reply().call("send_background_agent", json!({"task_id": id, "message": "again"}))
+        }
+        ("middle", "u:pass it on") => launch(reply(), "x"),
+        ("worker", last) => reply().text(format!("deep {last}")),
+        (_, last) => reply().text(format!("heard {last}")),
+    });
+    let worker = agent("worker", &model).build().unwrap();
+    let middle = agent("middle", &model).sub_agent(worker).dialect(Dialect::Background).build().unwrap();
+    let lead = agent("lead", &model).sub_agent(middle).dialect(Dialect::Background);
+    let longhaul = start(lead).await;
+    let (session, events) = longhaul.open("go").await.unwrap();
+    all(events).await;
+    until(&longhaul, session, |head| head.waiting.as_ref().is_some_and(|w| w.on == Wait::Letter)).await;
+    let middle = children(&longhaul, session).await[0].id;
+    assert_done(&end(&longhaul, middle).await);
+    let before = letters(&longhaul, middle).await.len();
+
+    all(longhaul.say(session, "ask the deepest").await.unwrap()).await;
+    until(&longhaul, session, |head| {
+        head.unread == 0 && head.waiting.as_ref().is_some_and(|w| w.on == Wait::Letter)
+    })
+    .await;
+    let told = longhaul.snapshot(session).await.unwrap().output;
+    assert!(told.contains("deep u:again"), "{told}");
+    assert_eq!(letters(&longhaul, middle).await.len(), before, "nothing goes to who cannot read it any more");
 }
 
 #[tokio::test(start_paused = true)]

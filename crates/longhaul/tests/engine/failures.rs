@@ -1,14 +1,20 @@
 //! What fails is shown as failed, in its own word, and takes nothing else with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use longhaul::agent::TeamError;
 use longhaul::entry::{FailureKind, Outcome, Wait};
 use longhaul::message::StopReason;
 use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
+use longhaul::store::{Clock, Memory};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Happening, Order, Snapshot, Status};
+use longhaul::tool::DynTool;
+use longhaul::toolset::{Patron, Toolset, ToolsetError};
+use longhaul::{Dialect, Happening, Longhaul, Order, Snapshot, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -154,6 +160,36 @@ async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(42), "{took:?}");
 }
 
+/// When its time is over a task has asked again: it does not wait any more, though it has nothing to tell yet.
+#[tokio::test(start_paused = true)]
+async fn who_asks_its_provider_again_is_not_shown_as_waiting_for_it() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = failing(move |asked| {
+        let gate = at.clone();
+        async move {
+            if asked.retry == 0 {
+                return Err(trouble(
+                    ModelErrorKind::RateLimited(String::new()),
+                    Some(Duration::from_secs(40)),
+                ));
+            }
+            gate.pass().await;
+            Ok(reply().text("there"))
+        }
+    });
+    let (began, zero) = (tokio::time::Instant::now(), jiff::Timestamp::now());
+    let store = Memory::with_clock(Clock::of(move || zero + began.elapsed()));
+    let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
+    let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    gate.came(1).await;
+    let seen = longhaul.snapshot(id).await.unwrap().head;
+    assert_eq!((seen.status, seen.waiting), (Status::Running, None));
+    gate.open(1);
+    assert_done(&end(&longhaul, id).await);
+}
+
 /// Issue 3: a provider that is down for 20 s is waited for. One that stays down is a failure in the end.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
@@ -272,4 +308,70 @@ async fn the_same_call_again_and_again_is_a_failure_with_its_own_word() {
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), done.head.turns), (FailureKind::Repeating, 8));
     assert!(log.all()[5].last().contains("5 times in a row"), "it was told before");
+}
+
+/// A toolset that does not start the first few times it is tried.
+struct Rusty {
+    tries: Arc<AtomicUsize>,
+    hangs: bool,
+}
+
+impl Toolset for Rusty {
+    fn name(&self) -> &str {
+        "rusty"
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async move {
+            if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
+                return tool("saw", |_, _| async { Ok("sawn".into()) }).open(patron).await;
+            }
+            match self.hangs {
+                true => std::future::pending().await,
+                false => Err(ToolsetError { toolset: "rusty".into(), why: "no oil".into() }),
+            }
+        })
+    }
+}
+
+/// Promise 7, and failure is never shown as success: the model knows what it cannot do.
+#[tokio::test(start_paused = true)]
+async fn a_toolset_that_does_not_start_is_told_to_the_model_and_tried_again_for_the_next_task() {
+    for (hangs, why) in [(false, "no oil"), (true, "it did not start within 30s")] {
+        let tries = Arc::new(AtomicUsize::new(0));
+        let model: Arc<dyn Model> = Arc::new(FnModel::new(|request| {
+            let tools: Vec<_> = request.tools.iter().map(|spec| spec.name.as_str()).collect();
+            reply().text(format!("{tools:?} {}", request.system))
+        }));
+        let rusty = Rusty { tries: tries.clone(), hangs };
+        let fine = tool("file", |_, _| async { Ok("filed".into()) });
+        let longhaul =
+            start(agent("solo", &model).instruction("Be good.").toolset(rusty).toolset(fine)).await;
+        let first = ask(&longhaul, Order::new("solo", "go")).await;
+        assert_eq!(
+            first.output,
+            format!("[\"file\"] Be good.\n\nSome of your tools are not available: toolset 'rusty': {why}.")
+        );
+        for _ in 0..2 {
+            let next = ask(&longhaul, Order::new("solo", "go")).await;
+            assert_eq!(next.output, "[\"saw\", \"file\"] Be good.");
+        }
+        assert_eq!(tries.load(Ordering::SeqCst), 2, "what is open is not opened again");
+    }
+}
+
+#[test]
+fn an_agent_whose_name_is_no_tools_name_cannot_be_a_tool() {
+    let model = model(|_| reply());
+    for name in ["straße", "a.b", &"x".repeat(65)] {
+        let lead =
+            |dialect| agent("lead", &model).sub_agent(agent(name, &model).build().unwrap()).dialect(dialect);
+        match lead(Dialect::SubAgents).build() {
+            Err(TeamError::NotATool { agent, other }) => {
+                assert_eq!((agent.as_str(), other.as_str()), ("lead", name));
+            }
+            other => panic!("{name}: {:?}", other.map(|agent| agent.name)),
+        }
+        assert!(lead(Dialect::Background).build().is_ok(), "in another dialect its name is only a word");
+    }
 }

@@ -111,6 +111,40 @@ async fn the_end_of_a_child_wakes_an_idle_session() {
     assert!(text(&events, id).contains("the news"), "{}", text(&events, id));
 }
 
+/// A small model does not know whether more will come: it is told, below each end.
+#[tokio::test(start_paused = true)]
+async fn below_the_ends_of_children_stands_whether_others_still_run() {
+    let (gate, log) = (Gate::new(), Log::default());
+    let (at, notes) = (gate.clone(), log.clone());
+    let model = slow(move |asked| {
+        let (gate, log) = (at.clone(), notes.clone());
+        async move {
+            log.note(&asked);
+            match (asked.agent.as_str(), asked.turn, asked.order.as_str()) {
+                ("lead", 0, _) => launch(launch(reply(), "quick"), "slow"),
+                ("lead", ..) => reply().text("ok"),
+                (_, _, "slow") => {
+                    gate.pass().await;
+                    reply().text("slow news")
+                }
+                _ => reply().text("quick news"),
+            }
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
+    gate.came(1).await;
+    until(&longhaul, id, |head| head.turns == 3).await;
+    gate.open(1);
+    assert_done(&end(&longhaul, id).await);
+    let asked = log.of("lead");
+    let last = asked.last().unwrap();
+    let said = |text: &str| last.said.iter().position(|said| said.contains(text)).unwrap();
+    let (some, all) = (said("are still running"), said("have ended: you have all their results"));
+    assert_eq!((some, all), (said("quick news"), said("slow news")), "{:?}", last.said);
+    assert_eq!((last.times("are still running"), last.times("you have all their results")), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quiet_session_is_not_woken() {
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {

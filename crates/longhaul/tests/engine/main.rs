@@ -6,11 +6,14 @@ mod moody;
 mod smoke;
 mod stage;
 
+mod asking;
 mod chat;
 mod continuing;
 mod desk;
 mod failures;
 mod features;
+#[cfg(unix)]
+mod jobs;
 mod letters;
 mod limits;
 mod recovery;

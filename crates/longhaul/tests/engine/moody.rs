@@ -1,39 +1,79 @@
 //! A store that is not always well.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::Record;
+use longhaul::entry::{CodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Slip, Store, StoreError, StoreFuture};
 use longhaul::task::Head;
 
+/// What a store does not do at the moment.
+#[derive(Default)]
+pub(crate) struct Mood {
+    /// It takes nothing.
+    pub(crate) full: AtomicBool,
+    /// It lists nothing.
+    pub(crate) blind: AtomicBool,
+    /// Why it reads no journal.
+    pub(crate) garbled: Mutex<Option<CodecError>>,
+    /// What is written in the very moment before this task is read.
+    pub(crate) sly: Mutex<Option<(TaskId, Vec<Batch>)>>,
+}
+
+impl Mood {
+    pub(crate) fn is_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_blind(&self, blind: bool) {
+        self.blind.store(blind, Ordering::SeqCst);
+    }
+}
+
+fn trouble<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
+    let error = StoreError::Database { what: what.to_owned(), passing: false };
+    Box::pin(std::future::ready(Err(error)))
+}
+
 /// A store in memory that fails when it is told to, and gives hints or none.
 pub(crate) struct Moody {
     pub(crate) inner: Memory,
-    pub(crate) fails: Arc<AtomicBool>,
+    pub(crate) mood: Arc<Mood>,
     /// Whether it gives hints.
     pub(crate) hints: bool,
 }
 
 impl Store for Moody {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
-        if self.fails.load(Ordering::SeqCst) {
-            let error = StoreError::Database { what: "the disk is full".to_owned(), passing: false };
-            return Box::pin(std::future::ready(Err(error)));
+        if self.mood.full.load(Ordering::SeqCst) {
+            return trouble("the disk is full");
         }
         self.inner.append(batch)
     }
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.inner.read(task, after, limit)
+        if let Some(why) = self.mood.garbled.lock().unwrap().clone() {
+            let error = StoreError::Entry { task, seq: Seq(after.0 + 1), why };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let sly = self.mood.sly.lock().unwrap().take_if(|(at, _)| *at == task);
+        Box::pin(async move {
+            for batch in sly.into_iter().flat_map(|(_, batches)| batches) {
+                self.inner.append(batch).await?;
+            }
+            self.inner.read(task, after, limit).await
+        })
     }
     fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
         self.inner.head(task)
     }
     fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+        if self.mood.blind.load(Ordering::SeqCst) {
+            return trouble("the disk is worn out");
+        }
         self.inner.list(filter)
     }
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {

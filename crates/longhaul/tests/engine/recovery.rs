@@ -1,11 +1,11 @@
 //! Going on after an end: of a process, of a lease, of a store that fails. Real kills are in the crash harness.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{Entry, FailureKind, Outcome};
+use longhaul::entry::{CodecError, Entry, FailureKind, Outcome, Stop, StopCause};
 use longhaul::id::{TaskId, WorkerId};
 use longhaul::store::{Batch, Claim, Clock, Filter, Memory, Sqlite, Store};
 use longhaul::testing::reply;
@@ -13,7 +13,7 @@ use longhaul::worker::Unfinished;
 use longhaul::{Longhaul, Order, Status};
 use serde_json::json;
 
-use crate::moody::Moody;
+use crate::moody::{Mood, Moody};
 use crate::stage::*;
 
 /// A clock that goes with tokio's, so that leases end when a test says so.
@@ -230,8 +230,7 @@ async fn the_lease_is_kept_while_draining() {
 /// Promise 7: our own lease covers a task that the store did not let us end; it must not lie there for ever.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_works_again() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let gate = Gate::new();
+    let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
     let at = gate.clone();
     let model = slow(move |_| {
         let gate = at.clone();
@@ -240,17 +239,120 @@ async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_work
             reply().text("in the end")
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), fails: fails.clone(), hints: true };
+    let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
     let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
-    fails.store(true, Ordering::SeqCst);
+    mood.is_full(true);
     gate.open(1);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running);
-    fails.store(false, Ordering::SeqCst);
+    mood.is_full(false);
     gate.open(1);
     assert_eq!(end(&longhaul, id).await.output, "in the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_is_adopted_is_taken_up_at_once() {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let home = team(agent("solo", &model(|_| reply().text("x"))));
+    let client = Longhaul::client(store.clone()).await.unwrap();
+    let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
+    let longhaul = Longhaul::builder(home).store_arc(store).own_trees_only().start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending, "it is another's");
+    let began = tokio::time::Instant::now();
+    longhaul.adopt(id);
+    assert_done(&end(&longhaul, id).await);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+/// Promise 6: a journal that cannot be read, or that a newer Longhaul has written in, has its own word, and the task ends
+/// with it instead of hanging.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word() {
+    for why in [CodecError::Future { format: 99 }, CodecError::Unreadable("half a line".to_owned())] {
+        let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
+        let at = gate.clone();
+        let model = slow(move |asked| {
+            let gate = at.clone();
+            async move {
+                if asked.turn == 0 {
+                    return reply().text("so far").call("nothing", json!({}));
+                }
+                gate.pass().await;
+                reply().text("never said")
+            }
+        });
+        let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
+        let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
+        let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
+        gate.came(1).await;
+        let said = why.to_string();
+        *mood.garbled.lock().unwrap() = Some(why);
+        let letter = Entry::Letter(Box::new(longhaul::entry::Letter {
+            id: longhaul::id::LetterId::fresh(),
+            from: longhaul::entry::Sender::Person,
+            text: "what makes it look".into(),
+            summary: None,
+            deliver: longhaul::entry::Deliver::Asap,
+            ending: None,
+        }));
+        let fence = longhaul::store::Fence::Anyone;
+        longhaul.store().append(Batch::one(id, fence, vec![letter])).await.unwrap();
+        within(async {
+            while longhaul.store().head(id).await.unwrap().unwrap().status == Status::Running {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        })
+        .await;
+        *mood.garbled.lock().unwrap() = None;
+        let failed = longhaul.snapshot(id).await.unwrap();
+        let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.head) };
+        assert_eq!((failure.kind, &*partial), (FailureKind::Journal, "so far"));
+        assert!(failure.message.contains(&said), "{}", failure.message);
+    }
+}
+
+/// Promise 5: a stop whose way to the children is barred is not forgotten half way.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_cannot_reach_the_children_waits_until_it_can() {
+    let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
+    let at = gate.clone();
+    let model = slow(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => launch(reply(), "x"),
+                ("lead", _) => reply().text("they work"),
+                _ => {
+                    gate.pass().await;
+                    reply().text("x")
+                }
+            }
+        }
+    });
+    let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
+    let longhaul = Longhaul::builder(team(pair(&model))).store(store).start().await.unwrap();
+    let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
+    gate.came(1).await;
+    until(&longhaul, id, |head| head.waiting.is_some()).await;
+    let child = children(&longhaul, id).await[0].id;
+    mood.is_blind(true);
+    // The wish alone, as another process writes it down that dies before it has told the children.
+    let stop = Entry::StopRequested(Stop { cause: StopCause::Person, note: None });
+    let fence = longhaul::store::Fence::Anyone;
+    longhaul.store().append(Batch::one(id, fence, vec![stop])).await.unwrap();
+    assert!(within(longhaul.trouble()).await.to_string().contains("worn out"));
+    let store = longhaul.store();
+    assert_eq!(
+        store.head(id).await.unwrap().unwrap().status,
+        Status::Running,
+        "it has not ended before them"
+    );
+    mood.is_blind(false);
+    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled, "nobody is left running");
 }
 
 /// Demand 18: a run that is over holds nothing of its conversation.
@@ -293,7 +395,7 @@ async fn without_any_hint_tasks_are_run_told_and_stopped_all_the_same() {
             _ => reply().text(asked.last()),
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), fails: Arc::default(), hints: false };
+    let store = Moody { inner: Memory::with_clock(clock()), mood: Arc::default(), hints: false };
     let longhaul = Longhaul::builder(team(pair(&model).toolset(deaf))).store(store).start().await.unwrap();
     assert!(ask(&longhaul, Order::new("lead", "team")).await.output.contains("u:x"));
     for busy in ["model", "tool"] {

@@ -242,3 +242,76 @@ async fn for_ever_is_no_overflow() {
     let waited = longhaul.wait([id]).timeout(Duration::MAX).await.unwrap();
     assert_done(&waited.tasks[0]);
 }
+
+/// A small model polls. Each look costs it a turn and shows it nothing new: it is made to wait until there is something
+/// to see, and told then that there is nothing more to look at.
+#[tokio::test(start_paused = true)]
+async fn the_same_look_again_and_again_waits_until_something_has_happened() {
+    let model = slow(move |asked| async move {
+        match (asked.agent.as_str(), asked.turn) {
+            ("lead", 0) => reply().call("run_background_agent", json!({"agent": "worker", "task": "x"})),
+            ("lead", 1..8) => reply().call("list_background_agents", json!({})),
+            ("lead", _) => reply().text(asked.said.join("\n")),
+            _ => {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                reply().text("from below")
+            }
+        }
+    });
+    let longhaul = start(pair(&model)).await;
+    let began = tokio::time::Instant::now();
+    let done = ask(&longhaul, Order::new("lead", "go")).await;
+    assert_eq!(done.head.status, Status::Completed, "{:?}", done.head.error);
+    // Two looks, one held for 15 s and one for 30 s, and one that was held until the child had ended.
+    let out = &done.output;
+    assert_eq!(out.matches("not ended yet").count(), 4, "{out}");
+    assert_eq!(out.matches("Your task has ended;").count(), 3, "{out}");
+    assert_eq!(out.matches("from below").count(), 1, "{out}");
+    assert!((100..130).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+/// Who looks is stopped as quickly as anybody.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_held_does_not_hold_up_a_stop_or_a_letter() {
+    let gate = Gate::new();
+    let at = gate.clone();
+    let model = slow(move |asked| {
+        let gate = at.clone();
+        async move {
+            match (asked.agent.as_str(), asked.turn) {
+                ("lead", 0) => reply().call("run_background_agent", json!({"agent": "worker", "task": "x"})),
+                ("lead", _) if asked.last().contains("enough") => reply().text("I see."),
+                ("lead", _) => reply().call("list_background_agents", json!({})),
+                _ => {
+                    gate.pass().await;
+                    reply().text("never")
+                }
+            }
+        }
+    });
+    for stop in [true, false] {
+        let longhaul = start(pair(&model)).await;
+        let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
+        let held = async {
+            while longhaul.snapshot(id).await.unwrap().head.waiting.is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        within(held).await;
+        let began = tokio::time::Instant::now();
+        if stop {
+            longhaul.stop(id).await.unwrap();
+            let done = within(longhaul.wait([id])).await.unwrap();
+            assert_eq!(done.tasks[0].head.status, Status::Cancelled);
+        } else {
+            longhaul.send(id, "That is enough.").await.unwrap();
+            let heard = async {
+                while longhaul.snapshot(id).await.unwrap().output != "I see." {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            within(heard).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+}

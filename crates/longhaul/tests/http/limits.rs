@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::dispatch::Limits;
 use longhaul::entry::Wait;
-use longhaul::model::http::{Http, HttpOptions};
+use longhaul::model::http::{Http, HttpOptions, ModelSpec};
 
 use crate::server::{Act, Server, says};
 use crate::stage::{assert_said, end, journal, keys, model, replies_and_waits, solo, spec, start, submit};
@@ -88,6 +88,36 @@ async fn a_wish_heard_by_one_task_holds_another_which_is_shown_as_waiting() {
     assert!(
         http.model(&spec(&server.url()), &other).is_ok() && http.model(&spec(&server.url()), &keys).is_ok()
     );
+}
+
+/// Gemini says in the body of the answer when to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_in_the_body_of_an_error_is_heeded() {
+    let server = Server::start(|asked| match asked.number {
+        0 => {
+            let details = r#"[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.2s"}]"#;
+            let error = format!(
+                r#"{{"error":{{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":{details}}}}}"#
+            );
+            Act::Refuse(429, Vec::new(), error)
+        }
+        _ => {
+            let said = r#"{"candidates":[{"content":{"parts":[{"text":"Fine."}]},"finishReason":"STOP"}]}"#;
+            Act::Stream(vec![format!("data: {said}\r\n\r\n")])
+        }
+    })
+    .await;
+    let gemini =
+        ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse("google/gemini-2.5-flash").unwrap() };
+    let model: std::sync::Arc<dyn longhaul::model::Model> =
+        crate::stage::http().model(&gemini, &keys).unwrap();
+    let longhaul = start(solo(&model)).await;
+    let id = submit(&longhaul, "go").await;
+    assert_said(&end(&longhaul, id).await, "Fine.");
+    let asked = server.asked();
+    let after = asked[1].at.duration_since(asked[0].at);
+    assert!(asked.len() == 2 && after >= Duration::from_millis(1150), "{after:?}");
+    assert!(asked[0].head.contains(":streamGenerateContent?alt=sse"), "{}", asked[0].head);
 }
 
 /// Who is held at the gate has nothing to finish: it goes back at once when the process ends.

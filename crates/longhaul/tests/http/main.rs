@@ -10,4 +10,5 @@ mod limits;
 mod outage;
 mod recording;
 mod secrets;
+mod small;
 mod streams;

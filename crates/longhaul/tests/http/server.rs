@@ -275,6 +275,7 @@ fn usage(input: u32, output: u32) -> String {
     event(&serde_json::json!({"model": "gpt-5", "choices": [], "usage": usage})) + "data: [DONE]\n\n"
 }
 
-fn event(data: &serde_json::Value) -> String {
+/// One event of a stream.
+pub(crate) fn event(data: &serde_json::Value) -> String {
     format!("data: {data}\n\n")
 }

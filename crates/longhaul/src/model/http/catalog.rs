@@ -1,8 +1,10 @@
 //! Providers by name: which wire each speaks, where it is, and which key it wants.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Auth, Endpoint};
@@ -161,15 +163,28 @@ pub(super) const PROVIDERS: [Entry; 20] = [
 ];
 
 /// Other spellings of the same.
+const SPELLINGS: [(&str, &str); 7] = [
+    ("gemini", "google"),
+    ("github", "github-models"),
+    ("llama.cpp", "llamacpp"),
+    ("azure-openai", "azure"),
+    ("azure_openai", "azure"),
+    ("bedrock", "amazon-bedrock"),
+    ("aws-bedrock", "amazon-bedrock"),
+];
+
 fn usual(provider: &str) -> &str {
-    match provider {
-        "gemini" => "google",
-        "github" => "github-models",
-        "llama.cpp" => "llamacpp",
-        "azure-openai" | "azure_openai" => "azure",
-        "bedrock" | "aws-bedrock" => "amazon-bedrock",
-        other => other,
-    }
+    SPELLINGS.iter().find(|(other, _)| *other == provider).map_or(provider, |(_, one)| one)
+}
+
+/// The names of all providers.
+pub fn known_providers() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|entry| entry.name).chain(["amazon-bedrock"])
+}
+
+/// Whether this is the name of a provider, in any spelling.
+pub fn is_known_provider(name: &str) -> bool {
+    known_providers().any(|known| known == usual(name))
 }
 
 /// How long a server of one's own may take to read a prompt.
@@ -208,7 +223,7 @@ impl Http {
             (_, auth) => auth,
         };
         let token_key = spec.token_key.as_deref().or(custom.token_key.as_deref());
-        let key = key(&name, token_key, &entry, own_url.is_some(), keys)?;
+        let key = key(&name, token_key, &entry, own_url.is_some().then_some(base_url.as_str()), keys)?;
         let mut endpoint = Endpoint::new(&base_url, auth, key)?;
         if entry.open {
             endpoint = endpoint.first_byte(LOCAL_FIRST_BYTE);
@@ -226,12 +241,13 @@ impl Http {
     }
 }
 
-/// The key. A `token_key` that is named must be there; a usual one only where the provider needs it.
+/// The key. A `token_key` that is named must be there; a usual one only where the provider needs it. A provider's
+/// usual key goes to that provider and to this machine, and to no other place that a `base_url` names.
 fn key(
     model: &str,
     token_key: Option<&str>,
     entry: &Entry,
-    elsewhere: bool,
+    own_url: Option<&str>,
     keys: &dyn Keys,
 ) -> Result<Option<Key>, CatalogError> {
     let missing = |names: &[&str]| CatalogError::NoKey {
@@ -242,10 +258,28 @@ fn key(
         return keys::first(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
     }
     match keys::first(keys, entry.keys) {
-        Some((_, key)) => Ok(Some(key)),
-        None if entry.open || elsewhere => Ok(None),
+        Some((name, key)) => match own_url.and_then(|url| foreign(url, entry)) {
+            None => Ok(Some(key)),
+            Some(host) => Err(CatalogError::Elsewhere { model: model.to_owned(), host, name }),
+        },
+        None if entry.open || own_url.is_some() => Ok(None),
         None => Err(missing(entry.keys)),
     }
+}
+
+/// The host of a URL, if it is neither this machine nor below the domain where the provider is. One that is given with
+/// every use, as Azure's, is never foreign.
+fn foreign(url: &str, entry: &Entry) -> Option<String> {
+    let (url, home) = (Url::parse(url.trim()).ok()?, Url::parse(entry.base_url?).ok()?);
+    let host = url.host_str()?;
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    if host == "localhost" || host.ends_with(".localhost") || ip.is_ok_and(|ip| ip.is_loopback()) {
+        return None;
+    }
+    let home_host = home.host_str()?;
+    let domain = home_host.rmatch_indices('.').nth(1).map_or(home_host, |(at, _)| &home_host[at + 1..]);
+    let below = host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    (!below || url.scheme() != home.scheme()).then(|| host.to_owned())
 }
 
 /// Azure's resources are given without the path of their API more often than with it.
@@ -274,6 +308,20 @@ pub enum CatalogError {
         model: String,
         /// The names under which a key was looked for.
         names: Vec<String>,
+    },
+    /// A key that would go to somebody else.
+    #[error(
+        "{model}: base_url points to {host}, which is not the provider's own place, so {name} is not sent there. Say \
+         `token_key: {name}` if that key is meant for it, or name the key that is; for a server that wants none, write \
+         local/MODEL"
+    )]
+    Elsewhere {
+        /// The model.
+        model: String,
+        /// Where its key would go.
+        host: String,
+        /// The name of the key.
+        name: String,
     },
     /// Amazon's own protocol.
     #[error(

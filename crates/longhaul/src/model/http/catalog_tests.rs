@@ -80,6 +80,41 @@ fn a_provider_of_ones_own_speaks_what_it_says() {
 }
 
 #[test]
+fn a_usual_key_goes_to_its_provider_and_to_this_machine_and_nowhere_else() {
+    let http = http();
+    let at = |name: &str, url: &str| ModelSpec { base_url: Some(url.to_owned()), ..spec(name) };
+    for url in [
+        "https://api.openai.com/v1",
+        "https://eu.api.openai.com/v1",
+        "http://127.0.0.1:8080/v1",
+        "http://localhost:4000",
+        "http://[::1]:4000/v1",
+    ] {
+        assert!(http.model(&at("openai/gpt-5", url), &all).is_ok(), "{url}");
+    }
+    for url in [
+        "https://gateway.example/v1",
+        "https://api.openai.com.evil.example/v1",
+        "https://notopenai.com/v1",
+        "http://api.openai.com/v1",
+        "http://10.0.0.7:8000/v1",
+        "https://127.0.0.1.evil.example",
+    ] {
+        let error = http.model(&at("openai/gpt-5", url), &all).unwrap_err();
+        assert!(matches!(error, CatalogError::Elsewhere { .. }), "{url}: {error}");
+        let error = error.to_string();
+        assert!(error.contains("token_key: OPENAI_API_KEY") && error.contains("local/"), "{error}");
+        assert!(!error.contains("sk-secret"));
+        let named = ModelSpec { token_key: Some("OPENAI_API_KEY".into()), ..at("openai/gpt-5", url) };
+        assert!(http.model(&named, &all).is_ok(), "{url}");
+        assert!(http.model(&at("openai/gpt-5", url), &NoKeys).is_ok(), "without a key there is none to lose");
+        assert!(http.model(&at("local/gpt-5", url), &all).is_ok(), "nor where the provider has none");
+    }
+    // Azure is wherever it is said to be.
+    assert!(http.model(&at("azure/gpt-5", "https://me.openai.azure.com"), &all).is_ok());
+}
+
+#[test]
 fn azure_is_found_with_and_without_its_path() {
     assert_eq!(azure("https://me.openai.azure.com/"), "https://me.openai.azure.com/openai/v1");
     assert_eq!(azure("https://me.openai.azure.com/openai/v1/"), "https://me.openai.azure.com/openai/v1/");

@@ -119,6 +119,9 @@ impl Endpoint {
         for (_, value) in self.base.query_pairs() {
             text = Key::new(&value).scrub(text);
         }
+        for pair in self.base.query().unwrap_or_default().split('&') {
+            text = Key::new(pair.split_once('=').map_or(pair, |(_, value)| value)).scrub(text);
+        }
         match &self.key {
             Some(key) => key.scrub(text),
             None => text,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::catalog::PROVIDERS;
+use super::catalog::{Entry, PROVIDERS};
 use super::exchange::Line;
 use super::{CatalogError, Http, Keys, ModelSpec, Provider, keys};
 
@@ -39,12 +39,8 @@ impl Http {
         keys: &dyn Keys,
         servers: &[(&str, &str)],
     ) -> Result<Arc<Provider>, CatalogError> {
-        for entry in PROVIDERS {
-            if let Some(model) = entry.default_model
-                && keys::first(keys, entry.keys).is_some()
-            {
-                return self.model(&ModelSpec::parse(&format!("{}/{model}", entry.name))?, keys);
-            }
+        if let Some(found) = self.auto_by_key(keys) {
+            return found;
         }
         for (provider, base_url) in servers {
             if let Some(model) = self.first_model(base_url).await {
@@ -53,6 +49,14 @@ impl Http {
             }
         }
         Err(CatalogError::Nothing)
+    }
+
+    /// The first provider whose key is set, if one is.
+    pub fn auto_by_key(&self, keys: &dyn Keys) -> Option<Result<Arc<Provider>, CatalogError>> {
+        let has_key = |entry: &&Entry| keys::first(keys, entry.keys).is_some();
+        let entry = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).find(has_key)?;
+        let name = format!("{}/{}", entry.name, entry.default_model?);
+        Some(ModelSpec::parse(&name).and_then(|spec| self.model(&spec, keys)))
     }
 
     async fn first_model(&self, base_url: &str) -> Option<String> {

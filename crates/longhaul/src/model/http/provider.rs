@@ -16,8 +16,7 @@ use super::{Endpoint, Http, limits};
 use crate::message::{Block, Reply, StopReason};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
-
-use crate::model::wire::{Parser, Wire, text_calls};
+use crate::model::wire::{Parser, TextCalls, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
 /// No more is read of an answer that is an error.
@@ -35,7 +34,7 @@ pub struct Provider {
     http: Http,
     gate: std::sync::Arc<Gate>,
     price: Option<Price>,
-    /// Small models write calls as text now and then.
+    /// Small models write calls as text now and then. What the settings say counts more.
     pub(super) reads_text_calls: bool,
 }
 
@@ -121,14 +120,13 @@ impl Provider {
     }
 
     fn complete(&self, mut reply: Reply, request: &Request<'_>) -> Reply {
-        if self.reads_text_calls
+        if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
+            // Where JSON was asked for, JSON is the answer.
+            && self.settings.structured_output.is_none()
             && reply.stop == StopReason::End
             && reply.calls().next().is_none()
-            && let Some(calls) = text_calls(&reply.text(), request.tools)
         {
-            reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
-            reply.blocks.extend(calls.into_iter().map(Block::Call));
-            reply.stop = StopReason::Calls;
+            read_text_calls(&mut reply, request);
         }
         if reply.model.is_empty() {
             reply.model.clone_from(&self.settings.model);
@@ -277,6 +275,18 @@ impl Talk<'_> {
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }
+}
+
+/// Takes calls that are written in the text for what they are.
+fn read_text_calls(reply: &mut Reply, request: &Request<'_>) {
+    let text = reply.text();
+    let Some(TextCalls { said, calls }) = text_calls(&text, request.tools) else { return };
+    reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
+    if !said.trim().is_empty() {
+        reply.blocks.push(Block::Text(said.to_owned()));
+    }
+    reply.blocks.extend(calls.into_iter().map(Block::Call));
+    reply.stop = StopReason::Calls;
 }
 
 /// A time-out that is set once for an answer, and not for every piece of it.

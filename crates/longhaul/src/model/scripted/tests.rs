@@ -341,7 +341,7 @@ async fn the_documented_script_plays() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn the_synthesis_is_the_same_however_the_letters_come(

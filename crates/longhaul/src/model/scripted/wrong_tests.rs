@@ -116,6 +116,8 @@ fn a_script_is_loaded_from_its_file() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn reading_never_panics(text in any::<String>()) {
         let _ = Script::parse("any", &text);

@@ -91,9 +91,9 @@ impl Collector {
         }
     }
 
-    /// Whether there is a call.
+    /// Whether there is a call. One of which nothing came but that there is one does not count.
     pub(crate) fn has_calls(&self) -> bool {
-        self.blocks.iter().any(|b| matches!(b, Block::Call(_)))
+        self.blocks.iter().any(|b| matches!(b, Block::Call(call) if !is_void(call)))
     }
 
     /// Whether nothing has begun.
@@ -108,7 +108,7 @@ impl Collector {
         blocks.retain(|block| match block {
             Block::Text(text) => !text.is_empty(),
             Block::Reasoning { text, opaque } => !text.is_empty() || opaque.is_some(),
-            Block::Call(call) => !(call.tool.is_empty() && call.arguments.is_empty()),
+            Block::Call(call) => !is_void(call),
         });
         let mut ids = Unique::default();
         for (at, block) in blocks.iter_mut().enumerate() {
@@ -120,6 +120,10 @@ impl Collector {
         }
         blocks
     }
+}
+
+fn is_void(call: &Call) -> bool {
+    call.tool.is_empty() && call.arguments.is_empty()
 }
 
 /// Ids of which none is given twice.

@@ -1,65 +1,6 @@
-use std::sync::Arc;
-
 use serde_json::json;
 
 use super::*;
-use crate::model::ToolSpec;
-use crate::model::wire::text_calls;
-
-fn tools() -> Vec<Arc<ToolSpec>> {
-    ["look", "read_file"]
-        .map(|name| {
-            let parameters = json!({"type": "object"});
-            Arc::new(ToolSpec { name: name.to_owned(), description: String::new(), parameters })
-        })
-        .to_vec()
-}
-
-fn found(text: &str) -> Option<Vec<(String, String)>> {
-    Some(text_calls(text, &tools())?.into_iter().map(|c| (c.tool, c.arguments)).collect())
-}
-
-fn look(arguments: &str) -> Option<Vec<(String, String)>> {
-    Some(vec![("look".to_owned(), arguments.to_owned())])
-}
-
-#[test]
-fn a_call_written_as_text_is_found_where_it_is_unmistakable() {
-    assert_eq!(found(r#"{"name": "look", "arguments": {"at": 1}}"#), look(r#"{"at":1}"#));
-    assert_eq!(found("```json\n{\"name\": \"look\", \"parameters\": {}}\n```\n"), look("{}"));
-    assert_eq!(found("```\n[{\"name\": \"look\", \"arguments\": \"{}\"}]\n```"), look("{}"));
-    assert_eq!(found("<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>"), look("{}"));
-    assert_eq!(found("<tool_call>{\"name\": \"look\", \"arguments\": {}}"), look("{}"));
-    assert_eq!(found("[TOOL_CALLS][{\"name\": \"look\", \"arguments\": {}}]"), look("{}"));
-    let nested = r#"{"type": "function", "function": {"name": "look", "arguments": {}}}"#;
-    assert_eq!(found(nested), look("{}"));
-    let two = "<tool_call>{\"name\":\"look\",\"arguments\":{}}</tool_call>\n\
-               <tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call>";
-    assert_eq!(found(two).map(|calls| calls.len()), Some(2));
-    assert_eq!(text_calls(two, &tools()).unwrap()[1].id, "call_1");
-}
-
-#[test]
-fn anything_less_plain_is_just_text() {
-    for text in [
-        "",
-        "look",
-        "{}",
-        "[]",
-        "I will call it: {\"name\": \"look\", \"arguments\": {}}",
-        "{\"name\": \"look\", \"arguments\": {}} and then some",
-        "{\"name\": \"unknown\", \"arguments\": {}}",
-        "{\"name\": \"look\"}",
-        "{\"name\": \"look\", \"arguments\": [1]}",
-        "{\"name\": \"look\", \"arguments\": \"now\"}",
-        "{\"name\": \"look\", \"arguments\": {}, \"age\": 3}",
-        "```json\n{\"name\": \"look\", \"arguments\": {}}\n```\nand\n```json\n{}\n```",
-        "<tool_call>{\"name\": \"look\", \"arguments\": {}}</tool_call> done",
-        "Use it like this:\n```json\n{\"name\": \"look\", \"arguments\": {}}\n```",
-    ] {
-        assert_eq!(found(text), None, "{text}");
-    }
-}
 
 #[test]
 fn errors_are_read_wherever_they_are() {

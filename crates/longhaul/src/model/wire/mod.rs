@@ -24,7 +24,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use text_calls::text_calls;
+pub use text_calls::{TextCalls, text_calls};
 
 use super::settings::ModelSettings;
 use super::{Chunk, ModelErrorKind, Request};

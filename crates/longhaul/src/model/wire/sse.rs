@@ -6,6 +6,8 @@ use crate::model::ModelErrorKind;
 
 /// No line, and no event, is longer than this.
 pub(crate) const LONGEST: usize = 16 << 20;
+/// No answer is longer than this: what is kept of one is bounded.
+pub(crate) const WHOLE: usize = 64 << 20;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct Sse {
     after_cr: bool,
     /// Something other than a byte order mark may have come.
     begun: bool,
+    /// How many bytes have been read, as lines.
+    taken: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +122,10 @@ impl Sse {
         line: &[u8],
         each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
     ) -> Result<(), ModelErrorKind> {
+        self.taken += line.len() + 1;
+        if self.taken > WHOLE {
+            return Err(ModelErrorKind::Cut(format!("an answer of more than {} MiB", WHOLE >> 20)));
+        }
         let line = match line.strip_prefix(b"\xef\xbb\xbf") {
             Some(rest) if !self.begun => rest,
             _ => line,

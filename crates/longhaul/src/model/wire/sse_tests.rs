@@ -109,6 +109,18 @@ fn what_never_ends_is_an_error() {
 }
 
 #[test]
+fn an_answer_that_never_ends_is_an_error() {
+    let mut sse = Sse::new();
+    let piece = [b"data: ".as_slice(), &vec![b'a'; 1 << 20], b"\n\n"].concat();
+    let mut fed = 0;
+    while sse.feed(&piece, |_| Ok(())).is_ok() {
+        fed += 1;
+        assert!(fed <= 64);
+    }
+    assert_eq!(fed, 63);
+}
+
+#[test]
 fn an_error_of_the_reader_is_passed_on() {
     let wrong = || Err(ModelErrorKind::Cut("wrong".into()));
     assert_eq!(Sse::new().feed(b"data: a\n\ndata: b\n\n", |_| wrong()), wrong());

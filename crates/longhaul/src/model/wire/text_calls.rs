@@ -1,70 +1,133 @@
 //! Calls that a small model writes as text.
+//!
+//! The rule, which errs on the side of text: a reply counts as calls only if it has no real ones, and is *nothing but*
+//! calls: JSON objects that name a tool which was offered and have nothing in them but a call, bare, each in a code fence,
+//! or in the marks that models are trained on. Words before the calls are let pass only where such marks follow, outside of
+//! any code fence: a model that explains how a tool is called shows an example, and does not call.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::message::Call;
 use crate::model::ToolSpec;
 
-/// The calls that a text consists of, if it consists of nothing else: JSON that names one of these tools, bare, in a
-/// code fence or in `<tool_call>` tags. Anything less plain is just text.
-pub fn text_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
-    let text = text.trim();
-    let mut found = Vec::new();
-    if text.starts_with("<tool_call>") {
-        for part in text.split("<tool_call>").skip(1) {
-            let part = part.trim();
-            found.push(unfenced(part.strip_suffix("</tool_call>").unwrap_or(part)));
-        }
-    } else {
-        found.push(unfenced(text.strip_prefix("[TOOL_CALLS]").unwrap_or(text)));
+/// What a reply says, and the calls that are written behind that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextCalls<'a> {
+    /// The words before the calls.
+    pub said: &'a str,
+    /// The calls.
+    pub calls: Vec<Call>,
+}
+
+/// The tags that models put around a call.
+const TAGS: [(&str, &str); 3] =
+    [("<tool_call>", "</tool_call>"), ("<function_call>", "</function_call>"), ("<tools>", "</tools>")];
+/// What models begin a reply with that is nothing but calls.
+const BEGINNINGS: [&str; 3] = ["<|python_tag|>", "[TOOL_CALLS]", "functools"];
+
+/// The calls in a text, if they are what it is there for. Anything less plain is just text.
+pub fn text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
+    // Nothing else is worth the parsing.
+    if tools.is_empty() || !text.contains(['{', '[']) {
+        return None;
     }
+    let text = text.trim();
+    let tagged = TAGS.iter().filter_map(|(open, close)| Some((text.find(open)?, *open, *close)));
+    let Some((at, open, close)) = tagged.min_by_key(|(at, ..)| *at) else {
+        let bare = BEGINNINGS.iter().find_map(|beginning| text.strip_prefix(beginning));
+        return found("", &[bare.unwrap_or(text)], tools);
+    };
+    let (said, rest) = text.split_at(at);
+    if said.contains("```") {
+        return None;
+    }
+    let parts: Vec<&str> = rest.split(open).skip(1).map(|part| strip(part, close)).collect();
+    found(said, &parts, tools)
+}
+
+fn found<'a>(said: &'a str, parts: &[&str], tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
     let mut calls = Vec::new();
-    for json in found {
-        // Nothing else is worth the parsing.
-        if !json.starts_with(['{', '[']) {
-            return None;
-        }
-        for value in serde_json::Deserializer::from_str(json).into_iter::<Value>() {
-            match value.ok()? {
-                Value::Array(several) => {
-                    for one in &several {
-                        calls.push(call(one, tools, calls.len())?);
-                    }
-                }
-                one => calls.push(call(&one, tools, calls.len())?),
+    for part in parts {
+        for json in fenced(part.trim())? {
+            if !json.starts_with(['{', '[']) {
+                return None;
+            }
+            for value in serde_json::Deserializer::from_str(json).into_iter::<Value>() {
+                several(&value.ok()?, tools, &mut calls)?;
             }
         }
     }
-    (!calls.is_empty()).then_some(calls)
+    (!calls.is_empty()).then_some(TextCalls { said: said.trim_end(), calls })
 }
 
-/// What is in a code fence, if the text is one.
-fn unfenced(text: &str) -> &str {
-    let text = text.trim();
-    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    match inner.and_then(|inner| inner.split_once('\n')) {
-        Some((language, inner)) if !language.contains(['{', '[']) && !inner.contains("```") => inner.trim(),
-        _ => text,
+/// What is in the code fences of a text that consists of nothing else; the text itself if there are none.
+fn fenced(text: &str) -> Option<Vec<&str>> {
+    if !text.starts_with("```") {
+        return (!text.contains("```")).then(|| vec![text]);
+    }
+    let mut inside = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (language, after) = rest.strip_prefix("```")?.split_once('\n')?;
+        if language.contains(['{', '[']) {
+            return None;
+        }
+        // One that is never closed is closed by the end.
+        let (json, after) = after.split_once("```").unwrap_or((after, ""));
+        inside.push(json.trim());
+        rest = after.trim_start();
+    }
+    Some(inside)
+}
+
+fn strip<'a>(part: &'a str, close: &str) -> &'a str {
+    let part = part.trim();
+    part.strip_suffix(close).unwrap_or(part)
+}
+
+/// A call, a list of calls, or an object with such a list.
+fn several(value: &Value, tools: &[Arc<ToolSpec>], calls: &mut Vec<Call>) -> Option<()> {
+    match value {
+        Value::Array(list) => list.iter().try_for_each(|one| several(one, tools, calls)),
+        Value::Object(object) => {
+            if let (1, Some(list @ Value::Array(_))) = (object.len(), object.get("tool_calls")) {
+                return several(list, tools, calls);
+            }
+            calls.push(call(object, tools, calls.len())?);
+            Some(())
+        }
+        _ => None,
     }
 }
 
-fn call(value: &Value, tools: &[Arc<ToolSpec>], at: usize) -> Option<Call> {
-    const KEYS: [&str; 6] = ["name", "arguments", "parameters", "id", "type", "function"];
-    let object = value.as_object()?;
-    if !object.keys().all(|key| KEYS.contains(&key.as_str())) {
+fn call(object: &Map<String, Value>, tools: &[Arc<ToolSpec>], at: usize) -> Option<Call> {
+    const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
+    const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "input", "tool_input"];
+    let first =
+        |object: &Map<String, Value>, keys: &[&str]| keys.iter().find_map(|key| object.get(*key).cloned());
+    let known = |key: &String| {
+        matches!(key.as_str(), "id" | "type")
+            || NAMES.contains(&key.as_str())
+            || ARGUMENTS.contains(&key.as_str())
+    };
+    if !object.keys().all(known) {
         return None;
     }
     let inner = object.get("function").and_then(Value::as_object).unwrap_or(object);
-    let name = inner.get("name").or_else(|| object.get("function"))?.as_str()?;
-    let tool = tools.iter().find(|tool| tool.name == name)?;
-    let arguments = match inner.get("arguments").or_else(|| inner.get("parameters"))? {
-        Value::String(json) => json.clone(),
-        Value::Object(object) => serde_json::to_string(object).ok()?,
+    let name = first(inner, &NAMES)?;
+    let tool = tools.iter().find(|tool| Some(tool.name.as_str()) == name.as_str())?;
+    let arguments = match first(inner, &ARGUMENTS)? {
+        Value::String(json) => json,
+        Value::Object(object) => serde_json::to_string(&object).ok()?,
         _ => return None,
     };
     // A string counts only if an object is written in it.
-    serde_json::from_str::<serde_json::Map<String, Value>>(&arguments).ok()?;
+    serde_json::from_str::<Map<String, Value>>(&arguments).ok()?;
     Some(Call { id: format!("call_{at}"), tool: tool.name.clone(), arguments })
 }
+
+#[cfg(test)]
+#[path = "text_calls_tests.rs"]
+mod tests;

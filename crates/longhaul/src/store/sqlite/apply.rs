@@ -13,7 +13,7 @@ use super::SqliteOptions;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
-use super::saved::Saved;
+use super::saved;
 use super::watch::Bell;
 use super::workers::Roll;
 use super::writer::{Answer, Ask};
@@ -306,7 +306,7 @@ impl Desk {
 
 /// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
 fn write_head(buffer: &mut Vec<u8>, head: &Head) {
-    if serde_json::to_writer(&mut *buffer, &Saved::from(head.clone())).is_err() {
+    if saved::write(head, buffer).is_err() {
         buffer.clear();
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
 use super::errors::{OrTrouble as _, Place};
-use super::saved::Saved;
+use super::saved;
 use crate::entry::{Entry, Record, TeamRef};
 use crate::id::{Seq, TaskId};
 use crate::store::judge::Draft;
@@ -64,7 +64,7 @@ pub(super) struct Found {
 pub(super) fn head(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<Found, StoreError> {
     let n = row.get(0).or_trouble(place)?;
     let bytes = row.get_ref(2).and_then(|head| Ok(head.as_bytes()?)).or_trouble(place)?;
-    if let Some(mut head) = serde_json::from_slice::<Saved>(bytes).ok().and_then(Saved::head) {
+    if let Some(mut head) = saved::read(bytes) {
         let saved = head.seq;
         catch_up(connection, place, n, &mut head)?;
         return Ok(Found { n, head, saved });

@@ -7,16 +7,31 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::fmt::serde::timestamp::millisecond;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::task::{Head, Status, Waiting};
+use crate::permission::Pattern;
+use crate::task::{Head, OpenQuestion, Status, Waiting};
 
-/// A [`Head`] as it is stored: the same fields, times in milliseconds since 1970.
+/// Writes a head.
+pub(super) fn write(head: &Head, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    Saved::serialize(head, &mut serde_json::Serializer::new(to))
+}
+
+/// The head that was written; `None` if it is in another form.
+pub(super) fn read(bytes: &[u8]) -> Option<Head> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let head = Saved::deserialize(&mut json).ok()?;
+    json.end().is_ok().then_some(head)
+}
+
+/// The fields of a [`Head`], times in milliseconds since 1970. One that is forgotten here does not compile.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Saved {
+#[serde(remote = "Head")]
+struct Saved {
     id: TaskId,
     team: TeamRef,
     agent: AgentName,
@@ -47,14 +62,20 @@ pub(super) struct Saved {
     #[serde(default, skip_serializing_if = "is_default")]
     cut_short: Option<String>,
     seq: Seq,
-    created: i64,
-    #[serde(default, skip_serializing_if = "is_default")]
-    started: Option<i64>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    ended: Option<i64>,
-    active: i64,
+    #[serde(with = "millisecond::required")]
+    created: Timestamp,
+    #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
+    started: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
+    ended: Option<Timestamp>,
+    #[serde(with = "millisecond::required")]
+    active: Timestamp,
     #[serde(default, skip_serializing_if = "is_default")]
     waiting: Option<Waiting>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    asked: Vec<OpenQuestion>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    granted: Vec<Pattern>,
     #[serde(default, skip_serializing_if = "is_default")]
     calling: Vec<(CallId, Arc<str>)>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -75,149 +96,4 @@ pub(super) struct Saved {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-impl From<Head> for Saved {
-    fn from(head: Head) -> Saved {
-        // Taken apart in full, so that a new field of a head cannot be forgotten here.
-        let Head {
-            id,
-            team,
-            agent,
-            headline,
-            parent,
-            root,
-            depth,
-            interactive,
-            continues,
-            continued_by,
-            status,
-            attempt,
-            worker,
-            stop,
-            settled,
-            error,
-            cut_short,
-            seq,
-            created,
-            started,
-            ended,
-            active,
-            waiting,
-            calling,
-            progress,
-            unread,
-            turns,
-            calls,
-            usage,
-            cost,
-            unpriced,
-        } = head;
-        Saved {
-            id,
-            team,
-            agent,
-            headline,
-            parent,
-            root,
-            depth,
-            interactive,
-            continues,
-            continued_by,
-            status,
-            attempt,
-            worker,
-            stop,
-            settled,
-            error,
-            cut_short,
-            seq,
-            created: created.as_millisecond(),
-            started: started.map(Timestamp::as_millisecond),
-            ended: ended.map(Timestamp::as_millisecond),
-            active: active.as_millisecond(),
-            waiting,
-            calling,
-            progress,
-            unread,
-            turns,
-            calls,
-            usage,
-            cost,
-            unpriced,
-        }
-    }
-}
-
-impl Saved {
-    /// The head that was stored; `None` if its times are none.
-    pub(super) fn head(self) -> Option<Head> {
-        let Saved {
-            id,
-            team,
-            agent,
-            headline,
-            parent,
-            root,
-            depth,
-            interactive,
-            continues,
-            continued_by,
-            status,
-            attempt,
-            worker,
-            stop,
-            settled,
-            error,
-            cut_short,
-            seq,
-            created,
-            started,
-            ended,
-            active,
-            waiting,
-            calling,
-            progress,
-            unread,
-            turns,
-            calls,
-            usage,
-            cost,
-            unpriced,
-        } = self;
-        let time = |ms| Timestamp::from_millisecond(ms).ok();
-        Some(Head {
-            id,
-            team,
-            agent,
-            headline,
-            parent,
-            root,
-            depth,
-            interactive,
-            continues,
-            continued_by,
-            status,
-            attempt,
-            worker,
-            stop,
-            settled,
-            error,
-            cut_short,
-            seq,
-            created: time(created)?,
-            started: started.and_then(time),
-            ended: ended.and_then(time),
-            active: time(active)?,
-            waiting,
-            calling,
-            progress,
-            unread,
-            turns,
-            calls,
-            usage,
-            cost,
-            unpriced,
-        })
-    }
 }

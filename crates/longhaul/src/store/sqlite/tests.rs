@@ -42,6 +42,7 @@ fn submission(id: TaskId, text: &str) -> Batch {
         depth: 0,
         continues: None,
         letter: None,
+        above: Vec::new(),
     }));
     Batch::one(id, Fence::New, vec![entry])
 }

@@ -8,8 +8,8 @@ use super::Make;
 use super::setting::{
     Setting, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
 };
-use crate::entry::{Entry, Kind, Wait};
-use crate::id::{AgentName, Attempt, CallId, Seq, WorkerId};
+use crate::entry::{Answer, Entry, Kind, Question, Wait, Wants};
+use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, WorkerId};
 use crate::store::{AtMost, Batch, Fence, Filter, StoreError, Write};
 use crate::task::{IllegalMove, Status};
 
@@ -67,16 +67,19 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
     let s = Setting::new(make);
     let id = s.running().await;
     let call = CallId { turn: 1, index: 0 };
+    let question = QuestionId { call, nth: 0 };
+    let asks = Question { text: "?".into(), wants: Wants::Words { schema: None } };
+    let asked = Entry::Asked { question, asks: Box::new(asks), until: None };
     let owned = [
         replied("r"),
         said("…"),
         completed(),
         cancelled(),
         released(1),
-        Entry::Read { letters: vec![], known: vec![] },
+        Entry::Read { letters: vec![], known: vec![], all_ended: None },
         Entry::Called { call, tool: "t".into(), arguments: None },
         Entry::Waiting { on: Wait::Letter, until: None },
-        Entry::Asked { question: call, text: "?".into() },
+        asked.clone(),
         Entry::Compacted { summary: "s".into(), replaces: 1, usage: Default::default(), cost: None },
         Entry::Claimed { attempt: Attempt(2), worker: WorkerId::from("v") },
         submission(id),
@@ -87,8 +90,13 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
     let pending = s.task().await;
     let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
     illegal(s.write(pending, Fence::Anyone, vec![claimed]).await);
-    let answered = Entry::Answered { question: call, text: "!".into() };
-    s.write(id, Fence::Anyone, vec![letter("l"), answered, stop()]).await.unwrap();
+    let answered = || Entry::Answered { question, answer: Answer::Given("!".into()) };
+    // Only what is asked can be answered, and only once.
+    illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
+    s.write(id, Fence::Attempt(Attempt(1)), vec![asked]).await.unwrap();
+    let granted = Entry::Granted { pattern: "t".parse().unwrap() };
+    s.write(id, Fence::Anyone, vec![letter("l"), answered(), granted, stop()]).await.unwrap();
+    illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
 }
 
 /// A new task begins with its submission and nothing else; a letter may come with it.

@@ -143,6 +143,7 @@ pub(super) fn submission(id: TaskId) -> Entry {
         depth: 0,
         continues: None,
         letter: None,
+        above: Vec::new(),
     }))
 }
 

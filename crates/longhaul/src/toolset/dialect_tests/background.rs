@@ -54,11 +54,24 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
             "{one} · researcher · running · 1m05s · 1234 tokens · in web_search · Compare Go and Rust\n\
              {two} · writer · completed · 0s · 0 tokens · Write\n\
              {three} · writer · pending · 0s · 0 tokens · Wait\n\
-             The result of each task is sent to you as a message when it ends: no need to poll."
+             2 of 3 tasks have not ended yet. The result of each is sent to you as a message when it ends: no need to look \
+             again. If there is nothing else to do, end your turn with a short sentence."
         )
     );
     assert_eq!(output.collected, []);
+    for id in [one, three] {
+        bench.desk.end(id, completed("done"));
+    }
+    let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
+    assert_eq!(
+        text.lines().last(),
+        Some(format!("All 3 tasks have ended; what came of them is {ANSWER}").as_str())
+    );
 }
+
+/// What all that look at tasks are told when there is nothing more to look at.
+const ANSWER: &str = "here or in the messages that you have got: nothing more will come. If there is nothing else to \
+                      start, answer now.";
 
 #[tokio::test]
 async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
@@ -121,8 +134,12 @@ async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
         let id = bench.launch("researcher", "x").await;
         bench.desk.end(id, outcome);
         let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
-        assert!(output.text.ends_with(shown), "{}", output.text);
+        let lead = format!("\n\nYour task has ended; what came of it is {ANSWER}");
+        assert!(output.text.ends_with(&format!("{shown}{lead}")), "{}", output.text);
         assert_eq!(output.collected, [id]);
+        bench.launch("researcher", "y").await;
+        let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
+        assert!(output.text.ends_with(shown), "not while another runs: {}", output.text);
     }
 }
 
@@ -347,4 +364,17 @@ async fn a_beginning_that_several_ids_share_is_answered_with_those() {
     let error = bench.error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
     assert!(error.contains("the beginning of several of your tasks. Say which: "), "{error}");
     assert!(error.contains(&id.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_is_promised_a_message_that_goes_to_another() {
+    let mut bench = bench().await;
+    let (other, child) = (bench.launch("writer", "a").await, bench.launch("writer", "b").await);
+    bench.desk.say(child, "…");
+    bench.context.caller.task = other;
+    let arguments = json!({"task_id": child, "message": "Hurry."});
+    let text = bench.call("send_background_agent", arguments).await.unwrap().text;
+    assert!(text.ends_with("Its result is sent to the task that it works for."), "{text}");
+    let text = bench.call("stop_background_agent", json!({"task_id": child})).await.unwrap().text;
+    assert!(text.ends_with("look at it then to see what it had."), "{text}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::address::why_private;
 use super::way::Lookup;
 use super::{Fetch, Format};
 use crate::toolset::loopback::{Act, Loopback, answer};
@@ -93,66 +94,83 @@ async fn what_is_no_plain_web_address_is_refused() {
     assert!(alone.error("fetch", json!({"urls": many})).await.contains("21 URLs"));
 }
 
+/// The server of the test is the public internet, and all else is what it is.
+fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
+    why_private(address).filter(|_| address != IpAddr::from([127, 0, 0, 1]))
+}
+
 #[tokio::test]
 async fn a_name_is_checked_each_time_it_is_connected_to() {
-    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "secret")).await;
-    // Public for whoever checks first, private for whoever connects after: here nobody does.
-    let (lookup, times) = told(&["192.88.98.1", "127.0.0.1"]);
-    let mut alone = Alone::with(&Fetch::new().lookup(lookup).timeout(Duration::from_millis(300))).await;
+    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "public")).await;
+    // Public at first, private ever after: for who looks twice, the second time would be the one that counts.
+    let (lookup, times) = told(&["127.0.0.1", "127.0.0.2"]);
+    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
     let url = format!("http://rebind.example:{}/", server.at.port());
-    let first = alone.error("fetch", json!({"urls": [url]})).await;
-    assert!(
-        first.contains("too long") || first.contains("longer than") || first.contains("connect"),
-        "{first}"
-    );
-    assert_eq!(times.load(Ordering::SeqCst), 1, "what was looked up is what was connected to");
+    assert!(alone.says("fetch", json!({"urls": [url]})).await.contains("public"));
+    assert_eq!(times.load(Ordering::SeqCst), 1, "what was looked up and checked is what was connected to");
     let second = alone.error("fetch", json!({"urls": [url]})).await;
-    assert!(second.contains("rebind.example is a loopback address"), "{second}");
-    assert_eq!(times.load(Ordering::SeqCst), 2);
-    assert_eq!(server.asked().len(), 0);
-    for private in ["::ffff:127.0.0.1", "169.254.169.254", "10.0.0.5", "fd00::1"] {
+    assert!(second.contains("rebind.example is a loopback address, which is not fetched"), "{second}");
+    assert_eq!(
+        (times.load(Ordering::SeqCst), server.asked().len()),
+        (2, 1),
+        "no connection was kept and used again"
+    );
+    for private in ["::ffff:127.0.0.1", "169.254.169.254", "10.0.0.5", "fd00::1", "0.0.0.0"] {
         let (lookup, _) = told(&[private]);
-        let mut alone = Alone::with(&Fetch::new().lookup(lookup)).await;
+        let mut alone = Alone::with(&Fetch::new().seeing(why_private, lookup)).await;
         let error = alone.error("fetch", json!({"urls": [url]})).await;
         assert!(error.contains("which is not fetched"), "{private}: {error}");
     }
+    assert_eq!(server.asked().len(), 1);
 }
 
 #[tokio::test]
 async fn a_name_with_a_public_and_a_private_address_is_not_trusted() {
     let server = Loopback::start(|_| answer(200, &[], "secret")).await;
-    let lookup: Lookup =
-        Arc::new(|_| Box::pin(async { Ok(vec!["1.1.1.1".parse().unwrap(), "127.0.0.1".parse().unwrap()]) }));
-    let mut alone = Alone::with(&Fetch::new().lookup(lookup)).await;
+    let both = || vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
+    let lookup: Lookup = Arc::new(move |_| Box::pin(async move { Ok(both()) }));
+    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
     let url = format!("http://both.example:{}/", server.at.port());
-    assert!(alone.error("fetch", json!({"urls": [url]})).await.contains("a loopback address"));
+    assert!(alone.error("fetch", json!({"urls": [url]})).await.contains("a private address"));
     assert_eq!(server.asked().len(), 0);
 }
 
-/// The one who redirects has to be reached somehow: a name that is allowed by way of a public address cannot be had
-/// here, so this looks at the steps of a way that begins on a private one.
 #[tokio::test]
 async fn redirects_are_checked_again_at_each_step() {
-    let server = Loopback::start(|asked| match asked.line.as_str() {
-        "GET /file" => answer(302, &[("location", "file:///etc/passwd")], ""),
-        "GET /user" => answer(301, &[("location", "http://a:b@127.0.0.1/")], ""),
-        "GET /bad" => answer(307, &[("location", "http://[")], ""),
-        "GET /loop" => answer(302, &[("location", "/loop")], ""),
-        "GET /one" => answer(308, &[("location", "two?x=1#y")], ""),
-        "GET /two?x=1" => answer(200, &[("content-type", "text/plain")], "arrived"),
-        _ => answer(302, &[], "no location"),
+    let places = [
+        ("http://127.0.0.2/", "127.0.0.2 is a loopback address"),
+        ("http://2130706434:81/", "127.0.0.2 is a loopback address"),
+        ("http://0x7f.2/", "127.0.0.2 is a loopback address"),
+        ("//169.254.169.254/latest/meta-data/", "169.254.169.254 is a cloud's metadata address"),
+        ("http://[::1]/", "::1 is a loopback address"),
+        ("http://[::ffff:10.0.0.1]/", "is a private address"),
+        ("https://192.168.1.1/", "192.168.1.1 is a private address"),
+        ("http://inner.example/", "inner.example is a private address"),
+        ("file:///etc/passwd", "'file:' is not fetched"),
+        ("http://a:b@127.0.0.1/", "a user or a password"),
+        ("http://[", "it redirects to something that is no URL"),
+    ];
+    let server = Loopback::start(move |asked| match asked.line.trim_start_matches("GET /") {
+        "loop" => answer(302, &[("location", "/loop")], ""),
+        "one" => answer(308, &[("location", "two?x=1#y")], ""),
+        "two?x=1" => answer(200, &[("content-type", "text/plain")], "arrived"),
+        "far" => answer(302, &[("location", "/0")], ""),
+        number => match number.parse::<usize>() {
+            Ok(number) => answer(302, &[("location", places[number].0)], ""),
+            Err(_) => answer(302, &[], "no location"),
+        },
     })
     .await;
-    let mut alone = anywhere().await;
-    for (path, why) in [
-        ("/file", "it redirects to file:///etc/passwd, and 'file:' is not fetched"),
-        ("/user", "a user or a password"),
-        ("/bad", "it redirects to something that is no URL"),
-        ("/loop", "it redirects more than 10 times"),
-    ] {
-        let error = alone.error("fetch", json!({"urls": [server.url(path)]})).await;
-        assert!(error.contains(why), "{path}: {error}");
+    let (lookup, _) = told(&["10.0.0.7"]);
+    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
+    for (number, (to, why)) in places.iter().enumerate() {
+        let error = alone.error("fetch", json!({"urls": [server.url(&format!("/{number}"))]})).await;
+        assert!(error.contains(why), "{to}: {error}");
     }
+    let far = alone.error("fetch", json!({"urls": [server.url("/far")]})).await;
+    assert!(far.contains("it redirects to http://127.0.0.2/, and 127.0.0.2 is a loopback address"), "{far}");
+    let round = alone.error("fetch", json!({"urls": [server.url("/loop")]})).await;
+    assert!(round.contains("it redirects more than 10 times"), "{round}");
     let before = server.asked().len();
     let text = alone.says("fetch", json!({"urls": [server.url("/one")]})).await;
     assert!(
@@ -166,10 +184,6 @@ async fn redirects_are_checked_again_at_each_step() {
             .iter()
             .all(|asked| asked.header("referer").is_none() && asked.header("cookie").is_none())
     );
-    // The same way, for somebody who may go to this server only: by a name that is looked up as public in the test.
-    let way = super::way::Way::new(false, super::way::system_lookup()).unwrap();
-    let refused = way.go("http://169.254.169.254/latest".parse().unwrap(), "*/*").await.unwrap_err();
-    assert!(refused.contains("metadata"), "{refused}");
 }
 
 #[tokio::test]
@@ -288,5 +302,4 @@ async fn a_stop_ends_a_fetch() {
 #[test]
 fn the_form_is_markdown_unless_told() {
     assert_eq!(Format::default(), Format::Markdown);
-    assert!(format!("{:?}", Fetch::new()).contains("allow_private: false"));
 }

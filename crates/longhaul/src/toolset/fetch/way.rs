@@ -16,12 +16,13 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, Response, Url};
 
-use super::address::why_private;
-
 /// How many redirects are followed.
 const MOST_HOPS: usize = 10;
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Says why an address is not gone to; `None` if it is.
+pub(super) type Judge = fn(IpAddr) -> Option<&'static str>;
 
 /// Finds the addresses of a name.
 pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
@@ -40,11 +41,11 @@ pub(super) fn system_lookup() -> Lookup {
 #[derive(Clone)]
 pub(super) struct Way {
     client: Client,
-    allow_private: bool,
+    judge: Judge,
 }
 
 impl Way {
-    pub(super) fn new(allow_private: bool, lookup: Lookup) -> Result<Way, String> {
+    pub(super) fn new(judge: Judge, lookup: Lookup) -> Result<Way, String> {
         let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -56,9 +57,9 @@ impl Way {
             .no_proxy()
             // Each request finds its address anew, and is checked anew.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(Guard { allow_private, lookup }));
+            .dns_resolver(Arc::new(Guard { judge, lookup }));
         let client = client.build().map_err(|error| error.without_url().to_string())?;
-        Ok(Way { client, allow_private })
+        Ok(Way { client, judge })
     }
 
     /// Goes to a URL, and on to where it redirects. Answers with what is there, and where that is.
@@ -97,9 +98,9 @@ impl Way {
             return Err("it names no host".to_owned());
         }
         let literal = host.trim_start_matches('[').trim_end_matches(']');
-        match literal.parse::<IpAddr>().ok().and_then(why_private) {
-            Some(why) if !self.allow_private => Err(Refused { host: literal.to_owned(), why }.to_string()),
-            _ => Ok(()),
+        match literal.parse::<IpAddr>().ok().and_then(self.judge) {
+            Some(why) => Err(Refused { host: literal.to_owned(), why }.to_string()),
+            None => Ok(()),
         }
     }
 }
@@ -116,21 +117,21 @@ fn shown(url: &Url) -> String {
 
 /// What stands between the client and the addresses of a name.
 struct Guard {
-    allow_private: bool,
+    judge: Judge,
     lookup: Lookup,
 }
 
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let (looking, allow_private) = ((self.lookup)(host.clone()), self.allow_private);
+        let (looking, judge) = ((self.lookup)(host.clone()), self.judge);
         Box::pin(async move {
             let found = looking.await?;
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
             // One is enough: a name that means both is not to be trusted with either.
-            if let Some(why) = found.iter().copied().find_map(why_private).filter(|_| !allow_private) {
+            if let Some(why) = found.iter().copied().find_map(judge) {
                 return Err(Refused { host, why }.into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));

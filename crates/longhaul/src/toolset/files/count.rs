@@ -8,9 +8,11 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Look;
-use super::ground::{Ground, Hidden};
+use super::ground::Ground;
 use super::lines::Lines;
+use super::walk::{Kind, Walk};
+use super::way::Place;
+use super::{Deed, Done};
 use crate::tool::ToolError;
 use crate::toolset::text::{counted, grouped};
 
@@ -39,19 +41,26 @@ impl Tally {
     }
 }
 
-impl Look for CountLines {
+impl Deed for CountLines {
     type Args = CountLinesArgs;
     const NAME: &'static str = "count_lines";
     const DESCRIPTION: &'static str = "Counts text files and their lines below a directory, by file extension. Binary and \
         hidden files, symbolic links, .git, target and node_modules are not counted.";
 
-    fn look(self, args: CountLinesArgs, ground: &Ground) -> Result<String, ToolError> {
+    fn act(&self, args: CountLinesArgs, ground: &Ground) -> Result<Done, ToolError> {
         let start = ground.find(args.path.as_deref().unwrap_or("."))?;
         let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
         let (mut binary, mut unread) = (0, 0);
-        let walked = ground.walk(start, Hidden::Skipped, |path| {
-            match lines_of(path, ground) {
-                Ok(Some(lines)) => tallies.entry(extension(path)).or_default().add(Tally { files: 1, lines }),
+        let how = Walk { skip_hidden: true, ..Walk::default() };
+        let walked = ground.walk(start, &how, |seen| {
+            if seen.kind != Kind::File {
+                return Ok(ControlFlow::Continue(()));
+            }
+            match lines_of(&seen.place, ground) {
+                Ok(Some(lines)) => {
+                    let kind = extension(&seen.place.rel);
+                    tallies.entry(kind).or_default().add(Tally { files: 1, lines });
+                }
                 Ok(None) => binary += 1,
                 Err(Broken::File) => unread += 1,
                 Err(Broken::Off(error)) => return Err(error),
@@ -63,7 +72,7 @@ impl Look for CountLines {
         if binary > 0 {
             text += &format!("\n[{} not counted]", counted(binary, "binary file"));
         }
-        Ok(text + &walked.markers(unread))
+        Ok((text + &walked.markers(unread)).into())
     }
 }
 
@@ -79,8 +88,9 @@ impl From<io::Error> for Broken {
     }
 }
 
-fn lines_of(path: &Path, ground: &Ground) -> Result<Option<u64>, Broken> {
-    match Lines::open(path, 0)? {
+fn lines_of(place: &Place, ground: &Ground) -> Result<Option<u64>, Broken> {
+    let opened = ground.open(place)?.ok_or(Broken::File)?;
+    match Lines::of(opened.file, 0)? {
         Some(lines) => lines.count(|| ground.go_on().map_err(Broken::Off)).map(Some),
         None => Ok(None),
     }

@@ -1,84 +1,241 @@
-//! The ground a task may look at: its working directory and what is below it.
+//! The ground a task may look at and change: its working directory, what its toolset allows besides, and what is below.
+//!
+//! Each of these roots is an open directory. [`way`](super::way) says where a path leads; here it is opened, relative to
+//! the root's handle and without following a link at its end, by `cap-std`: on Linux with `openat2` and
+//! `RESOLVE_BENEATH`, elsewhere component by component. So there is nothing between the check and the use: whoever
+//! puts a link in the way meanwhile makes the call fail. A hard link is a file of its own name; one that leads to a file
+//! outside cannot be told from others, and these tools can make none. Writing never changes what such a link shares,
+//! because a written file is a new one.
 
-use std::ffi::OsStr;
-use std::fs;
+use std::ffi::OsString;
+use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+
+use super::way::{Astray, Names, Place, guarded, lead};
 use crate::tool::{CallContext, ToolError};
-use crate::toolset::text::{counted, grouped};
 
-/// How many files one walk looks at, and how many entries of directories in all.
-const MAX_FILES: u64 = 20_000;
-const MAX_ENTRIES: u64 = 10 * MAX_FILES;
-/// Each so many files, whoever watches is told.
-const PROGRESS_EVERY: u64 = 400;
-/// Directories that are made by machines: no walk enters them.
-const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
+/// What a toolset allows, and how it looks.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    /// Directories besides the working directory.
+    pub(super) allow: Vec<PathBuf>,
+    /// What walks leave out.
+    pub(super) skip: Skip,
+    /// Held while something is changed, so that two edits of one file do not undo each other.
+    changing: Mutex<()>,
+}
 
-/// A working directory, with all symlinks resolved.
+impl Reach {
+    pub(super) fn new(allow: Vec<PathBuf>, skip: Skip) -> Self {
+        Reach { allow, skip, changing: Mutex::new(()) }
+    }
+}
+
+/// What walks leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Skip {
+    /// What machines make: `.git`, `target` and `node_modules`.
+    #[default]
+    Made,
+    /// That, and what version control ignores.
+    Ignored,
+    /// Nothing.
+    Nothing,
+}
+
+/// The open roots of one call.
 pub(super) struct Ground {
-    root: PathBuf,
-    /// As it was given.
-    named: PathBuf,
-    context: CallContext,
+    dirs: Vec<Dir>,
+    names: Vec<Names>,
+    pub(super) reach: Arc<Reach>,
+    pub(super) context: CallContext,
+}
+
+/// What was opened for reading: a plain file.
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) meta: Metadata,
+    pub(super) place: Place,
 }
 
 impl Ground {
-    pub(super) fn of(context: CallContext) -> Result<Self, ToolError> {
-        let Some(named) = context.working_dir.clone() else {
+    pub(super) fn of(context: CallContext, reach: Arc<Reach>) -> Result<Self, ToolError> {
+        let Some(given) = context.working_dir.clone() else {
             return Err(ToolError::Failed("this task has no working directory".to_owned()));
         };
-        let root = named.canonicalize().map_err(|error| {
-            ToolError::Failed(format!("the working directory {} cannot be used: {error}", named.display()))
+        let mut ground = Ground { dirs: Vec::new(), names: Vec::new(), reach, context };
+        ground.add(given.clone()).map_err(|error| {
+            ToolError::Failed(format!("the working directory {} cannot be used: {error}", given.display()))
         })?;
-        Ok(Ground { root, named, context })
+        for allowed in ground.reach.clone().allow.iter().map(|path| given.join(path)) {
+            match ground.add(allowed.clone()) {
+                Ok(()) => {}
+                // It may come later.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let allowed = allowed.display();
+                    return Err(ToolError::Failed(format!(
+                        "{allowed}, one of the toolset's allow_paths, cannot be used: {error}"
+                    )));
+                }
+            }
+        }
+        Ok(ground)
     }
 
-    /// What is really at `typed`, if that is on the ground. Symlinks are resolved before that is decided.
-    pub(super) fn find(&self, typed: &str) -> Result<PathBuf, ToolError> {
-        let refused = |why: &str| {
-            ToolError::Retry(format!(
-                "'{typed}' is not below the working directory{why}: only what is below it can be read"
-            ))
-        };
-        let path = self.root.join(typed);
-        let real = match path.canonicalize() {
-            Ok(real) => real,
-            // Whether there is something outside is nobody's business.
-            Err(_) if !self.seems_inside(&path) => return Err(refused("")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ToolError::Retry(format!("there is no '{typed}' in the working directory")));
+    fn add(&mut self, given: PathBuf) -> io::Result<()> {
+        let real = given.canonicalize()?;
+        self.dirs.push(Dir::open_ambient_dir(&real, ambient_authority())?);
+        self.names.push(Names { real, given });
+        Ok(())
+    }
+
+    /// Where `typed` leads, if that is on the ground.
+    pub(super) fn find(&self, typed: &str) -> Result<Place, ToolError> {
+        let link = |place: &Place| {
+            let dir = &self.dirs[place.root];
+            match dir.symlink_metadata(&place.rel)?.is_symlink() {
+                true => dir.read_link_contents(&place.rel).map(Some),
+                false => Ok(None),
             }
-            Err(error) => return Err(cannot_read(typed, &error)),
         };
-        match real.starts_with(&self.root) {
-            true => Ok(real),
-            false if self.seems_inside(&path) => Err(refused(" (a symbolic link leads out of it)")),
-            false => Err(refused("")),
+        lead(typed, &self.names, link).map_err(|astray| match astray {
+            Astray::Out { by_link } => {
+                let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
+                ToolError::Retry(format!(
+                    "'{typed}' is not below {}{how}: only what is below can be used",
+                    self.called()
+                ))
+            }
+            Astray::Absurd(why) => ToolError::Retry(format!("'{}' cannot be used: {why}", shortened(typed))),
+            Astray::Broken(error) => cannot_read(typed, &error),
+        })
+    }
+
+    /// Where `typed` leads, for changing something there.
+    pub(super) fn find_to_change(&self, typed: &str) -> Result<Place, ToolError> {
+        let place = self.find(typed)?;
+        match guarded(&place.rel) {
+            Some(name) => Err(ToolError::Failed(format!(
+                "'{typed}' is in {}, where git and its like keep what they execute (hooks, configuration): it is not \
+                 changed by these tools",
+                name.display()
+            ))),
+            None => Ok(place),
         }
     }
 
-    /// Whether a path is on the ground as far as its words go.
-    fn seems_inside(&self, path: &Path) -> bool {
-        let mut plain = PathBuf::new();
-        for part in path.components() {
-            match part {
-                Component::ParentDir => _ = plain.pop(),
-                Component::CurDir => {}
-                part => plain.push(part),
+    fn called(&self) -> String {
+        match self.names.get(1..).unwrap_or_default() {
+            [] => "the working directory".to_owned(),
+            more => {
+                let more: Vec<_> = more.iter().map(|names| names.given.display().to_string()).collect();
+                format!("the working directory or {}", more.join(", "))
             }
         }
-        plain.starts_with(&self.root) || plain.starts_with(&self.named)
     }
 
-    /// A path as the model writes it: relative to the working directory.
-    pub(super) fn shown(&self, path: &Path) -> String {
-        let relative = path.strip_prefix(&self.root).unwrap_or(path);
-        match relative.as_os_str().is_empty() {
-            true => ".".to_owned(),
-            false => relative.display().to_string(),
+    /// The directory at a place.
+    pub(super) fn dir(&self, place: &Place) -> io::Result<Dir> {
+        let root = &self.dirs[place.root];
+        match place.rel.as_os_str().is_empty() {
+            true => root.open_dir("."),
+            false => root.open_dir_nofollow(&place.rel),
+        }
+    }
+
+    /// What is at a place.
+    pub(super) fn look(&self, place: &Place) -> io::Result<Metadata> {
+        let root = &self.dirs[place.root];
+        match place.rel.as_os_str().is_empty() {
+            true => root.dir_metadata(),
+            false => root.symlink_metadata(&place.rel),
+        }
+    }
+
+    /// What the link at a place says.
+    pub(super) fn target(&self, place: &Place) -> PathBuf {
+        self.dirs[place.root].read_link_contents(&place.rel).unwrap_or_default()
+    }
+
+    /// Opens a plain file, and waits for no pipe.
+    pub(super) fn open(&self, place: &Place) -> io::Result<Option<Opened>> {
+        let mut options = OpenOptions::new();
+        options.read(true).nonblock(true).follow(FollowSymlinks::No);
+        let file = self.dirs[place.root].open_with(&place.rel, &options)?;
+        let meta = file.metadata()?;
+        Ok(meta.is_file().then(|| Opened { file: file.into_std(), meta, place: place.clone() }))
+    }
+
+    /// Opens the plain file that `typed` leads to, or says why there is none.
+    pub(super) fn open_typed(&self, typed: &str) -> Result<Opened, ToolError> {
+        let place = self.find(typed)?;
+        let failed = |error: io::Error| self.unread(typed, &error);
+        if self.look(&place).map_err(failed)?.is_dir() {
+            return Err(ToolError::Retry(format!("'{typed}' is a directory: use list_directory")));
+        }
+        match self.open(&place).map_err(failed)? {
+            Some(opened) => Ok(opened),
+            None => Err(ToolError::Failed(format!("'{typed}' is not a plain file"))),
+        }
+    }
+
+    /// The error for what cannot be read.
+    pub(super) fn unread(&self, typed: &str, error: &io::Error) -> ToolError {
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                ToolError::Retry(format!("there is no '{typed}' in {}", self.called()))
+            }
+            io::ErrorKind::NotADirectory => {
+                ToolError::Retry(format!("there is no '{typed}': a part of the path is not a directory"))
+            }
+            _ => cannot_read(typed, error),
+        }
+    }
+
+    /// The directory that holds a place, opened name by name without following any link, and the place's own name.
+    /// With `make`, directories that are missing are made.
+    pub(super) fn parent(&self, place: &Place, make: bool) -> io::Result<(Dir, OsString)> {
+        let name = place.rel.file_name().ok_or_else(|| io::Error::other("that is the directory itself"))?;
+        let mut dir = self.dirs[place.root].try_clone()?;
+        for step in place.rel.parent().unwrap_or(Path::new("")) {
+            dir = match dir.open_dir_nofollow(step) {
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.create_dir(step) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => dir.open_dir_nofollow(step)?,
+                },
+                other => other?,
+            };
+        }
+        Ok((dir, name.to_owned()))
+    }
+
+    /// Held while something is changed.
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.reach.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A path as the model writes it: relative to the working directory, or whole where it is elsewhere.
+    pub(super) fn shown(&self, place: &Place) -> String {
+        match (place.root, place.rel.as_os_str().is_empty()) {
+            (0, true) => ".".to_owned(),
+            (0, false) => place.rel.display().to_string(),
+            _ => self.whole(place).display().to_string(),
+        }
+    }
+
+    /// The whole path of a place.
+    pub(super) fn whole(&self, place: &Place) -> PathBuf {
+        let real = &self.names[place.root].real;
+        match place.rel.as_os_str().is_empty() {
+            true => real.clone(),
+            false => real.join(&place.rel),
         }
     }
 
@@ -89,99 +246,14 @@ impl Ground {
             false => Ok(()),
         }
     }
-
-    /// Visits the files below `start`, or `start` itself if it is one, in order of their paths. Symlinks are not
-    /// followed, and what is no plain file is not visited.
-    pub(super) fn walk(
-        &self,
-        start: PathBuf,
-        hidden: Hidden,
-        mut visit: impl FnMut(&Path) -> Result<ControlFlow<()>, ToolError>,
-    ) -> Result<Walked, ToolError> {
-        let mut walked = Walked::default();
-        let (mut files, mut entries) = (0, 0);
-        let mut ahead = vec![start];
-        while let Some(path) = ahead.pop() {
-            self.go_on()?;
-            let Ok(kind) = fs::symlink_metadata(&path).map(|meta| meta.file_type()) else {
-                walked.unreadable += 1;
-                continue;
-            };
-            if kind.is_file() {
-                if files == MAX_FILES {
-                    walked.cut = true;
-                    break;
-                }
-                files += 1;
-                if files.is_multiple_of(PROGRESS_EVERY) {
-                    self.context.progress(format!("… {}", counted(files, "file")));
-                }
-                if visit(&path)?.is_break() {
-                    break;
-                }
-            } else if kind.is_dir() {
-                let Ok(listing) = fs::read_dir(&path) else {
-                    walked.unreadable += 1;
-                    continue;
-                };
-                let mut below = Vec::new();
-                for entry in listing {
-                    if entries == MAX_ENTRIES {
-                        walked.cut = true;
-                        break;
-                    }
-                    entries += 1;
-                    match entry {
-                        Ok(entry) if hidden.enters(&entry.file_name()) => below.push(entry.path()),
-                        Ok(_) => {}
-                        Err(_) => walked.unreadable += 1,
-                    }
-                }
-                below.sort_unstable_by(|a, b| b.cmp(a));
-                ahead.append(&mut below);
-            }
-        }
-        Ok(walked)
-    }
-}
-
-/// Whether a walk sees what is hidden. Neither sees [`SKIPPED`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hidden {
-    Seen,
-    Skipped,
-}
-
-impl Hidden {
-    fn enters(self, name: &OsStr) -> bool {
-        let bytes = name.as_encoded_bytes();
-        !SKIPPED.iter().any(|skipped| name == *skipped) && (self == Hidden::Seen || !bytes.starts_with(b"."))
-    }
-}
-
-/// What a walk did not see.
-#[derive(Default)]
-pub(super) struct Walked {
-    cut: bool,
-    unreadable: u64,
-}
-
-impl Walked {
-    /// The markers for it, and for `unread` files that could not be read on the way.
-    pub(super) fn markers(&self, unread: u64) -> String {
-        let mut text = String::new();
-        if self.cut {
-            text += &format!("\n[… more than {} files: the rest was not looked at …]", grouped(MAX_FILES));
-        }
-        match self.unreadable + unread {
-            0 => {}
-            n => text += &format!("\n[{} could not be read]", counted(n, "path")),
-        }
-        text
-    }
 }
 
 /// The error for something on the ground that cannot be read.
 pub(super) fn cannot_read(typed: &str, error: &io::Error) -> ToolError {
     ToolError::Failed(format!("'{typed}' cannot be read: {error}"))
+}
+
+/// A path that is absurdly long is not repeated whole.
+fn shortened(typed: &str) -> String {
+    crate::toolset::text::clipped(&typed.replace('\0', "\\0"), 80)
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
-use std::path::Path;
 
 /// How far into a file is looked to tell whether it is binary; also how much is read at once.
 const BLOCK: usize = 16 * 1024;
@@ -24,8 +23,8 @@ pub(super) struct OneLine {
 
 impl Lines {
     /// `None` for a binary file: one with a zero byte near its beginning.
-    pub(super) fn open(path: &Path, keep: usize) -> io::Result<Option<Self>> {
-        let mut reader = BufReader::with_capacity(BLOCK, File::open(path)?);
+    pub(super) fn of(file: File, keep: usize) -> io::Result<Option<Self>> {
+        let mut reader = BufReader::with_capacity(BLOCK, file);
         let binary = reader.fill_buf()?.contains(&0);
         Ok((!binary).then_some(Lines { reader, keep }))
     }

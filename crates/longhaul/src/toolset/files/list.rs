@@ -1,13 +1,12 @@
 //! `list_directory`.
 
-use std::fs;
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Look;
-use super::ground::{Ground, cannot_read};
+use super::ground::Ground;
+use super::walk::Kind;
+use super::way::Place;
+use super::{Deed, Done};
 use crate::tool::ToolError;
 use crate::toolset::text::{counted, grouped};
 
@@ -24,48 +23,62 @@ pub(super) struct ListDirectoryArgs {
     path: Option<String>,
 }
 
-impl Look for ListDirectory {
+impl Deed for ListDirectory {
     type Args = ListDirectoryArgs;
     const NAME: &'static str = "list_directory";
     const DESCRIPTION: &'static str =
         "Lists a directory: subdirectories end in '/', files come with their size.";
 
-    fn look(self, args: ListDirectoryArgs, ground: &Ground) -> Result<String, ToolError> {
+    fn act(&self, args: ListDirectoryArgs, ground: &Ground) -> Result<Done, ToolError> {
         let typed = args.path.as_deref().unwrap_or(".");
-        let path = ground.find(typed)?;
-        if !path.is_dir() {
+        let place = ground.find(typed)?;
+        let failed = |error| ground.unread(typed, &error);
+        if !ground.look(&place).map_err(failed)?.is_dir() {
             return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
         }
-        let listing = fs::read_dir(&path).map_err(|error| cannot_read(typed, &error))?;
-        let mut paths: Vec<_> =
-            listing.take(MAX_SEEN).filter_map(Result::ok).map(|entry| entry.path()).collect();
-        paths.sort_unstable();
-        if paths.is_empty() {
-            return Ok(format!("{} is empty", ground.shown(&path)));
+        let listing = ground.dir(&place).and_then(|dir| dir.entries()).map_err(failed)?;
+        let mut names: Vec<_> =
+            listing.take(MAX_SEEN).filter_map(Result::ok).map(|entry| entry.file_name()).collect();
+        names.sort_unstable();
+        if names.is_empty() {
+            return Ok(format!("{} is empty", ground.shown(&place)).into());
         }
-        let mut shown = Vec::with_capacity(paths.len().min(MAX_SHOWN));
-        for path in paths.iter().take(MAX_SHOWN) {
+        let seen = names.len();
+        let ignored = ground.ignores_in(&place);
+        let (mut shown, mut hidden, mut looked_at) = (Vec::new(), 0, 0);
+        for name in &names {
+            if shown.len() == MAX_SHOWN {
+                break;
+            }
             ground.go_on()?;
-            shown.push(entry(path));
+            looked_at += 1;
+            let entry = Place { root: place.root, rel: place.rel.join(name) };
+            let (line, kind) = describe(ground, &entry);
+            match ignored(&entry, kind) {
+                true => hidden += 1,
+                false => shown.push(line),
+            }
         }
-        let mut text = shown.join("\n");
-        if paths.len() > MAX_SHOWN {
-            let more = if paths.len() == MAX_SEEN { "at least " } else { "" };
-            text += &format!("\n[… {more}{} more entries …]", grouped((paths.len() - MAX_SHOWN) as u64));
+        if hidden > 0 {
+            shown.push(format!("[{} more, which version control ignores]", grouped(hidden)));
         }
-        Ok(text)
+        if looked_at < seen {
+            let more = if seen == MAX_SEEN { "at least " } else { "" };
+            shown.push(format!("[… {more}{} more entries …]", grouped((seen - looked_at) as u64)));
+        }
+        Ok(shown.join("\n").into())
     }
 }
 
-fn entry(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().display();
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => format!("{name}/"),
-        Ok(meta) if meta.is_file() => format!("{name}  {}", counted(meta.len(), "byte")),
+fn describe(ground: &Ground, place: &Place) -> (String, Kind) {
+    let name = place.rel.file_name().unwrap_or_default().display();
+    match ground.look(place) {
+        Ok(meta) if meta.is_dir() => (format!("{name}/"), Kind::Dir),
+        Ok(meta) if meta.is_file() => (format!("{name}  {}", counted(meta.len(), "byte")), Kind::File),
         Ok(meta) if meta.is_symlink() => {
-            format!("{name} -> {}", fs::read_link(path).unwrap_or_default().display())
+            (format!("{name} -> {}", ground.target(place).display()), Kind::Link)
         }
-        Ok(_) => format!("{name}  (not a file)"),
-        Err(_) => format!("{name}  (cannot be read)"),
+        Ok(_) => (format!("{name}  (not a file)"), Kind::Other),
+        Err(_) => (format!("{name}  (cannot be read)"), Kind::Other),
     }
 }

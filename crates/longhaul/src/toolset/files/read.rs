@@ -1,17 +1,21 @@
-//! `read_file`.
+//! `read_file` and `read_multiple_files`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use super::Look;
 use super::ground::{Ground, cannot_read};
 use super::lines::Lines;
+use super::{Deed, Done, paths};
 use crate::tool::ToolError;
 use crate::toolset::text::{counted, grouped};
+use crate::toolset::verb::flag;
 
 /// How many lines are given when the model does not say, and how many bytes at most.
 const DEFAULT_LIMIT: u64 = 1_000;
 const MAX_BYTES: usize = 64 * 1024;
+/// How many files are read in one call.
+const MAX_FILES: usize = 50;
 
 #[derive(Clone, Copy)]
 pub(super) struct ReadFile;
@@ -21,60 +25,105 @@ pub(super) struct ReadFileArgs {
     /// The file, relative to the working directory.
     path: String,
     /// The first line to read, counted from 1; 1 if left out.
-    offset: Option<u64>,
+    #[serde(alias = "offset")]
+    line: Option<u64>,
     /// How many lines to read; 1000 if left out.
     limit: Option<u64>,
 }
 
-impl Look for ReadFile {
+impl Deed for ReadFile {
     type Args = ReadFileArgs;
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str =
-        "Reads a text file. A long file comes in parts: the end of a part says with which `offset` to go on.";
+        "Reads a text file. A long file comes in parts: the end of a part says with which `line` to go on.";
 
-    fn look(self, args: ReadFileArgs, ground: &Ground) -> Result<String, ToolError> {
-        let typed = args.path.as_str();
-        let path = ground.find(typed)?;
-        let meta = path.metadata().map_err(|error| cannot_read(typed, &error))?;
-        if meta.is_dir() {
-            return Err(ToolError::Retry(format!("'{typed}' is a directory: use list_directory")));
-        }
-        // Opening a pipe would wait for somebody to write into it.
-        if !meta.is_file() {
-            return Err(ToolError::Failed(format!("'{typed}' is not a plain file")));
-        }
-        let failed = |error| cannot_read(typed, &error);
-        let Some(mut lines) = Lines::open(&path, MAX_BYTES).map_err(failed)? else {
-            let size = counted(meta.len(), "byte");
-            return Err(ToolError::Failed(format!("'{typed}' is a binary file ({size}), not text")));
-        };
-
-        let first = args.offset.unwrap_or(1).max(1);
+    fn act(&self, args: ReadFileArgs, ground: &Ground) -> Result<Done, ToolError> {
+        let first = args.line.unwrap_or(1).max(1);
         let last = first.saturating_add(args.limit.unwrap_or(DEFAULT_LIMIT).max(1) - 1);
-        let (mut text, mut number) = (String::new(), 0);
-        while let Some(line) = lines.next().map_err(failed)? {
+        part(ground, &args.path, first, last, MAX_BYTES).map(Done::from)
+    }
+}
+
+/// The lines from `first` to `last` of a file, or as many as fit into `room`.
+fn part(ground: &Ground, typed: &str, first: u64, last: u64, room: usize) -> Result<String, ToolError> {
+    let opened = ground.open_typed(typed)?;
+    let failed = |error| cannot_read(typed, &error);
+    let size = opened.meta.len();
+    let Some(mut lines) = Lines::of(opened.file, room).map_err(failed)? else {
+        let size = counted(size, "byte");
+        return Err(ToolError::Failed(format!("'{typed}' is a binary file ({size}), not text")));
+    };
+    let (mut text, mut number) = (String::new(), 0);
+    while let Some(line) = lines.next().map_err(failed)? {
+        ground.go_on()?;
+        number += 1;
+        if number < first {
+            continue;
+        }
+        if number > last || (number > first && text.len() + line.text.len() > room) {
+            text += &format!("[… more lines: go on with line {number} …]");
+            return Ok(text);
+        }
+        text += &line.text;
+        if line.missing > 0 {
+            text += &format!("[… {} bytes of this line left out …]", grouped(line.missing));
+        }
+        text.push('\n');
+    }
+    match number {
+        0 => Ok(format!("'{typed}' is empty")),
+        lines if lines < first => Err(ToolError::Retry(format!(
+            "'{typed}' has only {}: there is no line {first}",
+            counted(lines, "line")
+        ))),
+        _ => Ok(text),
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct ReadMultipleFiles;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ReadMultipleFilesArgs {
+    /// The files, relative to the working directory; at most 50.
+    #[serde(deserialize_with = "paths")]
+    #[schemars(with = "Vec<String>")]
+    paths: Vec<String>,
+    /// Whether to answer with JSON: a list of {path, content}, or {path, error}.
+    #[serde(default, deserialize_with = "flag")]
+    json: bool,
+}
+
+impl Deed for ReadMultipleFiles {
+    type Args = ReadMultipleFilesArgs;
+    const NAME: &'static str = "read_multiple_files";
+    const DESCRIPTION: &'static str = "Reads several text files at once. They share the room for one answer: a file \
+        that is too long for its share says with which `line` to go on with read_file.";
+
+    fn act(&self, args: ReadMultipleFilesArgs, ground: &Ground) -> Result<Done, ToolError> {
+        if args.paths.is_empty() || args.paths.len() > MAX_FILES {
+            return Err(ToolError::Retry(format!("`paths` must be 1 to {MAX_FILES} files")));
+        }
+        let share = MAX_BYTES / args.paths.len();
+        let mut read = Vec::with_capacity(args.paths.len());
+        for path in &args.paths {
             ground.go_on()?;
-            number += 1;
-            if number < first {
-                continue;
-            }
-            if number > last || (number > first && text.len() + line.text.len() > MAX_BYTES) {
-                text += &format!("[… more lines: go on with offset {number} …]");
-                return Ok(text);
-            }
-            text += &line.text;
-            if line.missing > 0 {
-                text += &format!("[… {} bytes of this line left out …]", grouped(line.missing));
-            }
-            text.push('\n');
+            read.push((path, part(ground, path, 1, u64::MAX, share)));
         }
-        match number {
-            0 => Ok(format!("'{typed}' is empty")),
-            lines if lines < first => Err(ToolError::Retry(format!(
-                "'{typed}' has only {}: there is no line {first}",
-                counted(lines, "line")
-            ))),
-            _ => Ok(text),
+        if args.json {
+            let files: Vec<_> = read
+                .iter()
+                .map(|(path, read)| match read {
+                    Ok(content) => json!({ "path": path, "content": content }),
+                    Err(error) => json!({ "path": path, "error": error.to_string() }),
+                })
+                .collect();
+            return Ok(json!(files).to_string().into());
         }
+        let shown = read.iter().map(|(path, read)| match read {
+            Ok(text) => format!("=== {path} ===\n{text}"),
+            Err(error) => format!("=== {path} ===\n[{error}]\n"),
+        });
+        Ok(shown.collect::<Vec<_>>().join("\n").into())
     }
 }

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
 
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Look;
-use super::ground::{Ground, Hidden};
+use super::ground::Ground;
 use super::lines::Lines;
+use super::walk::{Kind, Walk, patterns};
+use super::way::Place;
+use super::{Deed, Done, paths};
 use crate::tool::ToolError;
 use crate::toolset::text::{clipped, counted};
+use crate::toolset::verb::flag;
 
 /// How many matches are shown, and how much of a line.
 const MAX_MATCHES: usize = 200;
@@ -24,26 +27,32 @@ pub(super) struct SearchFilesContent;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct SearchFilesContentArgs {
-    /// The text to look for, exactly as it is written in the file; not a pattern.
+    /// The text to look for, exactly as it is written in the file; or a regular expression, with `is_regex`.
     query: String,
+    /// Whether `query` is a regular expression, which is searched for line by line.
+    #[serde(default, deserialize_with = "flag")]
+    is_regex: bool,
     /// The file or directory to search, relative to the working directory; all of it if left out.
     path: Option<String>,
+    /// What to leave out: patterns as in a .gitignore, like `*.min.js` or `dist/`.
+    #[serde(default, rename = "excludePatterns", alias = "exclude_patterns", deserialize_with = "paths")]
+    #[schemars(with = "Vec<String>")]
+    exclude_patterns: Vec<String>,
 }
 
-impl Look for SearchFilesContent {
+impl Deed for SearchFilesContent {
     type Args = SearchFilesContentArgs;
     const NAME: &'static str = "search_files_content";
     const DESCRIPTION: &'static str = "Finds the lines that contain a text, in all files below a directory: \
         'path:line: text'. Binary files, symbolic links, .git, target and node_modules are not searched.";
 
-    fn look(self, args: SearchFilesContentArgs, ground: &Ground) -> Result<String, ToolError> {
-        if args.query.is_empty() || args.query.contains('\n') {
-            return Err(ToolError::Retry("`query` must be some text of one line".to_owned()));
-        }
+    fn act(&self, args: SearchFilesContentArgs, ground: &Ground) -> Result<Done, ToolError> {
+        let query = Query::of(args.query, args.is_regex)?;
         let start = ground.find(args.path.as_deref().unwrap_or("."))?;
+        let how = Walk { exclude: patterns(ground, &start, &args.exclude_patterns)?, ..Walk::default() };
         let mut found = Found::default();
-        let walked = ground.walk(start, Hidden::Seen, |path| {
-            if found.search(path, &args.query, ground)?.is_err() {
+        let walked = ground.walk(start, &how, |seen| {
+            if seen.kind == Kind::File && found.search(&seen.place, &query, ground)?.is_err() {
                 found.unread += 1;
             }
             Ok(if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -63,7 +72,33 @@ impl Look for SearchFilesContent {
                 counted(MAX_LINE as u64, "byte")
             );
         }
-        Ok(text + &walked.markers(found.unread))
+        Ok((text + &walked.markers(found.unread)).into())
+    }
+}
+
+enum Query {
+    Text(String),
+    Pattern(Regex),
+}
+
+impl Query {
+    fn of(query: String, is_regex: bool) -> Result<Self, ToolError> {
+        if query.is_empty() || query.contains('\n') {
+            return Err(ToolError::Retry("`query` must be some text of one line".to_owned()));
+        }
+        if !is_regex {
+            return Ok(Query::Text(query));
+        }
+        let wrong = |error| ToolError::Retry(format!("`query` is no regular expression: {error}"));
+        Regex::new(&query).map(Query::Pattern).map_err(wrong)
+    }
+
+    /// Where in a line it is.
+    fn find(&self, line: &str) -> Option<usize> {
+        match self {
+            Query::Text(text) => line.find(text),
+            Query::Pattern(pattern) => pattern.find(line).map(|found| found.start()),
+        }
     }
 }
 
@@ -79,8 +114,13 @@ struct Found {
 
 impl Found {
     /// The outer error ends the search, the inner one is this file's alone.
-    fn search(&mut self, path: &Path, query: &str, ground: &Ground) -> Result<io::Result<()>, ToolError> {
-        let mut lines = match Lines::open(path, MAX_LINE) {
+    fn search(&mut self, place: &Place, query: &Query, ground: &Ground) -> Result<io::Result<()>, ToolError> {
+        let opened = match ground.open(place) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut lines = match Lines::of(opened.file, MAX_LINE) {
             Ok(Some(lines)) => lines,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
@@ -94,12 +134,12 @@ impl Found {
                 Err(error) => return Ok(Err(error)),
             };
             self.long += u64::from(line.missing > 0);
-            let Some(at) = line.text.find(query) else { continue };
+            let Some(at) = query.find(&line.text) else { continue };
             if self.matches.len() == MAX_MATCHES {
                 self.more = true;
                 break;
             }
-            self.matches.push(format!("{}:{number}: {}", ground.shown(path), around(&line.text, at)));
+            self.matches.push(format!("{}:{number}: {}", ground.shown(place), around(&line.text, at)));
         }
         Ok(Ok(()))
     }

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::toolset::command::OUTPUT_CAP;
 use crate::toolset::no_desk::call_in;
 
 /// A task that runs commands in a directory of its own.
@@ -25,7 +26,7 @@ impl Bench {
     fn with(shell: Shell) -> Self {
         let dir = TempDir::new().unwrap();
         let (context, _) = call_in(dir.path());
-        Bench { dir, tool: Arc::new(RunCommand { env: shell.env }), context }
+        Bench { dir, tool: Arc::new(RunCommand { setting: shell.setting }), context }
     }
 
     async fn call(&self, arguments: serde_json::Value) -> Called {
@@ -108,11 +109,17 @@ async fn a_timeout_ends_the_whole_group_even_who_ignores_sigterm() {
     let bench = Bench::new();
     // The deepest is a grandchild's child; an ignored signal stays ignored below.
     let cmd = "trap '' TERM; echo began; sh -c 'sleep 100 & echo $PPID $$ $! > pids; wait' & wait";
-    let begun = Instant::now();
-    let text = failed(bench.call(json!({ "cmd": cmd, "timeout": 1.5 })).await);
-    let took = begun.elapsed();
-    assert!(text.starts_with("began\n[the command took longer than 1.5 s"), "{text}");
-    assert!(took < Duration::from_millis(1500 + 3000), "{took:?}");
+    // On a busy machine it may take a while until all of them run.
+    for timeout in [0.5, 2.0, 8.0] {
+        let begun = Instant::now();
+        let text = failed(bench.call(json!({ "cmd": cmd, "timeout": timeout })).await);
+        let took = begun.elapsed();
+        assert!(text.contains(&format!("[the command took longer than {timeout} s")), "{text}");
+        assert!(took < Duration::from_secs_f64(timeout + 3.0), "{took:?}");
+        if text.starts_with("began\n") && bench.pids().is_some() {
+            break;
+        }
+    }
     let pids = bench.pids().unwrap();
     assert_eq!(pids.len(), 3);
     assert_all_dead(&pids);
@@ -197,7 +204,7 @@ async fn commands_inherit_no_environment() {
     let text = bench.run("env").await.unwrap().text;
     let names: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     // Shells set some of their own.
-    let own = ["PATH", "GREETING", "PWD", "OLDPWD", "SHLVL", "_"];
+    let own = ["PATH", "GREETING", "PWD", "OLDPWD", "SHLVL", "_", "LONGHAUL_GUARD"];
     assert!(names.iter().all(|name| own.contains(name)), "{names:?}");
     assert!(text.contains("GREETING=hello") && text.contains("PATH=/usr/local/bin:/usr/bin:/bin"), "{text}");
 }

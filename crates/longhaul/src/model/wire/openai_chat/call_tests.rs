@@ -171,3 +171,11 @@ fn text_before_and_after_calls_stays_where_it_was() {
     assert_eq!(reply.blocks.len(), 3);
     assert_eq!(reply.text(), "ab");
 }
+
+/// Found by the fuzzer: a reply stopped for calls of which there was none.
+#[test]
+fn a_call_of_which_nothing_came_is_none() {
+    let reply =
+        reply(&[delta(json!({"content": "Well."})), piece(json!({"index": 0, "id": "a"})), finish("stop")]);
+    assert_eq!((reply.stop, reply.calls().count(), reply.text().as_str()), (StopReason::End, 0, "Well."));
+}

@@ -148,7 +148,10 @@ impl Answer {
             }
             _ if string(event.object).is_some_and(|object| object == "response") => {
                 let response: Response<'_> = serde_json::from_str(data).unwrap_or_default();
-                self.ended(&response, "", chunks)?;
+                // One that only says that it is under way has not ended.
+                if !matches!(string(response.status).as_deref(), None | Some("queued" | "in_progress")) {
+                    self.ended(&response, "", chunks)?;
+                }
             }
             _ => {}
         }

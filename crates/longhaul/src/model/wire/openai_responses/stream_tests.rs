@@ -310,6 +310,24 @@ fn recorded_traffic_is_read_as_it_was() {
     }
 }
 
+#[test]
+fn a_call_of_which_nothing_came_is_none() {
+    let reply = reply(&[added(0, json!({"type": "function_call"})), completed()]);
+    assert_eq!((reply.stop, reply.calls().count()), (StopReason::End, 0));
+}
+
+/// A response that says that it is still under way is no answer, whoever sends it.
+#[test]
+fn a_response_that_is_not_over_is_cut() {
+    for status in ["queued", "in_progress"] {
+        let whole =
+            json!({"object": "response", "status": status, "model": "m", "error": null, "output": []});
+        assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Cut(_)), "{status}");
+    }
+    let whole = json!({"object": "response", "model": "m", "output": [message()]});
+    assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Cut(_)), "no status at all");
+}
+
 proptest! {
     #[test]
     fn nothing_that_comes_makes_it_panic(

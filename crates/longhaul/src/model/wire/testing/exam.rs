@@ -50,6 +50,7 @@ pub(in crate::model::wire) fn feed(
 
 /// The answer, which is the same however it is cut.
 pub(in crate::model::wire) fn cut_everywhere(wire: &dyn Wire, answer: &str) -> Came {
+    super::seed(wire, answer);
     cut(wire, answer, 1)
 }
 
@@ -66,7 +67,7 @@ fn cut(wire: &dyn Wire, answer: &str, step: usize) -> Came {
 /// The reply, which is the same however the answer is cut, and which is what was streamed, but for an event that
 /// only the end of the stream completes.
 pub(in crate::model::wire) fn reply(wire: &dyn Wire, answer: &str) -> Reply {
-    streamed(answer, cut(wire, answer, 1))
+    streamed(answer, cut_everywhere(wire, answer))
 }
 
 /// The reply of a recording: the same cut byte by byte, and at many places; with `LONGHAUL_WIRE_CASES`, at all.

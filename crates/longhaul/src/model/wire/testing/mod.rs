@@ -25,15 +25,41 @@ pub(super) fn pieces<'a>(wire: &dyn Wire, pieces: impl IntoIterator<Item = &'a [
     Ok((parser.end()?, chunks))
 }
 
-/// What a stream is: the same byte by byte, and cut in two at every position.
+/// How far apart the places are at which a stream of so many bytes is cut, so that no more than so many are read in all.
+fn stride(len: usize, in_all: usize) -> usize {
+    // Odd, so that over many streams every place in a line is met.
+    (len * len / in_all) | 1
+}
+
+/// What a stream is: the same byte by byte, and cut in two at every position, or in a long one at many.
 pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
+    seed(wire, stream);
     let stream = stream.as_bytes();
     let whole = pieces(wire, [stream]);
     assert_eq!(pieces(wire, stream.chunks(1)), whole, "byte by byte");
-    for at in 0..=stream.len() {
+    for at in (0..=stream.len()).step_by(stride(stream.len(), 160_000)) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "cut at {at}");
     }
     whole
+}
+
+/// Gives a stream to the fuzzer to begin with, where `LONGHAUL_FUZZ_SEEDS` says where such things are kept.
+pub(super) fn seed(wire: &dyn Wire, stream: &str) {
+    let Some(folder) = std::env::var_os("LONGHAUL_FUZZ_SEEDS") else { return };
+    let path = wire.path(&settings());
+    let family = match path.as_str() {
+        path if path.ends_with("/chat/completions") => "openai_chat",
+        path if path.ends_with("/responses") => "openai_responses",
+        path if path.ends_with("/messages") => "anthropic",
+        _ => "gemini",
+    };
+    let name = TaskKey::chosen(stream).candidates().last().unwrap().to_string();
+    for target in [family, "sse"] {
+        let folder = PathBuf::from(&folder).join(target);
+        std::fs::create_dir_all(&folder).unwrap();
+        // Uncut: the last byte says how often.
+        std::fs::write(folder.join(&name), [stream.as_bytes(), b"\0"].concat()).unwrap();
+    }
 }
 
 /// The reply that a stream is; what was streamed is what is in it.
@@ -173,10 +199,14 @@ pub(super) fn traffic(family: &str) -> Vec<Recorded> {
 pub(super) fn read_recorded(wire: &dyn Wire, case: &Recorded) -> Reply {
     let stream = case.body.as_bytes();
     let whole = pieces(wire, [stream]);
-    for size in [1, 2, 3, 7, 61, 1009] {
+    for size in [1, 7, 1009] {
         assert_eq!(pieces(wire, stream.chunks(size)), whole, "{} in pieces of {size}", case.case);
     }
-    let step = (stream.len() * stream.len() / 300_000).max(1);
+    let step = match std::env::var_os("LONGHAUL_WIRE_CASES") {
+        // At every position, but of the very longest.
+        Some(_) => (stream.len() * stream.len() / (64 << 20) / 64).max(1),
+        None => stride(stream.len(), 60_000),
+    };
     for at in (0..stream.len()).step_by(step) {
         assert_eq!(pieces(wire, [&stream[..at], &stream[at..]]), whole, "{} cut at {at}", case.case);
     }

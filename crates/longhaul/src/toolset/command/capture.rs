@@ -4,8 +4,20 @@ use std::collections::VecDeque;
 
 use crate::toolset::text::grouped;
 
+/// Where output goes.
+pub(in crate::toolset) trait Sink: Send {
+    /// Some more of it.
+    fn take(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Capture {
+    fn take(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+}
+
 /// The head and the tail of what was written, each up to half of the cap.
-pub(super) struct Capture {
+pub(in crate::toolset) struct Capture {
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -13,11 +25,11 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    pub(super) fn new(cap: usize) -> Self {
+    pub(in crate::toolset) fn new(cap: usize) -> Self {
         Capture { half: cap / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(in crate::toolset) fn push(&mut self, bytes: &[u8]) {
         let room = self.half - self.head.len();
         let (head, tail) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(head);
@@ -28,7 +40,7 @@ impl Capture {
     }
 
     /// The output as text, with a marker where something is missing.
-    pub(super) fn into_text(self) -> String {
+    pub(in crate::toolset) fn into_text(self) -> String {
         let mut head = self.head;
         let mut tail = Vec::from(self.tail);
         if self.left_out == 0 {
@@ -48,12 +60,12 @@ impl Capture {
     }
 }
 
-fn is_continuation(byte: u8) -> bool {
+pub(in crate::toolset) fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
 /// How many bytes at the end are the beginning of a character whose rest is missing.
-fn cut_character(bytes: &[u8]) -> usize {
+pub(in crate::toolset) fn cut_character(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid());
     match last {
         Some(invalid @ [first, ..]) if *first >= 0b1100_0000 && bytes.ends_with(invalid) => invalid.len(),

@@ -1,0 +1,183 @@
+//! `longhaul check` and `longhaul schema`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use longhaul::teamfile::{self, Around, Problem, Severity};
+use serde::Serialize;
+
+use super::Desk;
+use crate::args::CheckArgs;
+use crate::exit::{Code, Trouble};
+use crate::view::{Ink, Term, clean, many};
+
+pub(super) fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
+    let files = files(&args.paths)?;
+    let (mut errors, mut warnings) = (0, 0);
+    for path in &files {
+        let checked = Checked::of(path)?;
+        if args.json {
+            desk.term.json(&checked)?;
+        } else {
+            checked.show(desk.term)?;
+        }
+        errors += checked.errors;
+        warnings += checked.warnings;
+    }
+    if !args.json {
+        let total = format!(
+            "{}: {}, {}",
+            many(files.len(), "file"),
+            many(errors, "error"),
+            many(warnings, "warning")
+        );
+        let ink = if errors > 0 { Ink::Bad } else { Ink::Good };
+        desk.term.line(&desk.term.paint(ink, &total))?;
+    }
+    Ok(if errors > 0 { Code::Team } else { Code::Fine })
+}
+
+pub(super) fn schema(desk: &Desk) -> Result<Code, Trouble> {
+    desk.term.line(&serde_json::to_string_pretty(&teamfile::schema())?)?;
+    Ok(Code::Fine)
+}
+
+/// A file, and what is wrong with it.
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    ok: bool,
+    errors: usize,
+    warnings: usize,
+    agents: Vec<String>,
+    problems: Vec<Problem>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Checked {
+    fn of(path: &Path) -> Result<Checked, Trouble> {
+        let text = read(path)?;
+        let mut reading = teamfile::read(&text);
+        let mut agents = Vec::new();
+        if let Some(file) = &reading.file {
+            reading.problems.extend(teamfile::survey(file, &Here(path)));
+            agents.extend(file.agents.keys().cloned());
+        }
+        let (errors, all) = (reading.errors(), reading.problems.len());
+        Ok(Checked {
+            file: path.display().to_string(),
+            ok: errors == 0,
+            errors,
+            warnings: all - errors,
+            agents,
+            problems: reading.problems,
+            text,
+        })
+    }
+
+    fn show(&self, term: Term) -> Result<(), Trouble> {
+        let (sign, ink) = match (self.errors, self.warnings) {
+            (0, 0) => ("✓", Ink::Good),
+            (0, _) => ("!", Ink::Waits),
+            _ => ("✗", Ink::Bad),
+        };
+        let what = match (self.errors, self.warnings) {
+            (0, 0) => many(self.agents.len(), "agent"),
+            (0, warnings) => format!("{}, {}", many(self.agents.len(), "agent"), many(warnings, "warning")),
+            (errors, 0) => many(errors, "error"),
+            (errors, warnings) => format!("{}, {}", many(errors, "error"), many(warnings, "warning")),
+        };
+        let name = clean(&self.file);
+        term.line(&format!("{} {name}  {}", term.paint(ink, sign), term.paint(Ink::Faint, &what)))?;
+        for problem in &self.problems {
+            for (index, line) in problem.render(&name, &self.text).lines().enumerate() {
+                let line = clean(line);
+                let ink = match (index, problem.severity) {
+                    (0, Severity::Error) => Ink::Bad,
+                    (0, Severity::Warning) => Ink::Waits,
+                    _ if line.trim_start().starts_with("-->") => Ink::Faint,
+                    _ => Ink::Plain,
+                };
+                term.line(&format!("  {}", term.paint(ink, &line)))?;
+            }
+            term.line("")?;
+        }
+        Ok(())
+    }
+}
+
+/// The machine that the check runs on.
+struct Here<'a>(&'a Path);
+
+impl Around for Here<'_> {
+    fn has_variable(&self, name: &str) -> bool {
+        std::env::var_os(name).is_some()
+    }
+
+    fn has_file(&self, path: &Path) -> bool {
+        self.0.parent().unwrap_or(Path::new("")).join(path).is_file()
+    }
+}
+
+/// The text of a team file. One that is much too large is not read to its end.
+pub(crate) fn read(path: &Path) -> Result<String, Trouble> {
+    let name = path.display();
+    let cannot = |error: std::io::Error| {
+        Trouble::new(Code::Team, format!("the team file {name} cannot be read: {error}"))
+            .hint("`longhaul init FILE` writes one to begin with")
+    };
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let most = teamfile::LARGEST as u64 + 1;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Trouble::new(Code::Team, format!("the team file {name} is not UTF-8 text: byte {at} is none"))
+            .hint("save it as UTF-8")
+    })
+}
+
+/// The files that are meant, in order.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Trouble> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let before = files.len();
+            below(path, 0, &mut files)?;
+            if files.len() == before {
+                let what = format!("there is no .yaml file in {}", path.display());
+                return Err(
+                    Trouble::new(Code::Usage, what).hint("name a team file, or a directory that has some")
+                );
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn below(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Trouble> {
+    let cannot = |error: std::io::Error| {
+        Trouble::new(Code::Team, format!("the directory {} cannot be read: {error}", dir.display()))
+            .hint("name team files instead")
+    };
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .map_err(cannot)?;
+    entries.sort();
+    for path in entries {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        // A link could lead back here.
+        if path.is_dir() && !path.is_symlink() && depth < 16 {
+            below(&path, depth + 1, files)?;
+        } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

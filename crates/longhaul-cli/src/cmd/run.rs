@@ -1,0 +1,138 @@
+//! `longhaul run`.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use jiff::Timestamp;
+use longhaul::{Budget, Longhaul, Order};
+
+use super::Desk;
+use crate::args::RunArgs;
+use crate::carry::Carry;
+use crate::exit::{Code, Trouble};
+use crate::team;
+use crate::view::{Ink, clean};
+
+pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
+    let since =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let dir = team::working_dir(args.working_dir.as_deref())?;
+    let place = desk.place()?;
+    let made = team::make(desk, &team::outfit(&args.outside, &place)?, &args.team, &args.model)?;
+    let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
+    let agent = match &args.agent {
+        None => made.team.root().clone(),
+        Some(name) => {
+            let name = name.as_str().into();
+            if made.team.agent(&name).is_none() {
+                let names: Vec<&str> = made.team.agents().map(|agent| agent.name.as_str()).collect();
+                let what = format!("--agent: there is no agent '{name}' in {}", args.team.display());
+                return Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))));
+            }
+            name
+        }
+    };
+    let store = place.open()?;
+    let team = made.kept(&*store).await?;
+    // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let longhaul = Longhaul::builder(team)
+        .store_arc(store)
+        .limits(made.limits)
+        .own_trees_only()
+        .attended(attended)
+        .when_nobody(args.unattended.into())
+        .start()
+        .await?;
+    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget(args, made.budget)?);
+    if let Some(timeout) = args.timeout {
+        order = order.timeout(timeout);
+    }
+    if args.yolo {
+        order = order.approve_all();
+    }
+    let root = longhaul.submit(order).await?;
+    let term = desk.term;
+    let intro = vec![
+        format!("task    {}", term.paint(Ink::Id, &root.to_string())),
+        format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
+        String::new(),
+    ];
+    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
+}
+
+/// What is to be done, wherever it is written.
+fn prompt(typed: Option<&str>) -> Result<String, Trouble> {
+    let nothing = || {
+        Trouble::new(Code::Usage, "there is nothing to do: no prompt was given")
+            .hint("longhaul run TEAM 'what to do'; `-` reads it from standard input, @FILE from a file")
+    };
+    let text = match typed {
+        None if std::io::stdin().is_terminal() => return Err(nothing()),
+        None | Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|error| {
+                Trouble::new(Code::Usage, format!("the prompt cannot be read from standard input: {error}"))
+            })?;
+            text
+        }
+        Some(typed) => match typed.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Trouble::new(Code::Usage, format!("the prompt cannot be read from {path}: {error}"))
+                    .hint("a prompt that begins with @ names a file; begin it with a space if it does not")
+            })?,
+            None => typed.to_owned(),
+        },
+    };
+    if text.trim().is_empty() { Err(nothing()) } else { Ok(text) }
+}
+
+/// A prompt `/name more` is the instruction of the team's command of that name, and more.
+fn expanded(prompt: &str, commands: &[(String, String)]) -> Result<String, Trouble> {
+    let Some(typed) = prompt.strip_prefix('/') else { return Ok(prompt.to_owned()) };
+    let (name, more) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+    let command = commands.iter().find(|(known, _)| known == name);
+    match command {
+        Some((_, instruction)) if more.trim().is_empty() => Ok(instruction.clone()),
+        Some((_, instruction)) => Ok(format!("{}\n\n{}", instruction.trim_end(), more.trim())),
+        // A path, or any other text that begins like that, in a team without commands.
+        None if commands.is_empty() || name.contains('/') => Ok(prompt.to_owned()),
+        None => {
+            let names: Vec<String> = commands.iter().map(|(name, _)| format!("/{name}")).collect();
+            Err(Trouble::new(Code::Usage, format!("the team has no command '/{name}'")).hint(format!(
+                "it has: {}; begin the prompt with a space if it is no command",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// The bounds of the command line, and where it has none, those of the file.
+fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
+    let cost = match args.max_cost {
+        Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
+            return Err(Trouble::new(
+                Code::Usage,
+                format!("--max-cost is in dollars and above 0, not {dollars}"),
+            ));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
+        dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),
+    };
+    Ok(Budget { tokens: args.max_tokens.or(file.tokens), cost: cost.or(file.cost), time: file.time })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_the_team_is_expanded() {
+        let commands = [("fix".to_owned(), "Fix the tests.\n".to_owned())];
+        let told = |prompt: &str| expanded(prompt, &commands).map_err(|error| error.to_string());
+        assert_eq!(told("/fix"), Ok("Fix the tests.\n".to_owned()));
+        assert_eq!(told("/fix only the slow ones"), Ok("Fix the tests.\n\nonly the slow ones".to_owned()));
+        assert_eq!(told("fix"), Ok("fix".to_owned()));
+        assert_eq!(told("/etc/passwd is what?"), Ok("/etc/passwd is what?".to_owned()));
+        assert!(told("/fxi").is_err_and(|error| error.contains("it has: /fix")));
+    }
+}

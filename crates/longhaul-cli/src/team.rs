@@ -1,0 +1,121 @@
+//! Teams from files: read, checked, put together, and kept in the store so that any process can carry their tasks on.
+
+use std::path::{Path, PathBuf};
+
+use longhaul::agent::TeamError;
+use longhaul::dispatch::Limits;
+use longhaul::entry::TeamRef;
+use longhaul::store::Store;
+use longhaul::teamfile::{self, AssembleError, Bundle, Loader, ModelOverride, Outfit};
+use longhaul::worker::TeamLoader;
+use longhaul::{Budget, Team};
+
+use crate::args::Outside;
+use crate::cmd::Desk;
+use crate::demo::{self, Pace};
+use crate::exit::{Code, Trouble};
+use crate::outside::{self, Variables};
+use crate::place::Place;
+
+/// A team that was made of a file.
+pub(crate) struct Made {
+    pub(crate) team: Team,
+    /// The commands of its root: name and instruction.
+    pub(crate) commands: Vec<(String, String)>,
+    pub(crate) limits: Limits,
+    /// What a whole run may use, as the file says.
+    pub(crate) budget: Budget,
+    bundle: Bundle,
+}
+
+/// What teams of this process are put together with.
+pub(crate) fn outfit(outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
+    let variables = Variables::read(outside)?;
+    let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
+    Ok(Outfit::new(outside::http(outside)?, move |name| variables.get(name), data))
+}
+
+/// Makes a team of a file. What it runs without is told on standard error.
+pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String]) -> Result<Made, Trouble> {
+    let mut bundle = Bundle::gather(file).map_err(|error| {
+        Trouble::new(Code::Team, format!("the team file {error}"))
+            .hint("`longhaul init FILE` writes one to begin with")
+    })?;
+    bundle.models = models.iter().map(|typed| chosen(typed)).collect();
+    let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
+    for notice in &assembly.notices {
+        desk.note(&format!("warning: {notice}"));
+    }
+    let read = teamfile::read(&bundle.text).file;
+    let commands = read.and_then(|file| {
+        let root = file.agents.get(file.root()?)?;
+        let shared = root.use_commands.iter().filter_map(|name| file.commands.get(name)).flatten();
+        let all = shared.chain(&root.commands).map(|(name, part)| (name.clone(), part.instruction.clone()));
+        Some(all.collect())
+    });
+    Ok(Made {
+        team: assembly.team,
+        commands: commands.unwrap_or_default(),
+        limits: assembly.limits,
+        budget: assembly.budget,
+        bundle,
+    })
+}
+
+impl Made {
+    /// The team, known by its file, which is kept in the store.
+    pub(crate) async fn kept(&self, store: &dyn Store) -> Result<Team, Trouble> {
+        let digest = store.keep(self.bundle.encode()).await?;
+        Ok(self.team.clone().kept_as(TeamRef::File(digest)))
+    }
+}
+
+/// `provider/model` is for all agents, `agent=provider/model` for one.
+fn chosen(typed: &str) -> ModelOverride {
+    match typed.split_once('=') {
+        Some((agent, model)) => ModelOverride { agent: Some(agent.to_owned()), model: model.to_owned() },
+        None => ModelOverride { agent: None, model: typed.to_owned() },
+    }
+}
+
+fn wrong(error: &AssembleError, file: &Path) -> Trouble {
+    let what = match error {
+        AssembleError::Wrong { .. } => format!("the team file is wrong\n\n{error}"),
+        AssembleError::Team(error) => format!("{}: {error}", file.display()),
+    };
+    Trouble::new(Code::Team, what).hint(format!("`longhaul check {}` tells all of it", file.display()))
+}
+
+/// Makes teams of what is kept in the store: team files, and scripts that the demo was given.
+pub(crate) struct Kept {
+    pub(crate) scripts: demo::Scripts,
+    pub(crate) files: Loader,
+}
+
+impl Kept {
+    pub(crate) fn new(pace: Pace, outfit: Outfit) -> Kept {
+        Kept { scripts: demo::Scripts(pace), files: Loader::new(outfit) }
+    }
+
+    /// Whether these bytes are one of the two.
+    pub(crate) fn knows(bytes: &[u8]) -> bool {
+        demo::is_kept(bytes) || Bundle::is_one(bytes)
+    }
+}
+
+impl TeamLoader for Kept {
+    fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
+        if Bundle::is_one(file) { self.files.load(file) } else { self.scripts.load(file) }
+    }
+}
+
+/// The directory that a team works in.
+pub(crate) fn working_dir(chosen: Option<&Path>) -> Result<PathBuf, Trouble> {
+    let dir = chosen.unwrap_or(Path::new("."));
+    let cannot = |why: String| {
+        Trouble::new(Code::Usage, format!("the working directory {} cannot be used: {why}", dir.display()))
+            .hint("`--working-dir DIR` names one that exists")
+    };
+    let real = dir.canonicalize().map_err(|error| cannot(error.to_string()))?;
+    if real.is_dir() { Ok(real) } else { Err(cannot("it is not a directory".to_owned())) }
+}

@@ -1,0 +1,98 @@
+//! Team files from the command line: `check`, `schema`, `init`.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::kit::Kit;
+
+const WRONG: &str =
+    "agents:\n  root:\n    modle: auto\n    sub_agents: [helpr]\n  helper:\n    model: auto\n";
+
+#[test]
+fn a_line_a_file_and_a_total() {
+    let kit = Kit::new();
+    let write = |name: &str, text: &str| {
+        let path = kit.ground.path().join("teams").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("good.yaml", "agents: {root: {model: auto}, helper: {model: auto}}\n");
+    write("deeper/wrong.yml", WRONG);
+    write(
+        "warned.yaml",
+        "agents: {root: {model: auto, code_mode_tools: true, toolsets: [{type: telepathy}]}}\n",
+    );
+    write("notes.txt", "no team");
+    write(".hidden.yaml", "no team either");
+    let ran = kit.run(&["check", "teams"]).ended(6);
+    insta::assert_snapshot!("check", ran.out);
+    assert_eq!(ran.err, "");
+    kit.run(&["check", "teams/good.yaml", "teams/warned.yaml"]).ended(0);
+
+    let json = kit.run(&["check", "--json", "teams"]).ended(6).json();
+    assert_eq!(json.len(), 3);
+    assert_eq!((&json[0]["file"], &json[0]["ok"]), (&"teams/deeper/wrong.yml".into(), &false.into()));
+    assert_eq!(json[0]["problems"][0]["line"], 3);
+    assert_eq!(json[0]["problems"][0]["path"], "agents.root.modle");
+    assert_eq!(json[0]["problems"][0]["help"], "did you mean 'model'?");
+    assert_eq!(json[1]["agents"], serde_json::json!(["root", "helper"]));
+}
+
+#[test]
+fn what_cannot_be_checked_is_said() {
+    let kit = Kit::new();
+    kit.run(&["check", "nowhere.yaml"]).complains(6, &["nowhere.yaml", "longhaul init"]);
+    kit.run(&["check", "docs"]).complains(2, &["no .yaml file", "docs"]);
+    fs::write(kit.ground.path().join("bytes.yaml"), b"agents: \xff\xfe").unwrap();
+    kit.run(&["check", "bytes.yaml"]).complains(6, &["bytes.yaml", "UTF-8"]);
+}
+
+#[test]
+fn a_mountain_of_a_file_is_refused_at_once() {
+    let kit = Kit::new();
+    let text = format!("agents:\n  root:\n    instruction: {}\n", "x".repeat(50 << 20));
+    fs::write(kit.ground.path().join("mountain.yaml"), text).unwrap();
+    let began = Instant::now();
+    let ran = kit.run(&["check", "mountain.yaml"]).ended(6);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(ran.out.contains("a team file has at most"), "{}", ran.out);
+}
+
+#[test]
+fn what_files_say_cannot_command_the_terminal() {
+    let kit = Kit::new();
+    fs::write(
+        kit.ground.path().join("evil.yaml"),
+        "agents:\n  \"\\e[31mred\\a\": {modle\u{202e}: \"\\e]0;title\\a\"}\n",
+    )
+    .unwrap();
+    let ran = kit.run(&["check", "evil.yaml"]).ended(6);
+    assert!(ran.out.contains("unknown key"), "{}", ran.out);
+    assert!(ran.out.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", ran.out);
+}
+
+#[test]
+fn init_writes_a_team_that_is_right_and_never_over_another() {
+    let kit = Kit::new();
+    for args in [&["init"][..], &["init", "other.yaml", "--scripted"]] {
+        let ran = kit.run(args).ended(0);
+        let file = args.get(1).copied().unwrap_or("team.yaml");
+        assert!(ran.out.contains(&format!("longhaul check {file}")), "{}", ran.out);
+        let checked = kit.run(&["check", file]).ended(0);
+        assert!(checked.out.ends_with("1 file: 0 errors, 0 warnings\n"), "{}", checked.out);
+        fs::write(kit.ground.path().join(file), "mine").unwrap();
+        kit.run(args).complains(2, &[file, "--force"]);
+        assert_eq!(fs::read_to_string(kit.ground.path().join(file)).unwrap(), "mine");
+    }
+    kit.run(&["init", "--force"]).ended(0);
+    kit.run(&["check", "team.yaml"]).ended(0);
+    kit.run(&["init", "no/such/dir/team.yaml"]).complains(1, &["no/such/dir"]);
+}
+
+#[test]
+fn the_schema_is_json() {
+    let out = Kit::new().run(&["schema"]).ended(0).out;
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(schema["title"], "Longhaul team file");
+    assert_eq!(schema["additionalProperties"], false);
+}

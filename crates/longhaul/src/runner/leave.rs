@@ -1,0 +1,279 @@
+//! Asking before acting: which calls may begin, and the questions to a person that wait for an answer.
+//!
+//! A call that somebody has to be asked about is not written down as begun before it is allowed to. So a crash while
+//! it waits leaves no doubt about it: it is asked about again, under the same name.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Halt, Run};
+use crate::agent::Nobody;
+use crate::entry::{Answer, Entry, Leave, Question, Wait, Wants};
+use crate::id::{CallId, QuestionId};
+use crate::message::Call;
+use crate::permission::{Rights, Verdict, arguments};
+use crate::tool::{Manner, ToolError};
+use crate::turn::{Act, Inquiry};
+
+/// How much of a call's arguments a question shows; its `wants` have all of them.
+const SHOWN: usize = 2000;
+
+/// What a call wants of its runner before it begins.
+pub(super) enum Plea {
+    /// To know whether it may be made.
+    Leave { call: CallId, question: Question, reply: oneshot::Sender<Answer> },
+    /// It may: that it begins is to be written down.
+    Begins { call: CallId, tool: Arc<str>, go: oneshot::Sender<()> },
+}
+
+/// What stands between a call and its tool.
+pub(super) struct Door {
+    pub(super) rights: Option<Arc<Rights>>,
+    pub(super) pleas: mpsc::UnboundedSender<Plea>,
+    pub(super) stop: CancellationToken,
+    pub(super) give_up: CancellationToken,
+}
+
+/// Why a call was not made.
+pub(super) enum Barred {
+    /// It may not be, or nobody could say that it may.
+    Refused(ToolError),
+    /// It was given up while it waited, to be made later or never.
+    GivenUp,
+}
+
+impl Door {
+    /// Returns when the call may be made and that is written down.
+    pub(super) async fn pass(&self, act: &Act, manner: Manner) -> Result<(), Barred> {
+        match self.verdict(&act.call, manner) {
+            Verdict::Run => {}
+            Verdict::Refuse(why) => return Err(Barred::Refused(ToolError::Failed(why))),
+            Verdict::Ask => {
+                let (reply, answer) = oneshot::channel();
+                let question = may_call(&act.call);
+                let _ = self.pleas.send(Plea::Leave { call: act.id, question, reply });
+                allowed(&act.call.tool, self.hear(answer).await?)?;
+            }
+        }
+        let (go, begun) = oneshot::channel();
+        let _ = self.pleas.send(Plea::Begins { call: act.id, tool: act.call.tool.as_str().into(), go });
+        self.hear(begun).await
+    }
+
+    pub(super) fn verdict(&self, call: &Call, manner: Manner) -> Verdict {
+        verdict(self.rights.as_deref(), call, manner)
+    }
+
+    /// What the runner says, unless the call is given up meanwhile.
+    async fn hear<T>(&self, said: oneshot::Receiver<T>) -> Result<T, Barred> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Barred::GivenUp),
+            () = self.give_up.cancelled() => Err(Barred::GivenUp),
+            said = said => said.map_err(|_| Barred::GivenUp),
+        }
+    }
+}
+
+fn verdict(rights: Option<&Rights>, call: &Call, manner: Manner) -> Verdict {
+    let Some(rights) = rights else { return Verdict::Run };
+    rights.decide(&call.tool, &arguments(&call.arguments), manner.is_harmless())
+}
+
+fn may_call(call: &Call) -> Question {
+    let Call { tool, arguments, .. } = call;
+    let shown = &arguments[..arguments.floor_char_boundary(SHOWN)];
+    let more = if shown.len() < arguments.len() { "…" } else { "" };
+    Question {
+        text: format!("May {tool} be called with {shown}{more}?"),
+        wants: Wants::Leave { tool: tool.clone(), arguments: arguments.clone() },
+    }
+}
+
+/// What an answer means for a call, and what the model is told if that is no.
+fn allowed(tool: &str, answer: Answer) -> Result<(), Barred> {
+    let refused = |what: String| {
+        let then = "Do not make this call again. Do without it, or say what you could not do.";
+        Err(Barred::Refused(ToolError::Failed(format!("This call of '{tool}' was not made: {what}. {then}"))))
+    };
+    match answer {
+        Answer::Given(words) => match Leave::parse(&words) {
+            Ok(Leave::Yes | Leave::Always(_)) => Ok(()),
+            Ok(Leave::No(None)) => refused("a person was asked, and said no".to_owned()),
+            Ok(Leave::No(Some(why))) => refused(format!("a person was asked, and said no: {why}")),
+            Err(_) => refused(format!("a person was asked, and said: {words}")),
+        },
+        Answer::Declined => refused("a person was asked, and would not say".to_owned()),
+        Answer::Nobody(why) => refused(format!("somebody has to allow it, and {why}")),
+    }
+}
+
+/// The questions and beginnings of the calls that run now.
+#[derive(Default)]
+pub(super) struct Asking {
+    pending: Vec<Pending>,
+    beginning: Vec<(CallId, Entry, oneshot::Sender<()>)>,
+    /// The questions that were asked in this attempt: a name is used once.
+    named: Vec<QuestionId>,
+}
+
+struct Pending {
+    question: QuestionId,
+    reply: oneshot::Sender<Answer>,
+    due: Option<Instant>,
+}
+
+impl Asking {
+    /// The calls that wait for an answer.
+    pub(super) fn calls(&self) -> impl Iterator<Item = CallId> {
+        self.pending.iter().map(|pending| pending.question.call)
+    }
+
+    /// The calls that may begin as soon as there is a seat.
+    pub(super) fn beginning(&self) -> impl Iterator<Item = CallId> {
+        self.beginning.iter().map(|(call, _, _)| *call)
+    }
+
+    /// When the first of those who wait has waited long enough.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.pending.iter().filter_map(|pending| pending.due).min()
+    }
+
+    pub(super) fn begins(&mut self, call: CallId, tool: Arc<str>, go: oneshot::Sender<()>) {
+        self.beginning.push((call, Entry::Called { call, tool, arguments: None }, go));
+    }
+
+    /// Nobody waits for anything any more.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.beginning.clear();
+    }
+
+    /// The name of a tool's question: the one that it had before a restart, or the next one of its call.
+    fn name(&mut self, call: CallId, asks: &Question, before: &[Inquiry]) -> QuestionId {
+        let own = |question: &QuestionId| question.call == call;
+        let had = before.iter().filter(|inquiry| own(&inquiry.question));
+        let same = had.clone().find(|inquiry| {
+            inquiry.question.nth > 0 && inquiry.asks == *asks && !self.named.contains(&inquiry.question)
+        });
+        let last = had.map(|inquiry| inquiry.question).chain(self.named.iter().copied()).filter(own);
+        let next = last.map(|question| question.nth).max().unwrap_or(0) + 1;
+        let name = same.map_or(QuestionId { call, nth: next }, |inquiry| inquiry.question);
+        self.named.push(name);
+        name
+    }
+}
+
+impl Run {
+    /// Whether a call need not be asked about, so that it begins with the reply that made it.
+    pub(super) fn begins_at_once(&self, call: &Call) -> bool {
+        let Some(rights) = &self.rights else { return true };
+        // A tool that is not there is not run either way; that is told where it would be.
+        let Some((_, manner)) = self.gear.tool(&call.tool) else { return true };
+        verdict(Some(rights), call, *manner) == Verdict::Run
+    }
+
+    /// Asks a person whether a call may be made, unless one has already said so for the whole tree.
+    pub(super) async fn ask_leave(
+        &mut self,
+        asking: &mut Asking,
+        call: CallId,
+        asks: Question,
+        reply: oneshot::Sender<Answer>,
+    ) -> Result<(), Halt> {
+        if let Wants::Leave { tool, arguments: text } = &asks.wants {
+            let root = self.around.store.head(self.head.root).await?;
+            let args = arguments(text);
+            if root.is_some_and(|root| root.granted.iter().any(|pattern| pattern.is_surely(tool, &args))) {
+                let _ = reply.send(Answer::Given("yes".to_owned()));
+                return Ok(());
+            }
+        }
+        self.ask_person(asking, QuestionId { call, nth: 0 }, asks, reply).await
+    }
+
+    /// Asks a person what a tool wants to know.
+    pub(super) async fn ask_words(
+        &mut self,
+        asking: &mut Asking,
+        call: CallId,
+        asks: Question,
+        reply: oneshot::Sender<Answer>,
+    ) -> Result<(), Halt> {
+        let question = asking.name(call, &asks, self.turn.inquiries());
+        self.ask_person(asking, question, asks, reply).await
+    }
+
+    async fn ask_person(
+        &mut self,
+        asking: &mut Asking,
+        question: QuestionId,
+        asks: Question,
+        reply: oneshot::Sender<Answer>,
+    ) -> Result<(), Halt> {
+        let known = self.turn.inquiries().iter().find(|had| had.question == question && had.asks == asks);
+        if let Some(answer) = known.and_then(|inquiry| inquiry.answer.clone()) {
+            let _ = reply.send(answer);
+            return Ok(());
+        }
+        let policy = self.around.nobody.unwrap_or(self.habits.nobody);
+        if policy == Nobody::Deny && !self.around.attended {
+            let _ = reply.send(Answer::Nobody("nobody is there who could be asked".to_owned()));
+            return Ok(());
+        }
+        let timeout = self.habits.ask_timeout;
+        let until = timeout
+            .and_then(|timeout| jiff::SignedDuration::try_from(timeout).ok())
+            .and_then(|timeout| self.around.store.now().checked_add(timeout).ok());
+        let due = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.note(vec![Entry::Asked { question, asks: Box::new(asks), until }]).await?;
+        asking.pending.push(Pending { question, reply, due });
+        Ok(())
+    }
+
+    /// Gives those who asked the answers that have come.
+    pub(super) fn deliver(&self, asking: &mut Asking) {
+        for Pending { question, reply, due } in std::mem::take(&mut asking.pending) {
+            let inquiry = self.turn.inquiries().iter().find(|inquiry| inquiry.question == question);
+            match inquiry.and_then(|inquiry| inquiry.answer.clone()) {
+                Some(answer) => drop(reply.send(answer)),
+                None if reply.is_closed() => {}
+                None => asking.pending.push(Pending { question, reply, due }),
+            }
+        }
+    }
+
+    /// Closes the questions that nobody has answered in time. An answer that comes in this very moment counts.
+    pub(super) async fn close_overdue(&mut self, asking: &Asking) -> Result<(), Halt> {
+        let now = Instant::now();
+        let limit = self.habits.ask_timeout.unwrap_or_default();
+        for pending in asking.pending.iter().filter(|pending| pending.due.is_some_and(|due| due <= now)) {
+            let question = pending.question;
+            while self.head.asked.iter().any(|asked| asked.question == question) {
+                let answer = Answer::Nobody(format!("nobody answered within {limit:?}"));
+                self.note_unless_moved(vec![Entry::Answered { question, answer }]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down that the calls begin which may, and lets them.
+    pub(super) async fn begin_calls(&mut self, asking: &mut Asking) -> Result<(), Halt> {
+        let (entries, gates): (Vec<_>, Vec<_>) =
+            asking.beginning.drain(..).map(|(_, entry, go)| (entry, go)).unzip();
+        self.note(entries).await?;
+        for go in gates {
+            let _ = go.send(());
+        }
+        Ok(())
+    }
+
+    /// What the task waits for while calls of it wait for a person.
+    pub(super) fn wait_for_person(&self) -> Option<Entry> {
+        let asked = self.head.asked.first()?;
+        Some(Entry::Waiting { on: Wait::Person(asked.text.clone()), until: asked.until })
+    }
+}

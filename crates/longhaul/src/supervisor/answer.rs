@@ -1,0 +1,179 @@
+//! A person's answers to what tasks ask.
+
+use super::{Longhaul, LonghaulError};
+use crate::entry::{Answer, Entry, Leave, Question, Wants};
+use crate::id::{QuestionId, Seq, TaskId};
+use crate::permission::{Pattern, arguments};
+use crate::runner::read_all;
+use crate::store::{Batch, Fence, Filter, StoreError};
+use crate::task::IllegalMove;
+
+/// What an answer did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The question that it answered.
+    pub question: QuestionId,
+    /// What it allows the whole tree from now on.
+    pub granted: Option<Pattern>,
+    /// Other open questions of the tree that are answered by that too.
+    pub also: Vec<(TaskId, QuestionId)>,
+}
+
+impl Longhaul {
+    /// Answers a question that a task asked; where it asks only one thing, that need not be named.
+    ///
+    /// Whether a call may be made is answered with `yes`, `no`, `no REASON`, `always` or `always PATTERN` ([`Leave`]); other
+    /// questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
+    pub async fn answer(
+        &self,
+        id: TaskId,
+        question: Option<QuestionId>,
+        text: impl Into<String>,
+    ) -> Result<Taken, LonghaulError> {
+        let text = text.into();
+        let (question, asks) = self.open_question(id, question).await?;
+        let granted = match &asks.wants {
+            Wants::Leave { tool, arguments } => pattern_of(&text, tool, arguments)?,
+            Wants::Words { schema } => {
+                fits(&text, schema.as_ref())?;
+                None
+            }
+        };
+        self.take(id, question, Answer::Given(text), granted).await
+    }
+
+    /// Declines to answer a question of a task.
+    pub async fn decline(&self, id: TaskId, question: Option<QuestionId>) -> Result<Taken, LonghaulError> {
+        let (question, _) = self.open_question(id, question).await?;
+        self.take(id, question, Answer::Declined, None).await
+    }
+
+    async fn open_question(
+        &self,
+        id: TaskId,
+        named: Option<QuestionId>,
+    ) -> Result<(QuestionId, Question), LonghaulError> {
+        let task = self.0.office.snapshot(id).await?;
+        let names = || task.questions.iter().map(|(question, _)| *question).collect::<Vec<_>>();
+        match named {
+            Some(named) => match task.questions.iter().find(|(question, _)| *question == named) {
+                Some(found) => Ok(found.clone()),
+                None => Err(self.not_open(id, named).await?),
+            },
+            None => match &task.questions[..] {
+                [only] => Ok(only.clone()),
+                [] => Err(LonghaulError::NotAsking { task: id, status: task.head.status }),
+                _ => Err(LonghaulError::WhichQuestion { task: id, open: names() }),
+            },
+        }
+    }
+
+    /// Why a question is not open.
+    async fn not_open(&self, id: TaskId, question: QuestionId) -> Result<LonghaulError, LonghaulError> {
+        let journal = read_all(&*self.0.office.store, id, Seq(0)).await?;
+        let said = journal.iter().rev().find_map(|record| match &record.entry {
+            Entry::Answered { question: about, answer } if *about == question => Some(answer.to_string()),
+            _ => None,
+        });
+        let was_asked = journal.iter().any(
+            |record| matches!(&record.entry, Entry::Asked { question: about, .. } if *about == question),
+        );
+        Ok(match said {
+            Some(said) => LonghaulError::Answered { task: id, question, said },
+            None if was_asked => LonghaulError::Answered {
+                task: id,
+                question,
+                said: "the call has ended without it".to_owned(),
+            },
+            None => LonghaulError::NoQuestion { task: id, question },
+        })
+    }
+
+    async fn take(
+        &self,
+        id: TaskId,
+        question: QuestionId,
+        answer: Answer,
+        granted: Option<Pattern>,
+    ) -> Result<Taken, LonghaulError> {
+        let store = &*self.0.office.store;
+        let root = self.0.office.head(id).await?.root;
+        let mut batch = Batch::one(id, Fence::Anyone, vec![Entry::Answered { question, answer }]);
+        if let Some(pattern) = granted.clone() {
+            batch = batch.and(root, Fence::Anyone, vec![Entry::Granted { pattern }]);
+        }
+        match store.append(batch).await {
+            Ok(_) => {}
+            Err(StoreError::Illegal {
+                why: IllegalMove::NotAsked(_) | IllegalMove::NotNow { .. }, ..
+            }) => {
+                return Err(self.not_open(id, question).await?);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let also = match &granted {
+            Some(pattern) => self.settle_others(root, pattern).await?,
+            None => Vec::new(),
+        };
+        Ok(Taken { question, granted, also })
+    }
+
+    /// Answers what is asked elsewhere in a tree, and is allowed there from now on.
+    async fn settle_others(
+        &self,
+        root: TaskId,
+        pattern: &Pattern,
+    ) -> Result<Vec<(TaskId, QuestionId)>, LonghaulError> {
+        let office = &self.0.office;
+        let mut settled = Vec::new();
+        for head in office.store.list(Filter::tree(root).live()).await? {
+            if head.asked.iter().all(|asked| asked.tool.is_none()) {
+                continue;
+            }
+            for (question, asks) in office.snapshot(head.id).await?.questions {
+                let Wants::Leave { tool, arguments: text } = &asks.wants else { continue };
+                if !pattern.is_surely(tool, &arguments(text)) {
+                    continue;
+                }
+                let answer = Answer::Given("yes".to_owned());
+                let entry = Entry::Answered { question, answer };
+                match office.store.append(Batch::one(head.id, Fence::Anyone, vec![entry])).await {
+                    Ok(_) => settled.push((head.id, question)),
+                    // Somebody has answered it in this moment, or it has ended.
+                    Err(StoreError::Illegal { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(settled)
+    }
+}
+
+/// What an answer to "may this be called" allows from now on.
+fn pattern_of(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
+    let pattern = match Leave::parse(text).map_err(LonghaulError::BadAnswer)? {
+        Leave::Yes | Leave::No(_) => return Ok(None),
+        Leave::Always(None) => Pattern::of_tool(tool).map_err(LonghaulError::BadAnswer)?,
+        Leave::Always(Some(pattern)) => pattern,
+    };
+    if !pattern.is_surely(tool, &arguments(args)) {
+        let what = format!("the pattern '{pattern}' does not allow the call of '{tool}' that is asked about");
+        return Err(LonghaulError::BadAnswer(what));
+    }
+    Ok(Some(pattern))
+}
+
+/// Whether words are an answer of the form that is wanted.
+fn fits(text: &str, schema: Option<&serde_json::Value>) -> Result<(), LonghaulError> {
+    super::check_text("answer", text)?;
+    let Some(schema) = schema else { return Ok(()) };
+    let wrong = |why: String| LonghaulError::BadAnswer(format!("the answer {why}"));
+    let answer = serde_json::from_str(text)
+        .map_err(|error| wrong(format!("has to be JSON that fits this schema: {schema} ({error})")))?;
+    let validator = jsonschema::validator_for(schema)
+        .map_err(|error| wrong(format!("cannot be checked: the tool's schema is wrong: {error}")))?;
+    match validator.iter_errors(&answer).next() {
+        Some(error) => Err(wrong(format!("does not fit the schema {schema}: {error}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,200 @@
+//! Agents as the file says them become agents: what they are told, how they work, whom they know.
+
+use std::sync::Arc;
+
+use super::{AssembleError, Job, Source, Workshop};
+use crate::agent::{Agent, Dialect, Habits, Preamble, Shape, TeamError};
+use crate::dispatch::Limits;
+use crate::entry::Budget;
+use crate::model::settings::StructuredOutput;
+use crate::permission::Permissions;
+use crate::teamfile::bundle::folder;
+use crate::teamfile::check::{Reference, reference};
+use crate::teamfile::walk::join;
+use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
+
+impl<'a> Workshop<'a> {
+    /// Puts an agent together, and those of other files that it knows.
+    pub(super) fn agent(&mut self, job: &mut Job<'a>, name: &str) -> Result<(), AssembleError> {
+        let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
+        let path = join("agents", name);
+        let Some(model) = self.model_of(job, name, &part) else { return Ok(()) };
+        let mut builder = Agent::builder(job.full_name(name).as_str())
+            .description(part.description.clone())
+            .instruction(self.instruction(job, &part, &path))
+            .model(model)
+            .preamble(Preamble {
+                date: part.add_date,
+                environment: part.add_environment_info,
+                prompt_files: part.add_prompt_files.clone(),
+            })
+            .habits(habits(&job.team, &part));
+        if job.prefix.is_some() {
+            builder = builder.permissions(permissions(&job.team.permissions)?);
+        }
+        for (index, other) in part.sub_agents.iter().enumerate() {
+            let path = format!("{path}.sub_agents[{index}]");
+            if let Some(other) = self.other(job, other, &path)? {
+                builder = builder.sub_agent_named(other.as_str());
+            }
+        }
+        for (index, other) in part.handoffs.iter().enumerate() {
+            let path = format!("{path}.handoffs[{index}]");
+            if let Some(other) = self.other(job, other, &path)? {
+                builder = builder.handoff_named(other.as_str());
+            }
+        }
+        if let Some(output) = &part.structured_output {
+            let asked = StructuredOutput {
+                name: output.name.clone(),
+                description: output.description.clone(),
+                schema: output.schema.clone(),
+                strict: output.strict,
+            };
+            match Shape::new(asked) {
+                Ok(shape) => builder = builder.shape(shape),
+                Err(why) => job.wrong(&format!("{path}.structured_output.schema"), why),
+            }
+        }
+        let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
+        let toolsets = self.toolsets(job, name, &part);
+        agent.toolsets.extend(toolsets);
+        self.agents.push(agent);
+        Ok(())
+    }
+
+    /// The name in the whole team of an agent that another one names. One of another file brings its file along.
+    fn other(&mut self, job: &mut Job<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
+        let (name, file) = match reference(&job.team, text) {
+            Reference::Agent(name) => return Ok(Some(job.full_name(name))),
+            // The reader has told it.
+            Reference::Remote { .. } | Reference::Nothing => return Ok(None),
+            Reference::File { name, path } => (name.to_owned(), path.to_owned()),
+        };
+        let name = match &job.prefix {
+            None => name,
+            Some(prefix) => format!("{prefix}/{name}"),
+        };
+        let Some((key, text)) = self.bundle.file(folder(&job.source.key), &file) else {
+            job.wrong(path, format!("there is no team file '{file}': paths are relative to this one"));
+            return Ok(None);
+        };
+        if self.open.contains(&key) || key.is_empty() {
+            job.wrong(path, format!("the team file '{file}' is on the way to itself"));
+            return Ok(None);
+        }
+        if self.agents.iter().any(|agent| agent.name.as_str() == name) {
+            return Ok(Some(name));
+        }
+        if job.prefix.is_none() && job.team.agents.contains_key(&name) {
+            job.wrong(
+                path,
+                format!("an agent of this file is called '{name}' already: write other-name:{file}"),
+            );
+            return Ok(None);
+        }
+        let source = Source { name: self.bundle.base.join(&key).display().to_string(), key, text };
+        self.file(source, Some(name.clone()))?;
+        Ok(Some(name))
+    }
+
+    fn instruction(&self, job: &mut Job<'_>, part: &AgentPart, path: &str) -> Arc<str> {
+        if part.instruction_file.is_empty() {
+            return part.instruction.as_str().into();
+        }
+        let mut texts = Vec::new();
+        for (index, file) in part.instruction_file.iter().enumerate() {
+            match self.bundle.file(folder(&job.source.key), file) {
+                Some((_, text)) => texts.push(text.trim_end()),
+                None => job.wrong(
+                    &format!("{path}.instruction_file[{index}]"),
+                    format!("there is no file '{file}': paths are relative to the team file"),
+                ),
+            }
+        }
+        texts.join("\n\n").into()
+    }
+}
+
+/// In which words an agent speaks of its sub-agents: as it says, as its toolsets say, or by blocking delegation alone.
+fn dialect(team: &TeamFile, part: &AgentPart) -> Dialect {
+    let has = |wanted: &str| {
+        let groups = part.use_toolsets.iter().filter_map(|name| team.toolsets.get(name)).flatten();
+        part.toolsets.iter().chain(groups).any(|toolset| toolset.kind.name() == wanted)
+    };
+    match part.background.dialect.as_deref() {
+        Some("sub_agents") => Dialect::SubAgents,
+        Some("agents") => Dialect::Managed,
+        Some("background_agents") => Dialect::Background,
+        Some(_) => Dialect::Transfer,
+        None if has("background_agents") => Dialect::Background,
+        None if has("agents") => Dialect::Managed,
+        None => Dialect::Transfer,
+    }
+}
+
+/// How an agent works.
+fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
+    let usual = Habits::default();
+    let turns = part.limits.turns.or(part.max_iterations);
+    let named = part.budgets.iter().filter_map(|name| team.budgets.get(name)).map(budget);
+    let (repeats_told, repeats_failed) = match part.max_consecutive_tool_calls {
+        None => (usual.repeats_told, usual.repeats_failed),
+        Some(0) => (u32::MAX, u32::MAX),
+        Some(most) => ((most / 2).max(1), most),
+    };
+    Habits {
+        max_turns: turns.unwrap_or(usual.max_turns),
+        timeout: part.limits.timeout,
+        inactivity: part.limits.inactivity.unwrap_or(usual.inactivity),
+        repeats_told,
+        repeats_failed,
+        on_finish: part.background.on_finish.unwrap_or(usual.on_finish),
+        notices: part.background.notices.unwrap_or(usual.notices),
+        letters: part.background.letters.unwrap_or(usual.letters),
+        output_cap: match part.max_tool_result_tokens {
+            None | Some(0) => usual.output_cap,
+            // A token is some four bytes.
+            Some(tokens) => usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX),
+        },
+        history_items: part
+            .num_history_items
+            .filter(|items| *items > 0)
+            .and_then(|items| usize::try_from(items).ok()),
+        old_outputs: part
+            .max_old_tool_call_tokens
+            .and_then(|tokens| u64::try_from(tokens).ok())
+            .filter(|n| *n > 0),
+        read_only: part.readonly,
+        budget: named.fold(budget(&part.budget), Budget::and),
+        ..usual
+    }
+}
+
+/// What may be used, in the words of orders.
+pub(super) fn budget(part: &BudgetPart) -> Budget {
+    // Millionths of a dollar; a float holds them exactly up to billions of dollars.
+    let micros = |dollars: f64| (dollars * 1e6).round() as u64;
+    Budget { tokens: part.max_tokens, cost: part.max_cost.map(micros), time: part.max_time }
+}
+
+/// Bounds on how many tasks there may be.
+pub(super) fn limits(part: &LimitsPart) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        running: part.running.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.running),
+        depth: part.depth.unwrap_or(usual.depth),
+        tree: part.tree.or(usual.tree),
+        ..usual
+    }
+}
+
+/// Which tools run, which are asked about, and which never run. The reader has tried the patterns.
+pub(super) fn permissions(part: &PermissionsPart) -> Result<Permissions, TeamError> {
+    Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(TeamError::File)
+}
+
+/// Whether a toolset is one of the words for sub-agents, which the agent has by its dialect.
+pub(super) fn is_dialect(kind: &ToolsetKind) -> bool {
+    matches!(kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
+}

@@ -1,0 +1,231 @@
+//! Models as the file names them become models that can be asked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use secrecy::SecretString;
+
+use super::auto::{Auto, InTurn};
+use super::toolsets::unset_words;
+use super::{Job, Lookup, Workshop};
+use crate::model::Model;
+use crate::model::http::{CustomProvider, Fallback, ModelSpec};
+use crate::model::scripted::{Script, Scripted};
+use crate::model::settings::{ModelSettings, Thinking};
+use crate::teamfile::bundle::folder;
+use crate::teamfile::variables::fill;
+use crate::teamfile::walk::join;
+use crate::teamfile::{AgentPart, ModelPart, ThinkingPart};
+
+/// How often a model is asked again before another one is, where the file does not say.
+const RETRIES: u32 = 2;
+/// How long a model that failed is left alone, where the file does not say.
+const COOLDOWN: Duration = Duration::from_secs(60);
+
+/// The models that have been made: of each there is one, whoever names it.
+#[derive(Default)]
+pub(super) struct Models {
+    made: HashMap<(String, String), Arc<dyn Model>>,
+    scripts: HashMap<String, Arc<dyn Model>>,
+    named: IndexMap<String, Arc<dyn Model>>,
+}
+
+impl Models {
+    /// Those that an order may ask for by name.
+    pub(super) fn named(&self) -> impl Iterator<Item = (String, Arc<dyn Model>)> + '_ {
+        self.named.iter().map(|(name, model)| (name.clone(), model.clone()))
+    }
+}
+
+/// Variables as keys.
+pub(super) fn keys(variables: &Lookup) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
+    let variables = variables.clone();
+    move |name| variables(name).map(SecretString::from)
+}
+
+impl Workshop<'_> {
+    /// The model of an agent: its own ones in turn, and those that stand in for them.
+    pub(super) fn model_of(
+        &mut self,
+        job: &mut Job<'_>,
+        name: &str,
+        agent: &AgentPart,
+    ) -> Option<Arc<dyn Model>> {
+        let path = join("agents", name);
+        let full = job.full_name(name);
+        let fits = |other: &&super::ModelOverride| other.agent.as_ref().is_none_or(|agent| *agent == full);
+        let names = match self.bundle.models.iter().chain(&self.outfit.models).rev().find(fits) {
+            Some(other) => other.model.split(',').map(|name| name.trim().to_owned()).collect(),
+            None if agent.model.is_empty() => vec!["auto".to_owned()],
+            None => agent.model.clone(),
+        };
+        let (mut models, mut missing) = (Vec::new(), Vec::new());
+        for (index, name) in names.iter().enumerate() {
+            match self.model(job, name) {
+                Ok(model) => models.push(model),
+                Err(why) => missing.push((index, why)),
+            }
+        }
+        let Some(own) = InTurn::of(models) else {
+            for (index, why) in missing {
+                job.wrong(&format!("{path}.model[{index}]"), why);
+            }
+            return None;
+        };
+        for (index, why) in missing {
+            self.notice(job, &format!("{path}.model[{index}]"), why, "the other models are asked");
+        }
+        let Some(fallback) = &agent.fallback else { return Some(own) };
+        let mut others = Vec::new();
+        for (index, name) in fallback.models.iter().enumerate() {
+            match self.model(job, name) {
+                Ok(model) => others.push(model),
+                Err(why) => {
+                    let path = format!("{path}.fallback.models[{index}]");
+                    self.notice(job, &path, why, "it cannot stand in");
+                }
+            }
+        }
+        if others.is_empty() {
+            return Some(own);
+        }
+        let retries = match fallback.retries {
+            None | Some(0) => RETRIES,
+            Some(retries) => u32::try_from(retries).unwrap_or(0),
+        };
+        let cooldown = fallback.cooldown.unwrap_or(COOLDOWN);
+        Some(Arc::new(Fallback::new(own, others, retries, cooldown)))
+    }
+
+    /// The model of a name, or why there is none.
+    pub(super) fn model(&mut self, job: &Job<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+        let key = (job.source.key.clone(), name.to_owned());
+        if let Some(model) = self.models.made.get(&key) {
+            return Ok(model.clone());
+        }
+        let model = self.make(job, name)?;
+        self.models.made.insert(key, model.clone());
+        if job.prefix.is_none() {
+            self.models.named.insert(name.to_owned(), model.clone());
+        }
+        Ok(model)
+    }
+
+    fn make(&mut self, job: &Job<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+        if name == "auto" {
+            return self.auto();
+        }
+        if let Some(part) = job.team.models.get(name) {
+            return self.part(job, name, part);
+        }
+        if let Some(file) = name.strip_prefix("scripted/") {
+            return self.script(job, file);
+        }
+        let spec = ModelSpec::parse(name).map_err(|error| error.to_string())?;
+        let part = ModelPart {
+            provider: Some(spec.provider),
+            model: Some(spec.settings.model),
+            ..ModelPart::default()
+        };
+        self.part(job, name, &part)
+    }
+
+    fn auto(&self) -> Result<Arc<dyn Model>, String> {
+        let keys = keys(&self.outfit.variables);
+        match self.outfit.http.auto_by_key(&keys) {
+            Some(found) => found.map(|model| model as Arc<dyn Model>).map_err(|error| error.to_string()),
+            None => Ok(Arc::new(Auto::new(self.outfit.http.clone(), self.outfit.variables.clone()))),
+        }
+    }
+
+    fn script(&mut self, job: &Job<'_>, file: &str) -> Result<Arc<dyn Model>, String> {
+        let Some((key, text)) = self.bundle.file(folder(&job.source.key), file) else {
+            return Err(format!("there is no script '{file}': paths are relative to the team file"));
+        };
+        if let Some(model) = self.models.scripts.get(&key) {
+            return Ok(model.clone());
+        }
+        let model = scripted(file, text)?;
+        self.models.scripts.insert(key, model.clone());
+        Ok(model)
+    }
+
+    fn part(&mut self, job: &Job<'_>, name: &str, part: &ModelPart) -> Result<Arc<dyn Model>, String> {
+        let (provider, model) = match (part.provider.as_deref(), part.model.as_deref()) {
+            (Some("scripted"), Some(file)) => return self.script(job, file),
+            (Some("scripted"), None) => return scripted(name, part.script.as_deref().unwrap_or_default()),
+            (Some(provider), model) => (provider, model.unwrap_or_default()),
+            (None, Some(model)) => model.split_once('/').unwrap_or(("", model)),
+            (None, None) => ("", ""),
+        };
+        let own = job.team.providers.get(provider);
+        let filled = |url: Option<&String>| -> Result<Option<String>, String> {
+            url.map(|url| self.fill(url)).transpose()
+        };
+        let custom = own
+            .map(|own| {
+                let base_url = filled(own.base_url.as_ref())?;
+                Ok::<_, String>(CustomProvider {
+                    api_type: own.api_type,
+                    base_url,
+                    token_key: own.token_key.clone(),
+                })
+            })
+            .transpose()?;
+        let spec = ModelSpec {
+            provider: own.and_then(|own| own.provider.clone()).unwrap_or_else(|| provider.to_owned()),
+            settings: ModelSettings {
+                model: model.to_owned(),
+                max_tokens: part.max_tokens,
+                temperature: part.temperature,
+                top_p: part.top_p,
+                frequency_penalty: part.frequency_penalty,
+                presence_penalty: part.presence_penalty,
+                thinking: part.thinking_budget.as_ref().and_then(thinking),
+                parallel_tool_calls: part.parallel_tool_calls,
+                structured_output: None,
+                reads_text_calls: None,
+                provider_opts: part.provider_opts.clone(),
+            },
+            base_url: filled(part.base_url.as_ref())?,
+            token_key: part.token_key.clone(),
+            api_type: None,
+            custom,
+        };
+        let keys = keys(&self.outfit.variables);
+        let model = self.outfit.http.model(&spec, &keys).map_err(|error| error.to_string())?;
+        Ok(model)
+    }
+
+    /// A text with its variables, or which are not set.
+    pub(super) fn fill(&self, text: &str) -> Result<String, String> {
+        fill(text, &*self.outfit.variables).map_err(|unset| unset_words(&unset))
+    }
+}
+
+fn scripted(name: &str, text: &str) -> Result<Arc<dyn Model>, String> {
+    let script = Script::parse(name, text).map_err(|error| error.to_string())?;
+    Ok(Arc::new(Scripted::new(Arc::new(script))))
+}
+
+/// How much a model thinks, in the words of models.
+fn thinking(part: &ThinkingPart) -> Option<Thinking> {
+    let tokens = |tokens: i64| match tokens {
+        0 => Thinking::Off,
+        tokens => u32::try_from(tokens).map_or(Thinking::Adaptive, Thinking::Tokens),
+    };
+    let effort = |word: &str| match word {
+        "none" | "off" => Thinking::Off,
+        "adaptive" | "dynamic" => Thinking::Adaptive,
+        word => Thinking::Effort(word.to_owned()),
+    };
+    match part {
+        ThinkingPart::Tokens(count) => Some(tokens(*count)),
+        ThinkingPart::Effort(word) => Some(effort(word)),
+        ThinkingPart::Map { effort: Some(word), .. } => Some(effort(word)),
+        ThinkingPart::Map { tokens: Some(count), .. } => Some(tokens(*count)),
+        ThinkingPart::Map { .. } => None,
+    }
+}

@@ -1,0 +1,217 @@
+//! Teams that are put together, and that run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::agent::{Notices, Team};
+use crate::entry::{OnFinish, TeamRef};
+use crate::model::http::HttpOptions;
+use crate::store::{Memory, Store};
+use crate::testing::{FnModel, reply};
+use crate::{Longhaul, Order, Status};
+
+fn outfit(set: &'static [(&'static str, &'static str)]) -> Outfit {
+    let http = Http::new(HttpOptions::default()).unwrap();
+    let look =
+        move |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+    Outfit::new(http, look, "data")
+}
+
+/// Every variable is set.
+fn rich() -> Outfit {
+    let http = Http::new(HttpOptions::default()).unwrap();
+    Outfit::new(http, |name: &str| Some(format!("value-of-{name}")), "data")
+}
+
+fn made(text: &str) -> Assembly {
+    assemble(&Bundle::of_text("team.yaml", text), &rich()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn told(text: &str, outfit: &Outfit) -> String {
+    match assemble(&Bundle::of_text("team.yaml", text), outfit) {
+        Ok(_) => panic!("nothing is wrong with: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn examples() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/teams")
+}
+
+#[test]
+fn every_example_makes_a_team() {
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in std::fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|end| end != "yaml") {
+            continue;
+        }
+        let bundle = Bundle::gather(&path).unwrap();
+        let assembly =
+            assemble(&bundle, &rich()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(assembly.team.agents().count() > 0);
+        for notice in assembly.notices {
+            *missing.entry(notice.problem.message).or_default() += 1;
+        }
+    }
+    insta::assert_debug_snapshot!("what_is_missing_in_this_build", missing);
+}
+
+#[test]
+fn keys_of_an_agent_become_its_habits() {
+    let assembly = made(
+        "budget: {max_cost: 2}\nbudgets: {small: {max_cost: 0.25, max_tokens: 500}}\nagents:\n  first:\n    model: openai/gpt-5\n    \
+         sub_agents: [second]\n    max_iterations: 7\n    num_history_items: 30\n    max_consecutive_tool_calls: 4\n    \
+         max_tool_result_tokens: 1000\n    readonly: true\n    add_date: true\n    budgets: [small]\n    \
+         budget: {max_tokens: 9000, max_time: 1m}\n    limits: {running: 3, depth: 1, tree: 9, timeout: 5m, inactivity: 20s}\n    \
+         background: {on_finish: detach, notices: quiet}\n    toolsets: [{type: background_agents}]\n  second: {model: openai/gpt-5}\n",
+    );
+    assert_eq!(assembly.team.root().as_str(), "first");
+    let agent = assembly.team.agent(&"first".into()).unwrap();
+    assert_eq!(agent.sub_agents, ["second".into()]);
+    assert!(agent.preamble.date);
+    let habits = &agent.habits;
+    assert_eq!((habits.max_turns, habits.history_items, habits.output_cap), (7, Some(30), 4000));
+    assert_eq!((habits.repeats_told, habits.repeats_failed, habits.read_only), (2, 4, true));
+    assert_eq!(
+        (habits.timeout, habits.inactivity),
+        (Some(Duration::from_secs(300)), Duration::from_secs(20))
+    );
+    assert_eq!((habits.on_finish, habits.notices), (OnFinish::Detach, Notices::Quiet));
+    let budget = Budget { tokens: Some(500), cost: Some(250_000), time: Some(Duration::from_secs(60)) };
+    assert_eq!(habits.budget, budget);
+    assert_eq!(assembly.budget, Budget { cost: Some(2_000_000), ..Budget::default() });
+    assert_eq!((assembly.limits.running, assembly.limits.depth, assembly.limits.tree), (3, 1, Some(9)));
+    // One model, whoever names it.
+    let second = assembly.team.agent(&"second".into()).unwrap();
+    assert!(Arc::ptr_eq(&agent.model, &second.model));
+}
+
+#[test]
+fn models_are_found_whichever_way_they_are_named() {
+    let assembly = made(
+        "providers: {mine: {base_url: 'https://llm.example.com/v1', token_key: MINE}}\n\
+         models: {a: {provider: openai, model: gpt-5, thinking_budget: high}, b: mine/large, s: {provider: scripted, script: 'agents: {}'}}\n\
+         agents:\n  root: {model: [a, anthropic/claude-sonnet-4-5], fallback: {models: [b]}, toolsets: [{type: model_picker, models: [a, b]}]}\n  \
+         auto: {}\n  play: {model: s}\n",
+    );
+    let name = |agent: &str| assembly.team.agent(&agent.into()).unwrap().model.name().to_owned();
+    assert_eq!(name("root"), "openai/gpt-5, anthropic/claude-sonnet-4-5");
+    assert_eq!(name("auto"), "anthropic/claude-sonnet-4-5", "the first whose key is set");
+    assert_eq!(name("play"), "scripted");
+    for model in ["a", "b", "auto", "s"] {
+        assert!(assembly.team.model(model).is_some(), "{model}");
+    }
+    assert_eq!(assembly.notices, []);
+    // Where no key is set, a server is looked for when it is asked.
+    let bare = assemble(&Bundle::of_text("t", "agents: {root: {}}"), &outfit(&[])).unwrap();
+    assert_eq!(bare.team.agent(&"root".into()).unwrap().model.name(), "auto");
+}
+
+#[test]
+fn another_model_than_the_file_says() {
+    let text = "agents: {root: {model: openai/gpt-5}, helper: {model: openai/gpt-5}}";
+    let mut outfit = rich();
+    let other = |agent: Option<&str>, model: &str| ModelOverride {
+        agent: agent.map(str::to_owned),
+        model: model.to_owned(),
+    };
+    outfit.models = vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
+    let assembly = assemble(&Bundle::of_text("t", text), &outfit).unwrap();
+    let name = |agent: &str| assembly.team.agent(&agent.into()).unwrap().model.name().to_owned();
+    assert_eq!(
+        (name("root"), name("helper")),
+        ("google/gemini-2.5-flash".to_owned(), "xai/grok-4".to_owned())
+    );
+}
+
+#[test]
+fn what_is_not_set_is_told_with_its_place_and_never_with_its_value() {
+    let text = "agents:\n  root:\n    model: openai/gpt-5\n    toolsets:\n      - {type: openapi, url: 'https://x.example.com', headers: {A: 'Bearer ${env.TOKEN}'}}\n";
+    let shown = told(text, &outfit(&[]));
+    assert!(shown.contains("openai/gpt-5 needs a key: set OPENAI_API_KEY"), "{shown}");
+    assert!(shown.contains("team.yaml:3:12"), "{shown}");
+    let shown = told(text, &outfit(&[("OPENAI_API_KEY", "sk-very-secret-key")]));
+    assert!(shown.contains("the variable TOKEN is not set") && shown.contains("team.yaml:5:"), "{shown}");
+    assert!(!shown.contains("secret"), "{shown}");
+    // One of several is enough, and what stands in may be missing.
+    let some = "agents: {root: {model: 'openai/gpt-5, xai/grok-4', fallback: {models: [groq/x]}}}";
+    let assembly = assemble(&Bundle::of_text("t", some), &outfit(&[("XAI_API_KEY", "k")])).unwrap();
+    let notices: Vec<String> = assembly.notices.iter().map(ToString::to_string).collect();
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].contains("OPENAI_API_KEY") && notices[1].contains("GROQ_API_KEY"), "{notices:?}");
+}
+
+#[test]
+fn agents_of_another_file_come_along_with_those_they_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "team.yaml",
+        "agents: {root: {model: openai/gpt-5, sub_agents: ['review:other.yaml', mine]}, mine: {model: openai/gpt-5}}",
+    );
+    write(
+        "other.yaml",
+        "agents: {lead: {instruction: Lead., model: m, sub_agents: [helper]}, helper: {model: m}}\nmodels: {m: {provider: openai, model: gpt-5-mini}}",
+    );
+    let bundle = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let assembly = assemble(&bundle, &rich()).unwrap();
+    let names: Vec<&str> = assembly.team.agents().map(|agent| agent.name.as_str()).collect();
+    assert_eq!(names, ["root", "review", "review/helper", "mine"]);
+    let review = assembly.team.agent(&"review".into()).unwrap();
+    assert_eq!(&*review.instruction, "Lead.");
+    assert_eq!(review.sub_agents, ["review/helper".into()]);
+
+    write("other.yaml", "agents: {lead: {model: openai/gpt-5, sub_agents: ['back:team.yaml']}}");
+    let round = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let error = assemble(&round, &rich()).err().unwrap().to_string();
+    assert!(error.contains("on the way to itself"), "{error}");
+    write("other.yaml", "agents: {lead: {modle: x}}");
+    let wrong = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let error = assemble(&wrong, &rich()).err().unwrap().to_string();
+    assert!(error.contains("other.yaml:1:") && error.contains("did you mean 'model'?"), "{error}");
+}
+
+async fn answer(longhaul: &Longhaul, id: crate::TaskId) -> (Status, String) {
+    let done = longhaul.wait([id]).timeout(Duration::from_secs(60)).await.unwrap();
+    (done.tasks[0].head.status, done.tasks[0].output.clone())
+}
+
+#[tokio::test]
+async fn a_scripted_team_runs_to_its_end() {
+    let bundle = Bundle::gather(&examples().join("scripted.yaml")).unwrap();
+    let assembly = assemble(&bundle, &outfit(&[])).unwrap();
+    let longhaul = Longhaul::builder(assembly.team).limits(assembly.limits).start().await.unwrap();
+    let id = longhaul.submit(Order::new("root", "Compare Go and Rust.")).await.unwrap();
+    assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Both are back.".to_owned()));
+    longhaul.shutdown().await;
+}
+
+/// What is kept is enough: the file and its neighbours are gone, and another process carries the task on.
+#[tokio::test]
+async fn a_kept_team_is_enough_to_run_its_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("team.yaml", "agents: {root: {model: scripted/play.yaml, instruction_file: root.md}}");
+    write("root.md", "You are kept.");
+    write("play.yaml", "agents: {root: {turns: [{text: 'Carried on: {{ task }}'}]}}");
+    let bundle = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let team = TeamRef::File(store.keep(bundle.encode()).await.unwrap());
+    let client = Longhaul::client(store.clone()).await.unwrap();
+    let id = client.submit_to(team, Order::new("root", "the task")).await.unwrap();
+    drop(dir);
+
+    let nobody = crate::Agent::builder("nobody")
+        .model(Arc::new(FnModel::new(|_| reply().text("no"))))
+        .build()
+        .unwrap();
+    let other =
+        Longhaul::builder(Team::new(nobody).unwrap()).store_arc(store).loader(Loader::new(outfit(&[])));
+    let longhaul = other.start().await.unwrap();
+    assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Carried on: the task".to_owned()));
+    longhaul.shutdown().await;
+}

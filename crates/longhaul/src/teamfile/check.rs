@@ -1,0 +1,412 @@
+//! What the names in a team file refer to, and whether that is there.
+
+use std::collections::HashSet;
+
+use super::near::{instead, otherwise};
+use super::problem::{Place, Problem};
+use super::variables::variables;
+use super::walk::{Spot, join, shortened};
+use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
+use crate::model::http::{is_known_provider, known_providers};
+use crate::permission::Pattern;
+
+impl TeamFile {
+    /// Where something stands in the file; the nearest thing around it, if it does not stand there itself.
+    pub(super) fn place(&self, path: &str) -> Spot {
+        let mut path = path;
+        loop {
+            if let Some(spot) = self.places.get(path) {
+                return *spot;
+            }
+            match path.rfind(['.', '[']) {
+                Some(at) => path = &path[..at],
+                None => return Spot { key: Place::START, value: Place::START },
+            }
+        }
+    }
+}
+
+/// What the name of a sub-agent refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reference<'a> {
+    /// An agent of the file.
+    Agent(&'a str),
+    /// Another team file.
+    File { name: &'a str, path: &'a str },
+    /// Something on the network.
+    Remote { name: &'a str, address: &'a str },
+    /// Nothing that is known.
+    Nothing,
+}
+
+/// What the name of a sub-agent refers to.
+pub(super) fn reference<'a>(file: &TeamFile, text: &'a str) -> Reference<'a> {
+    if file.agents.contains_key(text) {
+        return Reference::Agent(text);
+    }
+    let is_url = |text: &str| text.starts_with("https://") || text.starts_with("http://");
+    let (name, target) = match text.split_once(':') {
+        Some((name, target)) if !is_url(text) && !name.contains('/') && !name.contains('.') => (name, target),
+        _ => (stem(text), text),
+    };
+    let is_file = target.ends_with(".yaml")
+        || target.ends_with(".yml")
+        || target.starts_with('.')
+        || target.starts_with('/');
+    if is_url(target) {
+        Reference::Remote { name, address: target }
+    } else if is_file {
+        Reference::File { name, path: target }
+    } else if target.contains('/') {
+        Reference::Remote { name, address: target }
+    } else {
+        Reference::Nothing
+    }
+}
+
+/// The last part of a reference, without what is after its dot.
+fn stem(text: &str) -> &str {
+    let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
+    last.split(['.', ':', '@']).next().unwrap_or(last)
+}
+
+/// All that is wrong with what a file refers to.
+pub(super) fn check(file: &TeamFile, told: &[Problem]) -> Vec<Problem> {
+    let mut check = Check { file, problems: Vec::new() };
+    check.top(told);
+    for name in check.file.agents.keys() {
+        check.agent(name);
+    }
+    check.problems
+}
+
+struct Check<'a> {
+    file: &'a TeamFile,
+    problems: Vec<Problem>,
+}
+
+fn names<T>(map: &indexmap::IndexMap<String, T>) -> Vec<&str> {
+    map.keys().map(String::as_str).collect()
+}
+
+impl<'a> Check<'a> {
+    fn wrong(&mut self, path: &str, message: String, help: impl Into<String>) {
+        let at = self.file.place(path).value;
+        self.problems.push(Problem::error(at, path, message).help(help));
+    }
+
+    fn warn(&mut self, path: &str, message: String, help: impl Into<String>) {
+        let at = self.file.place(path).value;
+        self.problems.push(Problem::warning(at, path, message).help(help));
+    }
+
+    fn top(&mut self, told: &[Problem]) {
+        let file = self.file;
+        let empty = file.places.get("agents").is_some_and(|spot| spot.key != spot.value);
+        if file.agents.is_empty() && empty && !told.iter().any(|problem| problem.path == "agents") {
+            self.wrong(
+                "agents",
+                "there is no agent here".to_owned(),
+                "a team has at least one agent, such as `root: {instruction: …}`",
+            );
+        }
+        if let Some(version) = &file.version
+            && (version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()))
+        {
+            let message = format!("'{}' is not a version of team files", shortened(version));
+            self.wrong(
+                "version",
+                message,
+                "versions are whole numbers: \"0\", \"1\", … ; it may also be left out",
+            );
+        }
+        for (name, model) in &file.models {
+            let path = join("models", name);
+            match (model.provider.as_deref(), model.model.as_deref()) {
+                (Some("scripted"), script) => match (script, &model.script) {
+                    (None, None) => self.wrong(
+                        &path,
+                        "a scripted model needs a script".to_owned(),
+                        "name a file with `model`, or write it with `script`",
+                    ),
+                    (Some(_), Some(_)) => self.wrong(
+                        &path,
+                        "this scripted model has both a file and a script".to_owned(),
+                        "keep `model` or `script`",
+                    ),
+                    _ => {}
+                },
+                (Some(provider), model_name) => {
+                    if model.base_url.is_none() {
+                        self.provider(provider, &format!("{path}.provider"));
+                    }
+                    if model_name.is_none_or(str::is_empty) {
+                        self.wrong(
+                            &path,
+                            format!("the model '{name}' has no 'model'"),
+                            "name it as its provider does",
+                        );
+                    }
+                }
+                (None, Some(text)) if text.contains('/') => {}
+                (None, _) => {
+                    self.wrong(
+                        &path,
+                        format!("the model '{name}' has no provider"),
+                        format!("providers: {}", known_providers().collect::<Vec<_>>().join(", ")),
+                    );
+                }
+            }
+            self.url(model.base_url.as_deref(), &format!("{path}.base_url"));
+        }
+        for (name, provider) in &file.providers {
+            let path = join("providers", name);
+            self.url(provider.base_url.as_deref(), &format!("{path}.base_url"));
+            if provider.base_url.is_none() && provider.provider.is_none() && !is_known_provider(name) {
+                self.wrong(&path, format!("the provider '{name}' has no base_url"), "say where it is");
+            }
+            if let Some(like) = &provider.provider {
+                self.provider(like, &format!("{path}.provider"));
+            }
+        }
+        let lists = [
+            ("allow", &file.permissions.allow),
+            ("ask", &file.permissions.ask),
+            ("deny", &file.permissions.deny),
+        ];
+        for (key, patterns) in lists {
+            for (index, pattern) in patterns.iter().enumerate() {
+                if let Err(why) = Pattern::parse(pattern) {
+                    let help = "a pattern is tool, tool*, or tool:argument=text, such as shell:cmd=git*";
+                    self.wrong(&format!("permissions.{key}[{index}]"), why, help);
+                }
+            }
+        }
+        for (name, toolset) in &file.mcps {
+            let path = join("mcps", name);
+            self.toolset(toolset, &path);
+            if let ToolsetKind::Mcp(McpPart { reference: Some(reference), .. }) = &toolset.kind
+                && !reference.starts_with("docker:")
+            {
+                self.wrong(
+                    &format!("{path}.ref"),
+                    format!("'{reference}' cannot be referred to from here"),
+                    "under `mcps`, ref is docker:name",
+                );
+            }
+        }
+        for (name, group) in &file.toolsets {
+            for (index, toolset) in group.iter().enumerate() {
+                self.toolset(toolset, &format!("{}[{index}]", join("toolsets", name)));
+            }
+        }
+    }
+
+    fn agent(&mut self, name: &str) {
+        let file = self.file;
+        let Some(agent) = file.agents.get(name) else { return };
+        let path = join("agents", name);
+        let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
+        if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
+            let at = file.place(&path).key;
+            let message = format!("'{}' cannot be an agent's name", shortened(name));
+            self.problems.push(Problem::error(at, &path, message).help("use letters, digits, '-' and '_'"));
+        }
+        for (index, model) in agent.model.iter().enumerate() {
+            self.model(model, &format!("{path}.model[{index}]"));
+        }
+        if let Some(fallback) = &agent.fallback {
+            for (index, model) in fallback.models.iter().enumerate() {
+                self.model(model, &format!("{path}.fallback.models[{index}]"));
+            }
+        }
+        self.others(name, &agent.sub_agents, &format!("{path}.sub_agents"), "sub-agent");
+        self.others(name, &agent.handoffs, &format!("{path}.handoffs"), "handoff");
+        self.known(&agent.budgets, &names(&file.budgets), &format!("{path}.budgets"), "budget", "budgets");
+        self.known(
+            &agent.use_toolsets,
+            &names(&file.toolsets),
+            &format!("{path}.use_toolsets"),
+            "toolset",
+            "toolsets",
+        );
+        self.known(
+            &agent.use_commands,
+            &names(&file.commands),
+            &format!("{path}.use_commands"),
+            "group of commands",
+            "commands",
+        );
+        self.known(
+            &agent.use_skills,
+            &names(&file.skills),
+            &format!("{path}.use_skills"),
+            "source of skills",
+            "skills",
+        );
+        for (index, toolset) in agent.toolsets.iter().enumerate() {
+            let path = format!("{path}.toolsets[{index}]");
+            self.toolset(toolset, &path);
+            if matches!(toolset.kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
+                && agent.sub_agents.is_empty()
+            {
+                let message = format!("agent '{name}' has nobody to send tasks to");
+                self.warn(&format!("{path}.type"), message, "name its sub_agents");
+            }
+        }
+        if let Some(output) = &agent.structured_output
+            && !output.schema.is_null()
+            && let Err(error) = jsonschema::validator_for(&output.schema)
+        {
+            let why: String = error.to_string().chars().take(200).collect();
+            self.wrong(
+                &format!("{path}.structured_output.schema"),
+                format!("this is not a JSON schema: {why}"),
+                "see json-schema.org",
+            );
+        }
+        let hooks =
+            [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
+        for (key, matchers) in hooks {
+            for (index, matcher) in matchers.iter().enumerate() {
+                if let Some(pattern) = matcher.matcher.as_deref().filter(|pattern| *pattern != "*")
+                    && let Err(error) = regex::Regex::new(pattern)
+                {
+                    let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+                    let message = format!("'{}' is not a pattern: {why}", shortened(pattern));
+                    self.wrong(
+                        &format!("{path}.hooks.{key}[{index}].matcher"),
+                        message,
+                        "write tool names with | between them, or * for all",
+                    );
+                }
+            }
+        }
+    }
+
+    /// Agents that another one names.
+    fn others(&mut self, agent: &str, others: &[String], path: &str, what: &str) {
+        let file = self.file;
+        let mut seen = HashSet::new();
+        for (index, other) in others.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            if other.is_empty() {
+                continue;
+            }
+            if !seen.insert(other.as_str()) {
+                self.wrong(&path, format!("agent '{agent}' has the {what} '{other}' twice"), "name it once");
+                continue;
+            }
+            match reference(file, other) {
+                Reference::Agent(other) if other == agent => {
+                    self.wrong(&path, format!("agent '{agent}' is its own {what}"), "name another agent");
+                }
+                Reference::Agent(_) | Reference::File { .. } => {}
+                Reference::Remote { address, .. } => {
+                    let message = format!(
+                        "'{}' is somewhere else: agents are taken from files only",
+                        shortened(address)
+                    );
+                    self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));
+                }
+                Reference::Nothing => {
+                    let message = format!("there is no agent '{}'", shortened(other));
+                    let agents: Vec<&str> =
+                        names(&file.agents).into_iter().filter(|name| *name != agent).collect();
+                    self.wrong(&path, message, instead(other, &agents, "agents"));
+                }
+            }
+        }
+    }
+
+    fn known(&mut self, used: &[String], known: &[&str], path: &str, what: &str, section: &str) {
+        for (index, name) in used.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            if !known.contains(&name.as_str()) {
+                let message = format!("there is no {what} '{}' under `{section}`", shortened(name));
+                self.wrong(&format!("{path}[{index}]"), message, instead(name, known, section));
+            }
+        }
+    }
+
+    fn model(&mut self, name: &str, path: &str) {
+        if name.is_empty() || name == "auto" || self.file.models.contains_key(name) {
+            return;
+        }
+        match name.split_once('/') {
+            Some(("scripted", file)) if !file.is_empty() => {}
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                self.provider(provider, path)
+            }
+            _ => {
+                let mut known = names(&self.file.models);
+                known.push("auto");
+                let message = format!("there is no model '{}'", shortened(name));
+                let help = otherwise(instead(name, &known, "models"), "write provider/model");
+                self.wrong(path, message, help);
+            }
+        }
+    }
+
+    fn provider(&mut self, name: &str, path: &str) {
+        let file = self.file;
+        let mut known = names(&file.providers);
+        known.extend(known_providers().map(|name| -> &str { name }));
+        known.push("scripted");
+        if !known.contains(&name) && !is_known_provider(name) {
+            let message = format!("there is no provider '{}'", shortened(name));
+            let help = instead(name, &known, "providers");
+            self.wrong(
+                path,
+                message,
+                otherwise(help, "put one of your own under `providers`, with its base_url"),
+            );
+        }
+    }
+
+    fn toolset(&mut self, toolset: &ToolsetPart, path: &str) {
+        if let Some(model) = &toolset.model {
+            self.model(model, &format!("{path}.model"));
+        }
+        match &toolset.kind {
+            ToolsetKind::Mcp(mcp) => {
+                if let Some(reference) = &mcp.reference
+                    && !reference.starts_with("docker:")
+                    && path.starts_with("agents")
+                    && !self.file.mcps.contains_key(reference)
+                {
+                    let message = format!("there is no MCP server '{}' under `mcps`", shortened(reference));
+                    let help = instead(reference, &names(&self.file.mcps), "servers");
+                    let also = format!("write docker:{reference} for Docker's MCP gateway");
+                    self.wrong(&format!("{path}.ref"), message, otherwise(help, &also));
+                }
+                if let Some(remote) = &mcp.remote {
+                    self.url(Some(&remote.url), &format!("{path}.remote.url"));
+                }
+            }
+            ToolsetKind::Openapi(openapi) => self.url(Some(&openapi.url), &format!("{path}.url")),
+            ToolsetKind::A2a(a2a) => self.url(Some(&a2a.url), &format!("{path}.url")),
+            ToolsetKind::Api(api) => {
+                self.url(Some(&api.api_config.endpoint), &format!("{path}.api_config.endpoint"))
+            }
+            ToolsetKind::ModelPicker { models } => {
+                for (index, model) in models.iter().enumerate() {
+                    self.model(model, &format!("{path}.models[{index}]"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A URL that can be told to be none before its variables are filled in.
+    fn url(&mut self, url: Option<&str>, path: &str) {
+        let Some(url) = url.map(str::trim).filter(|url| !url.is_empty()) else { return };
+        let begins = url.starts_with("http://") || url.starts_with("https://");
+        if !begins && !url.starts_with('$') && variables(url).is_empty() {
+            self.wrong(
+                path,
+                format!("'{}' is not a URL", shortened(url)),
+                "it begins with http:// or https://",
+            );
+        }
+    }
+}

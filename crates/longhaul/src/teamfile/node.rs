@@ -1,0 +1,281 @@
+//! YAML as a tree in which every piece knows where it stands.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
+
+use super::problem::{Place, Problem};
+
+/// The largest team file, in bytes.
+pub const LARGEST: usize = 1 << 20;
+
+/// A piece of YAML.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub(super) at: Place,
+    pub(super) kind: Kind,
+    /// What is written there, where it is a number or another word that YAML reads in its own way.
+    written: Option<Box<str>>,
+}
+
+/// What a piece is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+/// A key of a mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Key {
+    pub(super) at: Place,
+    pub(super) name: String,
+}
+
+impl Node {
+    /// A scalar as it is written; `None` for lists, maps and nothing.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => self.written.as_deref(),
+            Kind::Null | Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// What it is, in words.
+    pub(super) fn what(&self) -> &'static str {
+        match &self.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "true or false",
+            Kind::Int(_) | Kind::Float(_) => "a number",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+        match &self.kind {
+            Kind::Map(fields) => fields.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+}
+
+/// Reads YAML into a tree. What is no YAML is one problem; a key that comes twice is one each.
+pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
+    if text.len() > LARGEST {
+        let message = format!("the file has {} bytes; a team file has at most {LARGEST}", text.len());
+        return Err(Problem::error(Place::START, "", message));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: 50_000,
+            max_events: 150_000,
+            max_depth: 48,
+            flow_nesting_limit: 48,
+            max_documents: 1,
+            max_aliases: 1_000,
+            max_anchors: 1_000,
+            max_merge_keys: 1_000,
+            max_recorded_anchor_events: 50_000,
+            max_total_scalar_bytes: LARGEST,
+        },
+        // Both of two equal keys are handed on, so that all of them can be told.
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        with_snippet: false,
+    };
+    let source = Source { text, lines: line_starts(text) };
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Err(Problem::error(Place::START, "", "the file is empty")
+            .help("`longhaul init` writes a team to begin with"));
+    }
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map_or(Place::START, |at| source.place(at));
+        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+        let message = match message.as_str() {
+            text if text.contains("Documents {") => {
+                "a team file is one YAML document, and here begins another".to_owned()
+            }
+            text if text.contains("limits breached") || text.contains("recursion limit") => {
+                "the file is nested too deeply, or has too many parts or aliases".to_owned()
+            }
+            _ => message,
+        };
+        Problem::error(at, "", message)
+            .help("this is where reading YAML ended: there may be more that is wrong")
+    })?;
+    let mut problems = Vec::new();
+    let node = source.node(raw, &mut problems);
+    Ok((node, problems))
+}
+
+/// The tree as the YAML reader builds it.
+enum Raw {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+}
+
+struct Source<'a> {
+    text: &'a str,
+    lines: Vec<usize>,
+}
+
+/// Where each line begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+}
+
+impl Source<'_> {
+    /// A place, held within the file.
+    fn place(&self, at: Location) -> Place {
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let line = count(at.line()).clamp(1, count(self.lines.len() as u64));
+        let begin = self.lines.get(line as usize - 1).copied().unwrap_or_default();
+        let end = self.lines.get(line as usize).copied().unwrap_or(self.text.len());
+        let width = self.text.get(begin..end).map_or(0, |line| line.trim_end().chars().count());
+        let column = count(at.column()).clamp(1, count(width as u64) + 1);
+        let length = count(at.span().len()).clamp(1, (count(width as u64) + 1 - column).max(1));
+        Place { line, column, length }
+    }
+
+    fn written(&self, at: Location) -> Option<Box<str>> {
+        let (offset, len) = (at.span().byte_offset()?, at.span().byte_len()?);
+        let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        self.text.get(offset..offset.checked_add(len)?).map(|text| text.trim().into())
+    }
+
+    fn node(&self, raw: Spanned<Raw>, problems: &mut Vec<Problem>) -> Node {
+        let at = self.place(raw.defined);
+        let mut written = None;
+        let kind = match raw.value {
+            Raw::Null => Kind::Null,
+            Raw::Text(text) => Kind::Text(text),
+            Raw::Bool(value) => {
+                written = self.written(raw.defined);
+                Kind::Bool(value)
+            }
+            Raw::Int(value) => {
+                written = self.written(raw.defined);
+                Kind::Int(value)
+            }
+            Raw::Float(value) => {
+                written = self.written(raw.defined);
+                Kind::Float(value)
+            }
+            Raw::List(items) => Kind::List(items.into_iter().map(|item| self.node(item, problems)).collect()),
+            Raw::Map(fields) => {
+                let mut map: Vec<(Key, Node)> = Vec::with_capacity(fields.len());
+                let mut seen = std::collections::HashMap::with_capacity(fields.len());
+                for (key, value) in fields {
+                    let key = self.node(key, problems);
+                    let value = self.node(value, problems);
+                    let Some(name) = key.text().map(str::to_owned) else {
+                        let message = format!("a key must be a text, and this is {}", key.what());
+                        problems.push(Problem::error(key.at, "", message));
+                        continue;
+                    };
+                    if let Some(first) = seen.insert(name.clone(), key.at) {
+                        // A key that a merge brought along gives way to the map's own.
+                        let message = format!("the key '{name}' comes twice in one map");
+                        let help = format!("the first is in line {}; keep one of them", first.line);
+                        problems.push(Problem::error(key.at, &name, message).help(help));
+                        continue;
+                    }
+                    map.push((Key { at: key.at, name }, value));
+                }
+                Kind::Map(map)
+            }
+        };
+        Node { at, kind, written }
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Int(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Raw, E> {
+        Ok(i64::try_from(value).map_or(Raw::Float(value as f64), Raw::Int))
+    }
+
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Raw, E> {
+        Ok(i64::try_from(value).map_or(Raw::Float(value as f64), Raw::Int))
+    }
+
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Raw, E> {
+        Ok(i64::try_from(value).map_or(Raw::Float(value as f64), Raw::Int))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Raw, E> {
+        Ok(Raw::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Raw::Map(fields))
+    }
+}

@@ -1,0 +1,118 @@
+//! What is wrong with a team file: as data, and as a text that shows the place.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// A place in a file: line and column from 1, counted in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+    /// How many characters are meant.
+    pub length: u32,
+}
+
+impl Place {
+    /// Where the file begins.
+    pub const START: Place = Place { line: 1, column: 1, length: 1 };
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The team runs, though not quite as it is written.
+    Warning,
+    /// The team does not run.
+    Error,
+}
+
+impl Severity {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// Something that is wrong with a team file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it is.
+    #[serde(flatten)]
+    pub at: Place,
+    /// The way to it, such as `agents.root.toolsets[0].type`; empty for the file itself.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn error(at: Place, path: &str, message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Error, at, path: path.to_owned(), message: message.into(), help: None }
+    }
+
+    pub(super) fn warning(at: Place, path: &str, message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Warning, ..Problem::error(at, path, message) }
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Problem {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Whether the team does not run with it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// The problem, with the line that it is in and a mark below the place.
+    ///
+    /// `name` is what the file is called and `text` what is in it. Nothing in the result commands a terminal.
+    pub fn render(&self, name: &str, text: &str) -> String {
+        let Place { line, column, length } = self.at;
+        let mut told = format!("{}: {}\n", self.severity.as_str(), self.message);
+        let gutter = line.to_string().len();
+        let _ = writeln!(told, "{:gutter$}--> {name}:{line}:{column}", "");
+        let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default();
+        let (shown, column) = window(shown, column as usize);
+        if !shown.trim().is_empty() {
+            let marks = (length as usize).clamp(1, shown.chars().count().saturating_sub(column - 1).max(1));
+            let _ = writeln!(told, "{:gutter$} |", "");
+            let _ = writeln!(told, "{line} | {shown}");
+            let _ =
+                writeln!(told, "{:gutter$} | {:before$}{}", "", "", "^".repeat(marks), before = column - 1);
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(told, "{:gutter$} = help: {help}", "");
+        }
+        told
+    }
+}
+
+/// How much of a line is shown.
+const WIDTH: usize = 110;
+
+/// The part of a line that has a column in it, and where the column is in that.
+fn window(line: &str, column: usize) -> (String, usize) {
+    let skipped = if column > WIDTH - 20 { column - WIDTH / 2 } else { 0 };
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).map(plain).collect();
+    if line.trim_end().chars().count() > skipped + WIDTH {
+        shown.push('…');
+    }
+    match skipped {
+        0 => (shown, column),
+        _ => (format!("…{shown}"), column - skipped + 1),
+    }
+}

@@ -1,0 +1,91 @@
+//! A running command and what it writes: everything it starts is one process group, which never outlives its [`Group`],
+//! nor this process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::Launch;
+use super::capture::Sink;
+use crate::process::{self, Watchman};
+
+/// Between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long what is still on its way through the pipe is waited for when the shell has exited.
+const MOMENT: Duration = Duration::from_millis(250);
+
+/// A running command. When it is dropped, everything in its process group is killed.
+pub(in crate::toolset) struct Group(process::Group);
+
+impl Group {
+    /// Starts it. What it writes, to stdout or stderr, comes out of the pipe in the order of writing.
+    pub(in crate::toolset) fn spawn(
+        launch: &Launch,
+        watchman: &Watchman,
+    ) -> io::Result<(Group, ChildStdout)> {
+        let (reader, writer) = io::pipe()?;
+        let pipe = ChildStdout::from_std(OwnedFd::from(reader).into())?;
+        let for_stderr = writer.try_clone()?;
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
+        // The command holds the pipe's writing ends; the pipe ends only if it is gone after this.
+        command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
+        Ok((Group(process::Group::spawn(command, watchman)?), pipe))
+    }
+
+    /// Waits until the shell has exited, and reads the pipe meanwhile. A background process that keeps the pipe
+    /// open is not waited for.
+    pub(in crate::toolset) async fn follow(
+        &mut self,
+        pipe: &mut ChildStdout,
+        sink: &mut impl Sink,
+    ) -> io::Result<ExitStatus> {
+        let mut drained = pin!(drain(pipe, sink));
+        tokio::select! {
+            status = self.0.exits() => {
+                let status = status?;
+                let _ = timeout(MOMENT, drained).await;
+                return Ok(status);
+            }
+            () = &mut drained => {}
+        }
+        self.0.exits().await
+    }
+
+    /// SIGTERM to all, SIGKILL to whoever has not heard it.
+    pub(in crate::toolset) async fn terminate(&mut self, pipe: &mut ChildStdout, sink: &mut impl Sink) {
+        // Read on meanwhile: who blocks on a full pipe cannot clean up.
+        let reading = async {
+            drain(pipe, sink).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = self.0.terminate(GRACE) => {}
+            () = reading => {}
+        }
+    }
+
+    /// SIGKILL to all, and waits until they are dead. Answers whether there was anybody.
+    pub(in crate::toolset) async fn kill(&mut self) -> bool {
+        self.0.kill().await
+    }
+}
+
+/// Reads until nobody can write any more. A pipe that cannot be read has nothing more to say.
+async fn drain(pipe: &mut ChildStdout, sink: &mut impl Sink) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
+        sink.take(&buffer[..n]);
+    }
+}
+
+/// Reads what a group that has ended left in the pipe. Somebody who left the group may still hold it open.
+pub(in crate::toolset) async fn drain_rest(pipe: &mut ChildStdout, sink: &mut impl Sink) {
+    let _ = timeout(MOMENT, drain(pipe, sink)).await;
+}

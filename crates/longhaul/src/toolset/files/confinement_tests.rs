@@ -1,0 +1,305 @@
+//! Ways out of the working directory, each tried, each refused with a reason.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::toolset::no_desk::call_in;
+
+/// A working directory among things that are nobody's business.
+struct Yard {
+    outer: TempDir,
+    context: CallContext,
+    toolset: Filesystem,
+}
+
+const SECRET: &str = "the-secret-of-the-yard";
+
+impl Yard {
+    fn new() -> Self {
+        let outer = TempDir::new().unwrap();
+        let at = |path: &str| outer.path().join(path);
+        fs::create_dir_all(at("work/sub")).unwrap();
+        fs::create_dir_all(at("work/.git/hooks")).unwrap();
+        fs::create_dir_all(at("outside/dir")).unwrap();
+        fs::create_dir_all(at("work-other")).unwrap();
+        for file in ["secret.txt", "outside/secret.txt", "outside/dir/secret.txt", "work-other/secret.txt"] {
+            fs::write(at(file), SECRET).unwrap();
+        }
+        fs::write(at("work/own.txt"), "own\n").unwrap();
+        fs::write(at("work/.git/config"), "[core]\n").unwrap();
+        let (context, _) = call_in(&at("work"));
+        Yard { outer, context, toolset: Filesystem::new() }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.outer.path().join(path)
+    }
+
+    fn link(&self, target: impl AsRef<Path>, name: &str) {
+        symlink(target, self.at("work").join(name)).unwrap();
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
+        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.toolset.open(&patron).await.unwrap();
+        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
+        let called = tool.call(&arguments.to_string(), &self.context).await;
+        called.map(|output| output.text).map_err(|error| error.to_string())
+    }
+
+    /// Everything that is not in the working directory.
+    fn outside(&self) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+        fn collect(dir: &Path, skip: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path == skip {
+                    continue;
+                }
+                let is_dir = fs::symlink_metadata(&path).unwrap().is_dir();
+                found.push((path.clone(), (!is_dir).then(|| fs::read(&path).unwrap())));
+                if is_dir {
+                    collect(&path, skip, found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        collect(self.outer.path(), &self.at("work"), &mut found);
+        found.sort();
+        found
+    }
+}
+
+#[tokio::test]
+async fn no_way_leads_out_of_the_working_directory() {
+    let yard = Yard::new();
+    yard.link("../secret.txt", "link-file");
+    yard.link("../outside", "link-dir");
+    yard.link(yard.at("outside"), "link-whole");
+    yard.link("..", "up");
+    yard.link("link-dir/dir", "chain");
+    yard.link("loop", "loop");
+    yard.link("../nothing", "dangling");
+    yard.link("/proc/self/root", "proc-root");
+    yard.link("/proc/self/cwd", "proc-cwd");
+    yard.link("/dev/fd", "dev-fd");
+    yard.link(".git", "innocent");
+    let before = yard.outside();
+
+    let secret = yard.at("secret.txt").display().to_string();
+    let sibling = yard.at("work-other/secret.txt").display().to_string();
+    let sneaky = format!("{}/work/../secret.txt", yard.outer.path().display());
+    let by_proc = format!("/proc/self/root{secret}");
+    let by_pid = format!("/proc/{}/cwd/Cargo.toml", std::process::id());
+    let long_name = "n".repeat(300);
+    let long_path = format!("{}x", "../".repeat(2000));
+    const OUT: &str = "is not below the working directory:";
+    const LINK: &str = "a symbolic link leads out";
+    const GIT: &str = "where git and its like keep what they execute";
+    let ways: Vec<(&str, &str)> = vec![
+        ("..", OUT),
+        ("../secret.txt", OUT),
+        ("sub/../../secret.txt", OUT),
+        ("./.././secret.txt", OUT),
+        ("sub/../sub/../../outside/secret.txt", OUT),
+        ("missing/../../secret.txt", OUT),
+        (&secret, OUT),
+        (&sibling, OUT),
+        (&sneaky, OUT),
+        ("/etc/passwd", OUT),
+        ("/", OUT),
+        ("//etc//passwd", OUT),
+        ("link-file", LINK),
+        ("link-dir", LINK),
+        ("link-dir/secret.txt", LINK),
+        ("link-whole/secret.txt", LINK),
+        ("up/secret.txt", LINK),
+        ("chain/secret.txt", LINK),
+        ("dangling", LINK),
+        ("loop", "too many symbolic links"),
+        ("/proc/self/root/etc/passwd", OUT),
+        (&by_proc, OUT),
+        ("/proc/self/cwd/Cargo.toml", OUT),
+        (&by_pid, OUT),
+        ("/proc/self/environ", OUT),
+        ("proc-root/etc/passwd", LINK),
+        ("proc-cwd/Cargo.toml", LINK),
+        ("dev-fd/0", LINK),
+        ("~/.ssh/id_rsa", "'~' stands for nothing here"),
+        ("$HOME/.ssh/id_rsa", "'$HOME' is not replaced"),
+        ("${HOME}/x", "'${HOME}' is not replaced"),
+        ("own.txt\0/../../secret.txt", "zero byte"),
+        (&long_name, "300 bytes long"),
+        (&long_path, "no path can be longer than 4096"),
+    ];
+    assert!(ways.len() >= 25);
+    for (path, reason) in &ways {
+        for (tool, arguments) in [
+            ("read_file", json!({ "path": path })),
+            ("list_directory", json!({ "path": path })),
+            ("directory_tree", json!({ "path": path })),
+            ("search_files_content", json!({ "path": path, "query": "e" })),
+            ("write_file", json!({ "path": path, "content": "pwned" })),
+            ("edit_file", json!({ "path": path, "edits": [{ "oldText": SECRET, "newText": "pwned" }] })),
+            ("create_directory", json!({ "paths": [format!("{path}/pwned"), path] })),
+            ("remove_directory", json!({ "paths": [path] })),
+        ] {
+            let why = yard.call(tool, arguments).await.expect_err(&format!("{tool} {path:?}"));
+            assert!(why.contains(reason), "{tool} {path:?}: {why}");
+            assert!(!why.contains(SECRET), "{tool} {path:?}: {why}");
+        }
+        let read = yard.call("read_multiple_files", json!({ "paths": ["own.txt", path] })).await.unwrap();
+        assert!(
+            read.contains("own\n") && read.contains(reason) && !read.contains(SECRET),
+            "{path:?}: {read}"
+        );
+    }
+
+    // What git executes can be read, but not changed; by any of its names.
+    for path in [
+        ".git/hooks/post-commit",
+        ".git/config",
+        ".git",
+        "innocent/hooks/pre-push",
+        ".GIT/hooks/x",
+        "sub/.git/x",
+    ] {
+        for (tool, arguments) in [
+            ("write_file", json!({ "path": path, "content": "#!/bin/sh\npwned" })),
+            ("edit_file", json!({ "path": path, "edits": [{ "oldText": "[core]", "newText": "pwned" }] })),
+            ("create_directory", json!({ "paths": [path] })),
+            ("remove_directory", json!({ "paths": [path] })),
+        ] {
+            let why = yard.call(tool, arguments).await.expect_err(&format!("{tool} {path}"));
+            assert!(why.contains(GIT), "{tool} {path}: {why}");
+        }
+    }
+    assert_eq!(yard.call("read_file", json!({ "path": ".git/config" })).await.unwrap(), "[core]\n");
+
+    // Walks see links, and follow none.
+    let tree = yard.call("directory_tree", json!({})).await.unwrap();
+    assert!(tree.contains("link-dir -> ../outside") && !tree.contains("secret.txt\n    "), "{tree}");
+    let found = yard.call("search_files_content", json!({ "query": SECRET })).await.unwrap();
+    assert!(found.starts_with("no match"), "{found}");
+    // The root itself is not to be removed.
+    assert!(yard.call("remove_directory", json!({ "paths": ["."] })).await.is_err());
+    assert_eq!(yard.outside(), before, "nothing outside was touched");
+}
+
+/// A hard link is a name of its own; what it shares with a file outside is never written to.
+#[tokio::test]
+async fn a_hard_link_is_not_written_through() {
+    let yard = Yard::new();
+    fs::hard_link(yard.at("secret.txt"), yard.at("work/hard.txt")).unwrap();
+    let before = yard.outside();
+    yard.call(
+        "edit_file",
+        json!({ "path": "hard.txt", "edits": [{ "oldText": SECRET, "newText": "mine" }] }),
+    )
+    .await
+    .unwrap();
+    yard.call("write_file", json!({ "path": "hard.txt", "content": "mine too" })).await.unwrap();
+    assert_eq!(fs::read_to_string(yard.at("work/hard.txt")).unwrap(), "mine too");
+    assert_eq!(yard.outside(), before);
+}
+
+/// While somebody flips a directory and a file between the real thing and a link to the outside, nothing of the
+/// outside is read or written, however the moments fall.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
+    let yard = Yard::new();
+    fs::create_dir(yard.at("work/flip")).unwrap();
+    fs::write(yard.at("work/flip/secret.txt"), "inside").unwrap();
+    fs::write(yard.at("work/leaf"), "inside").unwrap();
+    let before = yard.outside();
+    let (over, flips) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (mut inside, mut refused) = (0, 0);
+
+    std::thread::scope(|scope| {
+        let flipper = scope.spawn(|| {
+            let at = |name: &str| yard.at("work").join(name);
+            while !over.load(Ordering::Relaxed) {
+                fs::rename(at("flip"), at("aside")).unwrap();
+                // The tools may have made a directory in the gap.
+                while symlink("../outside", at("flip")).is_err() {
+                    let _ = fs::remove_dir_all(at("flip"));
+                }
+                let _ = fs::remove_file(at("leaf-link"));
+                symlink("../secret.txt", at("leaf-link")).unwrap();
+                fs::rename(at("leaf-link"), at("leaf")).unwrap();
+                fs::remove_file(at("flip")).unwrap();
+                while fs::rename(at("aside"), at("flip")).is_err() {
+                    let _ = fs::remove_dir_all(at("flip"));
+                }
+                fs::write(at("leaf-new"), "inside").unwrap();
+                fs::rename(at("leaf-new"), at("leaf")).unwrap();
+                flips.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let calls = async {
+            for round in 0..400 {
+                for path in ["flip/secret.txt", "leaf"] {
+                    match yard.call("read_file", json!({ "path": path })).await {
+                        Ok(text) => {
+                            assert_eq!(text, "inside\n", "{path}");
+                            inside += 1;
+                        }
+                        Err(why) => {
+                            assert!(!why.contains(SECRET), "{why}");
+                            refused += 1;
+                        }
+                    }
+                }
+                let new = format!("flip/dir/new-{round}.txt");
+                let _ = yard.call("write_file", json!({ "path": new, "content": "x" })).await;
+                let _ =
+                    yard.call("create_directory", json!({ "paths": [format!("flip/made-{round}")] })).await;
+                let _ = yard.call("remove_directory", json!({ "paths": ["flip/dir"] })).await;
+                let edit = json!({ "path": "flip/secret.txt", "edits": [{ "oldText": SECRET, "newText": "pwned" }] });
+                assert!(yard.call("edit_file", edit).await.is_err());
+                let found =
+                    yard.call("search_files_content", json!({ "path": "flip", "query": SECRET })).await;
+                assert!(!found.is_ok_and(|found| found.contains("secret.txt:1")));
+            }
+        };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(calls));
+        over.store(true, Ordering::Relaxed);
+        flipper.join().unwrap();
+    });
+    assert!(flips.into_inner() > 10 && inside > 0 && refused > 0, "{inside} read, {refused} refused");
+    assert_eq!(yard.outside(), before, "nothing outside was touched");
+}
+
+#[tokio::test]
+async fn what_is_allowed_besides_can_be_reached_and_nothing_beside_it() {
+    let mut yard = Yard::new();
+    yard.toolset = Filesystem::builder()
+        .allow_path(yard.at("outside/dir"))
+        .allow_path("../work-other")
+        .allow_path(yard.at("not-yet"))
+        .build();
+    let whole = yard.at("outside/dir/secret.txt").canonicalize().unwrap();
+    yard.link("../outside/dir", "allowed");
+    for path in [
+        whole.to_str().unwrap(),
+        "../outside/dir/secret.txt",
+        "../work-other/secret.txt",
+        "allowed/secret.txt",
+    ] {
+        assert_eq!(yard.call("read_file", json!({ "path": path })).await.unwrap().trim(), SECRET, "{path}");
+    }
+    let new = yard.at("outside/dir/new.txt");
+    let told = yard.call("write_file", json!({ "path": new, "content": "x" })).await.unwrap();
+    assert!(told.contains("outside/dir/new.txt written (1 byte)"), "{told}");
+    for path in ["../outside/secret.txt", "allowed/../secret.txt", "../secret.txt", "../not-yet/x"] {
+        let why = yard.call("read_file", json!({ "path": path })).await.unwrap_err();
+        assert!(why.contains("is not below the working directory or "), "{path}: {why}");
+    }
+    fs::create_dir(yard.at("not-yet")).unwrap();
+    assert!(yard.call("write_file", json!({ "path": "../not-yet/x", "content": "x" })).await.is_ok());
+}

@@ -1,0 +1,74 @@
+//! `directory_tree`.
+
+use std::ops::ControlFlow;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::ground::Ground;
+use super::walk::{Kind, Walk};
+use super::{Deed, Done};
+use crate::tool::ToolError;
+use crate::toolset::text::grouped;
+use crate::toolset::verb::number;
+
+/// How many entries are shown.
+const MAX_SHOWN: usize = 1_000;
+
+#[derive(Clone, Copy)]
+pub(super) struct DirectoryTree;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DirectoryTreeArgs {
+    /// The directory, relative to the working directory; the working directory itself if left out.
+    path: Option<String>,
+    /// How many levels below it to show; all if left out.
+    #[serde(default, deserialize_with = "number")]
+    #[schemars(with = "Option<u32>")]
+    max_depth: Option<f64>,
+}
+
+impl Deed for DirectoryTree {
+    type Args = DirectoryTreeArgs;
+    const NAME: &'static str = "directory_tree";
+    const DESCRIPTION: &'static str =
+        "Shows a directory with everything below it, indented; directories end in '/'.";
+
+    fn act(&self, args: DirectoryTreeArgs, ground: &Ground) -> Result<Done, ToolError> {
+        let typed = args.path.as_deref().unwrap_or(".");
+        let start = ground.find(typed)?;
+        let failed = |error| ground.unread(typed, &error);
+        if !ground.look(&start).map_err(failed)?.is_dir() {
+            return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
+        }
+        let mut lines = vec![format!("{}/", ground.shown(&start))];
+        let mut more = false;
+        let depth = args.max_depth.map(|depth| depth.max(1.0) as usize);
+        let walked = ground.walk(start, &Walk { depth, ..Walk::default() }, |seen| {
+            if seen.depth == 0 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if lines.len() > MAX_SHOWN {
+                more = true;
+                return Ok(ControlFlow::Break(()));
+            }
+            let name = seen.place.rel.file_name().unwrap_or_default().display();
+            let mark = match seen.kind {
+                Kind::Dir => "/".to_owned(),
+                Kind::File => String::new(),
+                Kind::Link => format!(" -> {}", ground.target(&seen.place).display()),
+                Kind::Other => " (not a file)".to_owned(),
+            };
+            lines.push(format!("{}{name}{mark}", "  ".repeat(seen.depth)));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut text = lines.join("\n");
+        if more {
+            text += &format!(
+                "\n[… more than {} entries: name a directory below, or set `max_depth` …]",
+                grouped(MAX_SHOWN as u64)
+            );
+        }
+        Ok((text + &walked.markers(0)).into())
+    }
+}

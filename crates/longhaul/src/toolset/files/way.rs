@@ -1,0 +1,274 @@
+//! Finds out where a typed path leads, link by link, and never looks at anything outside the roots.
+//!
+//! What comes out has no link and no `..` in it, so that whoever opens it need follow none: a link that is put in its
+//! way afterwards is an error then, and not a way out.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+/// The longest name and the longest path that common file systems take, in bytes.
+const MAX_NAME: usize = 255;
+const MAX_PATH: usize = 4096;
+
+/// A place below a root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which root.
+    pub(super) root: usize,
+    /// The way from there: plain names only. Empty for the root itself.
+    pub(super) rel: PathBuf,
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug)]
+pub(super) enum Astray {
+    /// It leaves the roots; through a link, or by its own words.
+    Out { by_link: bool },
+    /// Nobody can mean that.
+    Absurd(String),
+    /// Something on the way cannot be looked at.
+    Broken(io::Error),
+}
+
+/// One root, as a resolver knows it: the same directory by its real name and as it was given.
+pub(super) struct Names {
+    pub(super) real: PathBuf,
+    pub(super) given: PathBuf,
+}
+
+/// Where `typed` leads. `link` reads what is at a place, if that is a link: it is only asked about places below a
+/// root.
+pub(super) fn lead(
+    typed: &str,
+    roots: &[Names],
+    link: impl Fn(&Place) -> io::Result<Option<PathBuf>>,
+) -> Result<Place, Astray> {
+    check_words(typed).map_err(Astray::Absurd)?;
+    let typed = Path::new(typed);
+    let base = roots.first().map(|root| root.real.as_path()).unwrap_or(Path::new("/"));
+    let whole = match roots.iter().find_map(|root| Some((root, typed.strip_prefix(&root.given).ok()?))) {
+        Some((root, rest)) if typed.is_absolute() => root.real.join(rest),
+        _ => base.join(typed),
+    };
+
+    let mut at = PathBuf::new();
+    let mut ahead: VecDeque<Step> = steps(&whole);
+    let (mut links, mut by_link) = (0, false);
+    while let Some(step) = ahead.pop_front() {
+        let name = match step {
+            Step::Root(root) => {
+                at = root;
+                continue;
+            }
+            Step::Up => {
+                at.pop();
+                continue;
+            }
+            Step::Down(name) => name,
+        };
+        at.push(&name);
+        let Some(place) = inside(&at, roots).filter(|place| !place.rel.as_os_str().is_empty()) else {
+            continue;
+        };
+        let target = match link(&place) {
+            Ok(target) => target,
+            // Whatever is below it is not there either.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Astray::Broken(error)),
+        };
+        if let Some(target) = target {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Astray::Absurd("it has too many symbolic links on its way".to_owned()));
+            }
+            by_link = true;
+            at.pop();
+            for step in steps(&target).into_iter().rev() {
+                ahead.push_front(step);
+            }
+        }
+    }
+    inside(&at, roots).ok_or(Astray::Out { by_link })
+}
+
+enum Step {
+    Root(PathBuf),
+    Up,
+    Down(OsString),
+}
+
+fn steps(path: &Path) -> VecDeque<Step> {
+    let mut steps = VecDeque::new();
+    let mut root = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Prefix(_) | Component::RootDir => root.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => steps.push_back(Step::Up),
+            Component::Normal(name) => steps.push_back(Step::Down(name.to_owned())),
+        }
+    }
+    if !root.as_os_str().is_empty() {
+        steps.push_front(Step::Root(root));
+    }
+    steps
+}
+
+/// The innermost root counts: it may be below another.
+fn inside(path: &Path, roots: &[Names]) -> Option<Place> {
+    let rel = |(index, root): (usize, &Names)| {
+        path.strip_prefix(&root.real).ok().map(|rel| Place { root: index, rel: rel.to_owned() })
+    };
+    roots.iter().enumerate().filter_map(rel).min_by_key(|place| place.rel.as_os_str().len())
+}
+
+/// Words that a shell would make something else of, or that no file system takes.
+fn check_words(typed: &str) -> Result<(), String> {
+    if typed.contains('\0') {
+        return Err("it has a zero byte in it, which no file name can have".to_owned());
+    }
+    if typed.len() > MAX_PATH {
+        return Err(format!("it is {} bytes long, and no path can be longer than {MAX_PATH}", typed.len()));
+    }
+    if let Some(long) = typed.split('/').find(|name| name.len() > MAX_NAME) {
+        return Err(format!("one name in it is {} bytes long, and {MAX_NAME} is the most", long.len()));
+    }
+    let first = typed.split('/').next().unwrap_or_default();
+    if first == "~" {
+        return Err("'~' stands for nothing here: write a path relative to the working directory \
+                    ('./~' for a file of that name)"
+            .to_owned());
+    }
+    if is_variable(first) {
+        return Err(format!(
+            "'{first}' is not replaced by anything here: write a path relative to the working directory \
+             ('./{first}' for a file of that name)"
+        ));
+    }
+    Ok(())
+}
+
+/// `$HOME`, `${HOME}`, `%USERPROFILE%`; not `$id.tsx`.
+fn is_variable(word: &str) -> bool {
+    let name = match word.strip_prefix('$') {
+        Some(name) => name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name),
+        None => word.strip_prefix('%').and_then(|name| name.strip_suffix('%')).unwrap_or_default(),
+    };
+    let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    !name.is_empty() && name.chars().all(fits)
+}
+
+/// The name on the way, if any, below which programs of version control keep what they execute.
+pub(super) fn guarded(rel: &Path) -> Option<&OsStr> {
+    rel.iter().find(|name| [".git", ".hg"].iter().any(|guarded| name.eq_ignore_ascii_case(guarded)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roots() -> Vec<Names> {
+        let names =
+            |real: &str, given: &str| Names { real: PathBuf::from(real), given: PathBuf::from(given) };
+        vec![names("/home/me/work", "/links/work"), names("/data", "/data"), names("/home/me/work/sub", "/x")]
+    }
+
+    /// A file system that is some links, and everything else is there.
+    fn leads(typed: &str, links: &[(&str, &str)]) -> Result<(usize, String), String> {
+        let roots = roots();
+        let link = |place: &Place| {
+            let whole = roots[place.root].real.join(&place.rel);
+            let found = links.iter().find(|(at, _)| Path::new(at) == whole);
+            Ok(found.map(|(_, to)| PathBuf::from(to)))
+        };
+        match lead(typed, &roots, link) {
+            Ok(place) => Ok((place.root, place.rel.display().to_string())),
+            Err(Astray::Out { by_link: true }) => Err("by link".to_owned()),
+            Err(Astray::Out { by_link: false }) => Err("by words".to_owned()),
+            Err(Astray::Absurd(why)) => Err(why),
+            Err(Astray::Broken(error)) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_path_inside_may_be_written_in_any_way() {
+        for (typed, root, rel) in [
+            ("a/b", 0, "a/b"),
+            ("./a/./b/../c", 0, "a/c"),
+            (".", 0, ""),
+            ("", 0, ""),
+            ("../work/a", 0, "a"),
+            ("/home/me/work/a", 0, "a"),
+            ("/links/work/a", 0, "a"),
+            ("/data/x", 1, "x"),
+            ("../../../data/x", 1, "x"),
+            ("sub/x", 2, "x"),
+            ("$id.tsx", 0, "$id.tsx"),
+            ("./~", 0, "~"),
+            ("~tilde", 0, "~tilde"),
+        ] {
+            assert_eq!(leads(typed, &[]), Ok((root, rel.to_owned())), "{typed}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed_as_far_as_they_stay_inside() {
+        let links = [
+            ("/home/me/work/alias", "a"),
+            ("/home/me/work/whole", "/home/me/work/a/b"),
+            ("/home/me/work/over", "/data/there"),
+            ("/home/me/work/back", "../work/a"),
+            ("/data/there/again", "../../home/me/work/alias/x"),
+        ];
+        for (typed, root, rel) in [
+            ("alias/f", 0, "a/f"),
+            ("whole/../f", 0, "a/f"),
+            ("over/f", 1, "there/f"),
+            ("back/f", 0, "a/f"),
+            ("over/again/f", 0, "a/x/f"),
+        ] {
+            assert_eq!(leads(typed, &links), Ok((root, rel.to_owned())), "{typed}");
+        }
+    }
+
+    #[test]
+    fn who_leaves_is_told_how() {
+        let links =
+            [("/home/me/work/up", ".."), ("/home/me/work/etc", "/etc"), ("/home/me/work/loop", "loop")];
+        for (typed, why) in [
+            ("..", "by words"),
+            ("../other", "by words"),
+            ("a/../../other", "by words"),
+            ("/etc/passwd", "by words"),
+            ("/home/me/work-other/x", "by words"),
+            ("up", "by link"),
+            ("up/other", "by link"),
+            ("etc/passwd", "by link"),
+            ("loop", "it has too many symbolic links on its way"),
+        ] {
+            assert_eq!(leads(typed, &links), Err(why.to_owned()), "{typed}");
+        }
+        // It comes back in by itself.
+        assert_eq!(leads("up/work/a", &links), Ok((0, "a".to_owned())));
+    }
+
+    #[test]
+    fn what_only_a_shell_understands_is_sent_back() {
+        let long = "n".repeat(256);
+        let deep = "d/".repeat(3000);
+        for typed in ["~", "~/x", "$HOME/x", "${HOME}", "%USERPROFILE%/x", "a\0b", &long, &deep] {
+            assert!(matches!(lead(typed, &roots(), |_| Ok(None)), Err(Astray::Absurd(_))), "{typed}");
+        }
+    }
+
+    #[test]
+    fn guarded_names_are_found_in_any_case() {
+        assert!(guarded(Path::new("a/.git/hooks/x")).is_some());
+        assert!(guarded(Path::new(".GIT")).is_some());
+        assert!(guarded(Path::new(".github/x.git")).is_none());
+    }
+}

@@ -1,0 +1,323 @@
+//! `write_file`, `edit_file`, `create_directory` and `remove_directory`: everything that changes files.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _, Write as _};
+
+use cap_fs_ext::{FollowSymlinks, MetadataExt as _, OpenOptionsFollowExt as _};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use super::edit::{Edit, edited};
+use super::ground::{Ground, cannot_read};
+use super::way::Place;
+use super::{Changed, Deed, Done, paths};
+use crate::tool::{Manner, ToolError};
+use crate::toolset::text::counted;
+
+/// The largest file that is written or edited.
+const MAX_BYTES: usize = 10 * 1024 * 1024;
+
+#[derive(Clone, Copy)]
+pub(super) struct WriteFile {
+    /// Whether nothing else happens with the file afterwards.
+    pub(super) alone: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct WriteFileArgs {
+    /// The file, relative to the working directory. Directories that are missing are made.
+    path: String,
+    /// All of its new content.
+    content: String,
+}
+
+impl Deed for WriteFile {
+    type Args = WriteFileArgs;
+    const NAME: &'static str = "write_file";
+    const DESCRIPTION: &'static str =
+        "Writes a file, whole: makes a new one, or replaces what is there. To change a part, use edit_file.";
+
+    fn manner(&self) -> Manner {
+        if self.alone { Manner::REPEATABLE } else { Manner::default() }
+    }
+
+    fn act(&self, args: WriteFileArgs, ground: &Ground) -> Result<Done, ToolError> {
+        let place = ground.find_to_change(&args.path)?;
+        let _changing = ground.changing();
+        let was_there = ground.look(&place).is_ok();
+        put(ground, &args.path, &place, args.content.as_bytes(), None)?;
+        let size = counted(args.content.len() as u64, "byte");
+        let what = if was_there { "replaced" } else { "written" };
+        Ok(changed(ground, &place, &format!("{what} ({size})")))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct EditFile;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct EditFileArgs {
+    /// The file, relative to the working directory.
+    path: String,
+    /// What to replace, one after the other. If one of them cannot be made, none is.
+    #[serde(deserialize_with = "edits")]
+    #[schemars(with = "Vec<Edit>")]
+    edits: Vec<Edit>,
+}
+
+/// A list of edits; also one alone, or a list that was written as a text.
+fn edits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Edit>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Loose {
+        List(Vec<Edit>),
+        One(Edit),
+        Text(String),
+    }
+    match Loose::deserialize(deserializer) {
+        Ok(Loose::List(list)) => Ok(list),
+        Ok(Loose::One(one)) => Ok(vec![one]),
+        Ok(Loose::Text(text)) => serde_json::from_str(&text).map_err(de::Error::custom),
+        Err(_) => Err(de::Error::custom("`edits` is not a list of {oldText, newText}")),
+    }
+}
+
+impl Deed for EditFile {
+    type Args = EditFileArgs;
+    const NAME: &'static str = "edit_file";
+    const DESCRIPTION: &'static str = "Changes a text file: replaces pieces of its text by others. Each `oldText` must be \
+        in the file exactly once. Either all edits are made or none.";
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn act(&self, args: EditFileArgs, ground: &Ground) -> Result<Done, ToolError> {
+        let typed = args.path.as_str();
+        if args.edits.is_empty() {
+            return Err(ToolError::Retry("`edits` is empty: say what to replace".to_owned()));
+        }
+        let place = ground.find_to_change(typed)?;
+        let _changing = ground.changing();
+        let mut opened = ground.open_typed(typed)?;
+        if opened.place != place {
+            return Err(moved(typed));
+        }
+        if opened.meta.len() > MAX_BYTES as u64 {
+            return Err(too_large(typed, opened.meta.len()));
+        }
+        let mut text = Vec::new();
+        opened.file.read_to_end(&mut text).map_err(|error| cannot_read(typed, &error))?;
+        if text.contains(&0) {
+            return Err(ToolError::Failed(format!("'{typed}' is a binary file, not text")));
+        }
+        let wrong = |why| ToolError::Retry(format!("'{typed}' was not changed: {why}"));
+        let new = edited(&text, &args.edits).map_err(wrong)?;
+        if new == text {
+            return Err(wrong("the edits change nothing".to_owned()));
+        }
+        put(ground, typed, &place, &new, Some(&opened.meta))?;
+        let made = counted(args.edits.len() as u64, "edit");
+        Ok(changed(ground, &place, &format!("changed ({made})")))
+    }
+}
+
+fn changed(ground: &Ground, place: &Place, what: &str) -> Done {
+    let shown = ground.shown(place);
+    Done { text: format!("{shown} {what}"), changed: Some(Changed { shown, whole: ground.whole(place) }) }
+}
+
+/// Puts a file in its place, whole or not at all: it is written beside it under another name, and renamed. What
+/// is there already keeps its rights and its owner. With `as_read`, it must still be what was read.
+fn put(
+    ground: &Ground,
+    typed: &str,
+    place: &Place,
+    content: &[u8],
+    as_read: Option<&Metadata>,
+) -> Result<(), ToolError> {
+    let failed = |error: io::Error| ToolError::Failed(format!("'{typed}' cannot be written: {error}"));
+    if content.len() > MAX_BYTES {
+        return Err(too_large(typed, content.len() as u64));
+    }
+    let (dir, name) = ground.parent(place, true).map_err(failed)?;
+    let there = match dir.symlink_metadata(&name) {
+        Ok(meta) if meta.is_dir() => {
+            return Err(ToolError::Retry(format!("'{typed}' is a directory, not a file")));
+        }
+        Ok(meta) if !meta.is_file() => {
+            return Err(ToolError::Failed(format!("'{typed}' is not a plain file, and is left alone")));
+        }
+        Ok(meta) if meta.permissions().readonly() => {
+            return Err(ToolError::Failed(format!("'{typed}' is write-protected, and is left alone")));
+        }
+        Ok(meta) => Some(meta),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let beside = Beside::write(&dir, content, there.as_ref()).map_err(failed)?;
+    if let Some(read) = as_read {
+        let now = dir.symlink_metadata(&name).map_err(failed)?;
+        if mark(&now) != mark(read) {
+            return Err(moved(typed));
+        }
+    }
+    ground.go_on()?;
+    beside.rename(&name).map_err(failed)
+}
+
+/// What tells whether a file is still the one that was read.
+fn mark(meta: &Metadata) -> (u64, u64, u64, Option<std::time::SystemTime>) {
+    (meta.dev(), meta.ino(), meta.len(), meta.modified().ok().map(cap_std::time::SystemTime::into_std))
+}
+
+fn moved(typed: &str) -> ToolError {
+    ToolError::Retry(format!("'{typed}' was changed by somebody else meanwhile: read it again"))
+}
+
+fn too_large(typed: &str, size: u64) -> ToolError {
+    let (size, most) = (counted(size, "byte"), counted(MAX_BYTES as u64, "byte"));
+    ToolError::Failed(format!("'{typed}' is too large: {size}, and {most} is the most"))
+}
+
+/// A file beside the one it is to replace. If it does not get so far, it is gone.
+struct Beside<'a> {
+    dir: &'a Dir,
+    name: OsString,
+    renamed: bool,
+}
+
+impl<'a> Beside<'a> {
+    fn write(dir: &'a Dir, content: &[u8], like: Option<&Metadata>) -> io::Result<Self> {
+        let name = OsString::from(format!(".longhaul-{}.tmp", uuid::Uuid::now_v7().simple()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).follow(FollowSymlinks::No);
+        let mut file = dir.open_with(&name, &options)?;
+        let beside = Beside { dir, name, renamed: false };
+        if let Some(like) = like {
+            keep_owner(&file, like);
+            file.set_permissions(like.permissions())?;
+        }
+        file.write_all(content)?;
+        file.sync_all()?;
+        Ok(beside)
+    }
+
+    fn rename(mut self, to: &OsStr) -> io::Result<()> {
+        self.dir.rename(&self.name, self.dir, to)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = self.dir.remove_file(&self.name);
+        }
+    }
+}
+
+/// Only the superuser can give a file away; for all others it is theirs already, or becomes theirs.
+#[cfg(unix)]
+fn keep_owner(file: &cap_std::fs::File, like: &Metadata) {
+    use cap_std::fs::MetadataExt as _;
+    let (uid, gid) = (like.uid(), like.gid());
+    if let Ok(own) = file.metadata()
+        && (own.uid(), own.gid()) != (uid, gid)
+    {
+        let _ = std::os::unix::fs::fchown(file, Some(uid), Some(gid));
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &cap_std::fs::File, _: &Metadata) {}
+
+#[derive(Clone, Copy)]
+pub(super) struct CreateDirectory;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DirectoriesArgs {
+    /// The directories, relative to the working directory.
+    #[serde(alias = "path", deserialize_with = "paths")]
+    #[schemars(with = "Vec<String>")]
+    paths: Vec<String>,
+}
+
+impl Deed for CreateDirectory {
+    type Args = DirectoriesArgs;
+    const NAME: &'static str = "create_directory";
+    const DESCRIPTION: &'static str = "Makes directories, with those above them that are missing.";
+
+    fn manner(&self) -> Manner {
+        Manner::REPEATABLE
+    }
+
+    fn act(&self, args: DirectoriesArgs, ground: &Ground) -> Result<Done, ToolError> {
+        each(args, ground, |ground, typed, place| {
+            if ground.look(place).is_ok_and(|meta| meta.is_dir()) {
+                return Ok(format!("{} is there already", ground.shown(place)));
+            }
+            let failed = |error| ToolError::Failed(format!("'{typed}' cannot be made: {error}"));
+            let (dir, name) = ground.parent(place, true).map_err(failed)?;
+            dir.create_dir(&name).map_err(failed)?;
+            Ok(format!("{} made", ground.shown(place)))
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct RemoveDirectory;
+
+impl Deed for RemoveDirectory {
+    type Args = DirectoriesArgs;
+    const NAME: &'static str = "remove_directory";
+    const DESCRIPTION: &'static str = "Removes directories that are empty.";
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn act(&self, args: DirectoriesArgs, ground: &Ground) -> Result<Done, ToolError> {
+        each(args, ground, |ground, typed, place| {
+            let failed = |error: io::Error| match error.kind() {
+                io::ErrorKind::NotFound => ToolError::Retry(format!("there is no '{typed}'")),
+                io::ErrorKind::DirectoryNotEmpty => ToolError::Failed(format!(
+                    "'{typed}' is not empty, and only empty directories are removed"
+                )),
+                io::ErrorKind::NotADirectory => ToolError::Retry(format!("'{typed}' is not a directory")),
+                _ => ToolError::Failed(format!("'{typed}' cannot be removed: {error}")),
+            };
+            let (dir, name) = ground.parent(place, false).map_err(failed)?;
+            dir.remove_dir(&name).map_err(failed)?;
+            Ok(format!("{} removed", ground.shown(place)))
+        })
+    }
+}
+
+/// Does something with each directory. All of them are checked before the first is touched.
+fn each(
+    args: DirectoriesArgs,
+    ground: &Ground,
+    act: impl Fn(&Ground, &str, &Place) -> Result<String, ToolError>,
+) -> Result<Done, ToolError> {
+    if args.paths.is_empty() {
+        return Err(ToolError::Retry("`paths` is empty: name a directory".to_owned()));
+    }
+    let found = |typed: &String| Ok((typed.clone(), ground.find_to_change(typed)?));
+    let places = args.paths.iter().map(found).collect::<Result<Vec<_>, ToolError>>()?;
+    let _changing = ground.changing();
+    let mut told = Vec::with_capacity(places.len());
+    for (typed, place) in &places {
+        ground.go_on()?;
+        match act(ground, typed, place) {
+            Ok(line) => told.push(line),
+            Err(error) if told.is_empty() => return Err(error),
+            // What was done before is not to be forgotten.
+            Err(error) => return Err(ToolError::Failed(format!("{}\n{error}", told.join("\n")))),
+        }
+    }
+    Ok(told.join("\n").into())
+}

@@ -1,0 +1,278 @@
+//! Runs commands where they can write only below the working directory, and reach no network unless they may.
+//!
+//! Bubblewrap is taken where it is installed and works, else Landlock where the kernel has it; where neither is to be had
+//! a command is refused. Which it is, is found out once. What is started instead of the command is pure data
+//! ([`bubblewrap`], [`landlocked`]).
+//!
+//! What Landlock does not do, and bubblewrap does: a `/tmp` of one's own (there is none to write to), a network that is off
+//! for more than TCP, sockets in the file system out of reach, an own process tree that ends as a whole, and `.git/hooks`
+//! and `.git/config` write-protected.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::command::{DEFAULT_PATH, Launch};
+use crate::tool::ToolError;
+use git::GitDirs;
+
+mod git;
+#[cfg(target_os = "linux")]
+mod landlock;
+
+#[cfg(target_os = "linux")]
+pub use landlock::sandbox_exec;
+
+/// The word by which the helper is asked to confine itself and become the command.
+pub const SANDBOX_EXEC: &str = "sandbox-exec";
+/// How long it may take to find out whether bubblewrap works.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// A sandbox for commands: they write only below the working directory and what is allowed besides, read everything, and
+/// have no network unless it is allowed.
+#[derive(Debug, Clone, Default)]
+pub struct Sandbox {
+    rules: Rules,
+    helper: Option<PathBuf>,
+    without_bubblewrap: bool,
+    means: Arc<OnceCell<Means>>,
+}
+
+/// What a command may do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Rules {
+    network: bool,
+    writable: Vec<PathBuf>,
+}
+
+/// By what a command is confined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Means {
+    Bubblewrap(PathBuf),
+    Landlock(PathBuf),
+}
+
+impl Sandbox {
+    /// Writes only below the working directory, no network.
+    pub fn new() -> Self {
+        Sandbox::default()
+    }
+
+    /// Whether commands may use the network.
+    pub fn network(mut self, allowed: bool) -> Self {
+        self.rules.network = allowed;
+        self
+    }
+
+    /// One more directory that commands may write to. A relative one is relative to the working directory.
+    pub fn allow_write(mut self, path: impl Into<PathBuf>) -> Self {
+        self.rules.writable.push(path.into());
+        self
+    }
+
+    /// The program that can confine itself and become a command, for where there is no bubblewrap: one whose `main` calls
+    /// [`sandbox_exec`] when its first argument is [`SANDBOX_EXEC`], as the command `longhaul` does. Without it,
+    /// Landlock cannot be used: it is never applied to this process.
+    pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.helper = Some(program.into());
+        self
+    }
+
+    /// Does not use bubblewrap, though it may be there.
+    pub fn without_bubblewrap(mut self) -> Self {
+        self.without_bubblewrap = true;
+        self
+    }
+
+    /// What to start instead of a command, so that it is confined.
+    pub(super) async fn confine(&self, launch: Launch, work: &Path) -> Result<Launch, ToolError> {
+        let means = self.means.get_or_try_init(|| self.look()).await.map_err(ToolError::Failed)?;
+        let (rules, work) = (self.rules.clone(), work.to_owned());
+        let ground = tokio::task::spawn_blocking(move || Ground::of(&rules, &work)).await;
+        let ground = match ground {
+            Ok(Ok(ground)) => ground,
+            Ok(Err(why)) => return Err(ToolError::Failed(why)),
+            Err(_) => return Err(ToolError::Failed("the program is ending".to_owned())),
+        };
+        Ok(match means {
+            Means::Bubblewrap(program) => bubblewrap(program, &ground, self.rules.network, launch),
+            Means::Landlock(helper) => landlocked(helper, &ground, self.rules.network, launch),
+        })
+    }
+
+    /// Finds out by what commands can be confined here.
+    async fn look(&self) -> Result<Means, String> {
+        let no_bubblewrap = match self.without_bubblewrap {
+            true => "bubblewrap is not to be used".to_owned(),
+            false => match bubblewrap_works(self.rules.network).await {
+                Ok(program) => return Ok(Means::Bubblewrap(program)),
+                Err(why) => why,
+            },
+        };
+        let no_landlock = match (&self.helper, landlock_is_there(self.rules.network)) {
+            (Some(helper), Ok(())) => return Ok(Means::Landlock(helper.clone())),
+            (None, Ok(())) => "no helper program for Landlock was named".to_owned(),
+            (_, Err(why)) => why,
+        };
+        Err(format!(
+            "the command was not run: it is to run in a sandbox, and there is none here ({no_bubblewrap}; \
+             {no_landlock}). Install bubblewrap, or set `sandbox: off` to run commands without one"
+        ))
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn landlock_is_there(network: bool) -> Result<(), String> {
+    landlock::is_there(network)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn landlock_is_there(_: bool) -> Result<(), String> {
+    Err("Landlock is only in Linux".to_owned())
+}
+
+/// Where bubblewrap is, if it works: a kernel may forbid it the namespaces it needs.
+async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
+    let places = DEFAULT_PATH.split(':').chain(["/run/current-system/sw/bin"]);
+    let Some(program) = places.map(|dir| Path::new(dir).join("bwrap")).find(|path| path.is_file()) else {
+        return Err("bubblewrap is not installed".to_owned());
+    };
+    let ground = Ground { work: PathBuf::from("/"), blank: blank(), ..Ground::default() };
+    let probe = Launch {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), ":".into()],
+        dir: "/".into(),
+        env: Default::default(),
+    };
+    let launch = bubblewrap(&program, &ground, network, probe);
+    let mut command = tokio::process::Command::new(&launch.program);
+    command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    match tokio::time::timeout(PROBE, command.output()).await {
+        Ok(Ok(output)) if output.status.success() => Ok(program),
+        Ok(Ok(output)) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("bubblewrap does not work here: {}", said.trim()))
+        }
+        Ok(Err(error)) => Err(format!("bubblewrap cannot be started: {error}")),
+        Err(_) => Err("bubblewrap did not answer".to_owned()),
+    }
+}
+
+/// Where a command may write, by real names.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct Ground {
+    work: PathBuf,
+    writable: Vec<PathBuf>,
+    git: Vec<GitDirs>,
+    /// What is empty and of the command's own.
+    blank: Vec<PathBuf>,
+}
+
+/// Places for what is temporary; and for the sockets of daemons: whoever can talk to one can have it write anywhere.
+fn blank() -> Vec<PathBuf> {
+    let mut dirs: Vec<_> =
+        ["/tmp", "/var/tmp", "/run"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok()).collect();
+    dirs.dedup();
+    dirs
+}
+
+impl Ground {
+    fn of(rules: &Rules, work: &Path) -> Result<Self, String> {
+        let real = |path: &Path| {
+            let real = path.canonicalize();
+            real.map_err(|error| {
+                format!("{}, which commands may write to, cannot be used: {error}", path.display())
+            })
+        };
+        let work = real(work)?;
+        let mut writable = vec![work.clone()];
+        for path in &rules.writable {
+            writable.push(real(&work.join(path))?);
+        }
+        let git = writable.iter().filter_map(|dir| GitDirs::of(dir)).collect();
+        Ok(Ground { work, writable, git, blank: blank() })
+    }
+}
+
+/// A shell waits for bubblewrap, so that its parent is a process of one thread: its end is what bubblewrap dies of,
+/// and the thread that started it may end long before this process does.
+fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) -> Launch {
+    let mut args = Args::default();
+    args.words(["-c", "\"$@\"; exit $?", "sh"]).path(program);
+    args.words(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]);
+    // The superuser could otherwise mount over whatever is write-protected.
+    args.words(["--cap-drop", "ALL"]);
+    if !network {
+        args.words(["--unshare-net"]);
+    }
+    args.words(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    // The superuser could otherwise have the kernel execute something, whatever its capabilities.
+    for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
+        args.words(["--ro-bind-try", path, path]);
+    }
+    for dir in &ground.blank {
+        args.words(["--tmpfs"]).path(dir);
+    }
+    let needed = ["/run/current-system", "/run/systemd/resolve"];
+    for dir in needed.iter().take(if network { 2 } else { 1 }) {
+        args.words(["--ro-bind-try", dir, dir]);
+    }
+    for dir in &ground.writable {
+        args.bind("--bind", dir);
+    }
+    for git in &ground.git {
+        // A directory that something is mounted on can be neither moved away nor replaced.
+        git.writable.iter().for_each(|path| args.bind("--bind", path));
+        git.fixed.iter().for_each(|path| args.bind("--ro-bind", path));
+        git.empty.iter().for_each(|path| {
+            args.words(["--tmpfs"]).path(path);
+        });
+    }
+    args.words(["--chdir"]).path(&launch.dir).words(["--"]).command(launch.program, launch.args);
+    Launch { program: "/bin/sh".into(), args: args.0, dir: ground.work.clone(), env: launch.env }
+}
+
+fn landlocked(helper: &Path, ground: &Ground, network: bool, launch: Launch) -> Launch {
+    let mut args = Args::default();
+    args.words([SANDBOX_EXEC]);
+    for dir in ground.writable.iter().chain(ground.git.iter().flat_map(|git| &git.writable)) {
+        args.words(["--rw"]).path(dir);
+    }
+    if network {
+        args.words(["--net"]);
+    }
+    args.words(["--"]).command(launch.program, launch.args);
+    Launch { program: helper.into(), args: args.0, dir: launch.dir, env: launch.env }
+}
+
+#[derive(Default)]
+struct Args(Vec<OsString>);
+
+impl Args {
+    fn words<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Self {
+        self.0.extend(words.into_iter().map(OsString::from));
+        self
+    }
+
+    fn path(&mut self, path: &Path) -> &mut Self {
+        self.0.push(path.into());
+        self
+    }
+
+    fn bind(&mut self, how: &str, path: &Path) {
+        self.words([how]).path(path).path(path);
+    }
+
+    fn command(&mut self, program: OsString, args: Vec<OsString>) {
+        self.0.push(program);
+        self.0.extend(args);
+    }
+}
+
+#[cfg(test)]
+mod tests;

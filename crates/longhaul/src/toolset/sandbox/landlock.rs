@@ -1,0 +1,136 @@
+//! The helper's side of Landlock: confines the process it runs in, and becomes the command.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+/// The newest Landlock whose rights are asked for; what an older kernel does not know of them is left out.
+const NEWEST: ABI = ABI::V6;
+/// What every program wants to open for writing.
+const DEVICES: [&str; 7] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
+
+/// Whether this kernel can do what is asked of it. Only asks: nothing is confined.
+pub(super) fn is_there(network: bool) -> Result<(), String> {
+    let asked = || -> Result<(), RulesetError> {
+        let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1))?;
+        let ruleset = if network { ruleset } else { ruleset.handle_access(AccessNet::from_all(ABI::V4))? };
+        ruleset.create().map(drop)
+    };
+    asked().map_err(|error| match network {
+        true => format!("this kernel has no Landlock: {error}"),
+        false => format!("this kernel has no Landlock that can turn the network off: {error}"),
+    })
+}
+
+/// What the helper is told.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct Told {
+    writable: Vec<PathBuf>,
+    network: bool,
+    command: Vec<OsString>,
+}
+
+/// Confines this process for good, and becomes a command: `--rw DIR… [--net] -- PROGRAM ARG…`. Everything can be read;
+/// written only what is below the directories, and some devices; TCP is refused unless `--net` says otherwise. UDP, and
+/// sockets in the file system, are not covered by Landlock.
+///
+/// For the `main` of a program that is named as a [`Sandbox`](super::Sandbox)'s helper, called before any thread is
+/// started. It returns only if that did not work, with the reason.
+pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
+    match parse(args).and_then(|told| confine(&told).map(|()| told)) {
+        Err(why) => why,
+        Ok(told) => match told.command.split_first() {
+            None => "no command was named".to_owned(),
+            Some((program, args)) => {
+                let error = Command::new(program).args(args).exec();
+                format!("'{}' cannot be started: {error}", program.display())
+            }
+        },
+    }
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Told, String> {
+    let mut told = Told::default();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--rw") => {
+                let dir = args.next().ok_or("--rw needs a directory")?;
+                told.writable.push(dir.into());
+            }
+            Some("--net") => told.network = true,
+            Some("--") => {
+                told.command = args.collect();
+                return if told.command.is_empty() {
+                    Err("no command was named".to_owned())
+                } else {
+                    Ok(told)
+                };
+            }
+            _ => return Err(format!("'{}' is not understood", arg.display())),
+        }
+    }
+    Err("there is no '--' with a command after it".to_owned())
+}
+
+/// Everything but making devices: the superuser could write to a disk through one.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
+fn confine(told: &Told) -> Result<(), String> {
+    let not = |error: RulesetError| format!("the sandbox could not be entered: {error}");
+    for dir in &told.writable {
+        if !dir.exists() {
+            return Err(format!("{} is not there", AsRef::<OsStr>::as_ref(dir).display()));
+        }
+    }
+    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(not)?;
+    let ruleset = match told.network {
+        true => ruleset,
+        false => {
+            let strict = ruleset.set_compatibility(CompatLevel::HardRequirement);
+            let ruleset = strict.handle_access(AccessNet::from_all(ABI::V4)).map_err(not)?;
+            ruleset.set_compatibility(CompatLevel::BestEffort).scope(Scope::from_all(NEWEST)).map_err(not)?
+        }
+    };
+    let confined = ruleset
+        .create()
+        .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(NEWEST))))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(&told.writable, writing())))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(NEWEST))))
+        .and_then(|rules| rules.restrict_self())
+        .map_err(not)?;
+    match confined.ruleset {
+        RulesetStatus::NotEnforced => Err("this kernel has no Landlock".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(words: &[&str]) -> Result<Told, String> {
+        parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn the_helper_is_told_in_few_words() {
+        let full = told(&["--rw", "/work", "--rw", "/more", "--net", "--", "sh", "-c", "--net"]).unwrap();
+        assert_eq!(full.writable, [PathBuf::from("/work"), PathBuf::from("/more")]);
+        assert!(full.network);
+        assert_eq!(full.command, ["sh", "-c", "--net"]);
+        for wrong in [&["--rw"][..], &["--rw", "/work"], &["sh"], &["--write", "--", "sh"], &["--"]] {
+            assert!(told(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+use std::fs;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::toolset::no_desk::call_in;
+use crate::toolset::{Patron, Shell, Toolset as _};
+
+fn words(launch: &Launch) -> String {
+    let args: Vec<_> = launch.args.iter().map(|arg| arg.to_string_lossy()).collect();
+    format!("{} {}", launch.program.display(), args.join(" "))
+}
+
+fn plain() -> Launch {
+    Launch::shell("echo $x", "/work/sub".into(), Default::default())
+}
+
+fn ground() -> Ground {
+    Ground { work: "/work".into(), writable: vec!["/work".into(), "/more".into()], ..Ground::default() }
+}
+
+#[test]
+fn what_bubblewrap_is_told() {
+    let mut ground = ground();
+    ground.blank = vec!["/tmp".into()];
+    ground.git = vec![GitDirs {
+        writable: vec!["/work/.git".into()],
+        fixed: vec!["/work/.git/config".into()],
+        empty: vec!["/work/.git/hooks".into()],
+    }];
+    let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, false, plain());
+    assert_eq!(
+        words(&launch),
+        "/bin/sh -c \"$@\"; exit $? sh /usr/bin/bwrap --unshare-pid --unshare-ipc --unshare-uts --die-with-parent \
+         --new-session --cap-drop ALL --unshare-net --ro-bind / / --dev /dev --proc /proc \
+         --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger \
+         --ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --tmpfs /tmp \
+         --ro-bind-try /run/current-system /run/current-system --bind /work /work --bind /more /more \
+         --bind /work/.git /work/.git --ro-bind /work/.git/config /work/.git/config --tmpfs /work/.git/hooks \
+         --chdir /work/sub -- /bin/sh -c echo $x"
+    );
+    let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, true, plain());
+    assert!(!words(&launch).contains("--unshare-net"));
+}
+
+#[test]
+fn what_the_helper_is_told() {
+    let launch = landlocked(Path::new("/opt/longhaul"), &ground(), true, plain());
+    assert_eq!(
+        words(&launch),
+        "/opt/longhaul sandbox-exec --rw /work --rw /more --net -- /bin/sh -c echo $x"
+    );
+}
+
+#[tokio::test]
+async fn where_there_is_no_sandbox_nothing_runs() {
+    let sandbox = Sandbox::new().without_bubblewrap();
+    let why = sandbox.confine(plain(), Path::new("/")).await.unwrap_err().to_string();
+    assert!(
+        why.contains("the command was not run") && why.contains("Install bubblewrap, or set `sandbox: off`"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_forged_worktree_opens_nothing() {
+    let dir = TempDir::new().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    fs::create_dir_all(at("work/fake/worktrees/x")).unwrap();
+    fs::create_dir_all(at("elsewhere/objects")).unwrap();
+    fs::write(at("work/.git"), format!("gitdir: {}", at("work/fake/worktrees/x").display())).unwrap();
+    fs::write(at("work/fake/worktrees/x/gitdir"), at("work/.git").display().to_string()).unwrap();
+    fs::write(at("work/fake/worktrees/x/commondir"), at("elsewhere").display().to_string()).unwrap();
+    assert_eq!(GitDirs::of(&at("work")), None);
+    fs::write(at("work/.git"), format!("gitdir: {}", at("elsewhere").display())).unwrap();
+    assert_eq!(GitDirs::of(&at("work")), None);
+}
+
+/// Runs a command in a sandbox of bubblewrap, in `work` below a directory of its own.
+struct Yard {
+    outer: TempDir,
+    shell: Shell,
+}
+
+impl Yard {
+    /// `None` where bubblewrap does not work.
+    async fn new(sandbox: Sandbox) -> Option<Self> {
+        bubblewrap_works(false).await.ok()?;
+        // Not in /tmp: commands have one of their own, and what they write there is nowhere else.
+        let here = std::env::current_exe().unwrap();
+        let outer = TempDir::new_in(here.parent().unwrap()).unwrap();
+        fs::create_dir_all(outer.path().join("work/sub")).unwrap();
+        fs::write(outer.path().join("secret.txt"), "secret").unwrap();
+        Some(Yard { outer, shell: Shell::builder().sandbox(sandbox).build() })
+    }
+
+    fn work(&self) -> PathBuf {
+        self.outer.path().join("work")
+    }
+
+    async fn run(&self, cmd: &str) -> Result<String, String> {
+        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.shell.open(&patron).await.unwrap();
+        let (context, _) = call_in(&self.work());
+        let called = tools[0].call(&json!({ "cmd": cmd }).to_string(), &context).await;
+        called.map(|output| output.text).map_err(|error| error.to_string())
+    }
+}
+
+#[tokio::test]
+async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let work = yard.work();
+    let git = |args: &str| format!("git -c user.name=a -c user.email=a@b {args}");
+    let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&work).status();
+    let has_git = made.is_ok_and(|status| status.success());
+
+    let text = yard
+        .run("echo hi > a.txt; cat a.txt; mkdir d; echo x > /tmp/own; cat /tmp/own; ls /dev/null")
+        .await
+        .unwrap();
+    assert_eq!(text, "hi\nx\n/dev/null\n[exit code 0]");
+    assert_eq!(fs::read_to_string(work.join("a.txt")).unwrap(), "hi\n");
+    let outer = yard.outer.path().display().to_string();
+    for (way, cmd) in [
+        ("redirection", "echo pwned > ../secret.txt".to_owned()),
+        ("an absolute path", format!("echo pwned > {outer}/new.txt")),
+        ("a link", format!("ln -s {outer}/secret.txt s; echo pwned > s")),
+        ("a hard link", format!("ln {outer}/secret.txt h && echo pwned > h")),
+        ("removal", "rm -f ../secret.txt; test ! -e ../secret.txt && echo pwned > ../secret.txt".to_owned()),
+        ("another place", "echo pwned > /etc/longhaul-pwned".to_owned()),
+        ("another process's files", "echo pwned > /proc/1/root/etc/longhaul-pwned".to_owned()),
+        ("a new mount", "mount -t tmpfs none /etc".to_owned()),
+        ("a remount", "mount -o remount,rw /".to_owned()),
+        ("the kernel's settings", "test -w /proc/sys/kernel/core_pattern".to_owned()),
+        ("a device", "mknod disk b 7 0".to_owned()),
+    ] {
+        assert!(yard.run(&cmd).await.is_err(), "{way}");
+        assert_eq!(fs::read_to_string(yard.outer.path().join("secret.txt")).unwrap(), "secret", "{way}");
+        assert!(!Path::new("/etc/longhaul-pwned").exists(), "{way}");
+    }
+    assert_eq!(fs::read_dir(yard.outer.path()).unwrap().count(), 2, "nothing came beside them");
+    assert!(!Path::new("/tmp/own").exists(), "their /tmp is their own");
+
+    if has_git {
+        for cmd in [
+            "echo pwned > .git/hooks/post-commit",
+            "git config core.fsmonitor 'touch pwned'",
+            "mv .git/hooks .git/hooks-old",
+            "mv .git .git-old",
+            "rm -rf .git/hooks; test ! -e .git/hooks",
+        ] {
+            assert!(yard.run(cmd).await.is_err(), "{cmd}");
+        }
+        let commit =
+            format!("{} && {}", git("add a.txt"), git("commit -qm one && git log --oneline | wc -l"));
+        assert!(yard.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
+    }
+}
+
+#[tokio::test]
+async fn in_bubblewrap_there_is_no_network_unless_it_is_allowed() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let has_bash = Path::new("/bin/bash").exists();
+    let connect = format!("/bin/bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected'");
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    if has_bash {
+        assert!(yard.run(&connect).await.is_err());
+    }
+    assert!(yard.run("grep -v lo: /proc/net/dev | grep :").await.is_err(), "only the loopback of its own");
+    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    if has_bash {
+        assert!(yard.run(&connect).await.unwrap().contains("connected"));
+    }
+}
+
+#[tokio::test]
+async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
+    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    // It is told from all others by how long it sleeps.
+    let mark = format!("{}.{}", 100_000 + std::process::id(), 25);
+    let text = yard.run(&format!("setsid sleep {mark} & echo begun")).await.unwrap();
+    assert!(text.starts_with("begun"), "{text}");
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let alive = || {
+        let found = std::process::Command::new("pgrep").args(["-f", &format!("^sleep {mark}")]).status();
+        found.is_ok_and(|status| status.success())
+    };
+    while alive() {
+        assert!(std::time::Instant::now() < deadline, "it is still there");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_reaches_into_bubblewrap() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = yard.shell.open(&patron).await.unwrap();
+    let (context, _) = call_in(&yard.work());
+    let begun = std::time::Instant::now();
+    let arguments = json!({ "cmd": "trap '' TERM; echo up; sleep 100", "timeout": 1.0 }).to_string();
+    let why = tools[0].call(&arguments, &context).await.unwrap_err().to_string();
+    assert!(why.contains("took longer than 1 s"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}

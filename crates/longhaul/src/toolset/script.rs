@@ -1,0 +1,251 @@
+//! Tools that a person wrote as shell commands: one tool each, with arguments of its own.
+//!
+//! What a model gives for an argument reaches the command as an environment variable of that name, and never as a part of
+//! its text: nothing that it writes can become a command.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::command::{Env, run};
+use super::sandbox::Sandbox;
+use super::shell::Setting;
+use super::{Patron, Toolset, ToolsetError};
+use crate::model::ToolSpec;
+use crate::process::Watchman;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+
+/// How long a script may take.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// One tool that is a shell command.
+#[derive(Clone, Default)]
+pub struct ScriptTool {
+    /// What is run, as for `sh -c`. `$name` and `${name}` are what the model gave for the argument `name`.
+    pub cmd: String,
+    /// What the model is told of it.
+    pub description: Option<String>,
+    /// Its arguments: the JSON schema of each. One that says no type is a text.
+    pub args: IndexMap<String, Value>,
+    /// Which arguments must be given; all, if left out.
+    pub required: Option<Vec<String>>,
+    /// Environment variables of this tool alone.
+    pub env: IndexMap<String, String>,
+    /// Where it runs, relative to the task's working directory; there, if left out.
+    pub working_dir: Option<PathBuf>,
+}
+
+// The values of variables may be secrets.
+impl fmt::Debug for ScriptTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<_> = self.env.keys().collect();
+        f.debug_struct("ScriptTool")
+            .field("cmd", &self.cmd)
+            .field("args", &self.args)
+            .field("env", &env)
+            .finish()
+    }
+}
+
+/// The toolset `script`: tools that are shell commands.
+#[derive(Debug, Clone)]
+pub struct Script {
+    tools: Vec<Arc<ScriptCall>>,
+}
+
+/// The tools of a [`Script`], and what their commands are given.
+#[derive(Debug)]
+pub struct ScriptBuilder {
+    setting: Setting,
+    tools: IndexMap<String, ScriptTool>,
+}
+
+impl Script {
+    /// No tools yet.
+    pub fn builder() -> ScriptBuilder {
+        ScriptBuilder { setting: Setting::default(), tools: IndexMap::new() }
+    }
+}
+
+impl ScriptBuilder {
+    /// One more tool.
+    pub fn tool(mut self, name: impl Into<String>, tool: ScriptTool) -> Self {
+        self.tools.insert(name.into(), tool);
+        self
+    }
+
+    /// One more environment variable for all tools, or another value for one.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.setting.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Commands run in a sandbox.
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.setting.sandbox = Some(sandbox);
+        self
+    }
+
+    /// Who sees to it that commands end when this process is killed.
+    pub fn watchman(mut self, watchman: Watchman) -> Self {
+        self.setting.watchman = watchman;
+        self
+    }
+
+    /// The toolset.
+    ///
+    /// # Errors
+    /// When a tool makes no sense; all that is wrong is named.
+    pub fn build(self) -> Result<Script, ToolsetError> {
+        let wrong: Vec<String> = self.tools.iter().flat_map(|(name, tool)| check(name, tool)).collect();
+        if !wrong.is_empty() {
+            return Err(ToolsetError { toolset: "script".to_owned(), why: wrong.join("; ") });
+        }
+        let setting = Arc::new(self.setting);
+        let call = |(name, tool): (String, ScriptTool)| {
+            Arc::new(ScriptCall { spec: spec(name, &tool), tool, setting: setting.clone() })
+        };
+        Ok(Script { tools: self.tools.into_iter().map(call).collect() })
+    }
+}
+
+impl Toolset for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
+    }
+}
+
+/// What is wrong with a tool.
+fn check(name: &str, tool: &ScriptTool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if tool.cmd.trim().is_empty() {
+        wrong.push(format!("'{name}' has no `cmd`"));
+    }
+    let fits = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    for arg in tool.args.keys() {
+        if !fits(arg) {
+            wrong.push(format!(
+                "the argument '{arg}' of '{name}' cannot be an environment variable: use letters, digits and '_'"
+            ));
+        }
+        if MINE.contains(&arg.as_str()) {
+            wrong.push(format!(
+                "the argument '{arg}' of '{name}' would change how every command runs: rename it"
+            ));
+        }
+        if tool.env.contains_key(arg) {
+            wrong.push(format!("'{name}' has '{arg}' both in `args` and in `env`: rename one"));
+        }
+    }
+    for arg in tool.required.iter().flatten().filter(|arg| !tool.args.contains_key(*arg)) {
+        wrong.push(format!("'{name}' requires '{arg}', which is not in its `args`"));
+    }
+    wrong
+}
+
+/// Variables by which a shell and the loader find programs and libraries: not for a model to set.
+const MINE: [&str; 8] =
+    ["PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"];
+
+fn spec(name: String, tool: &ScriptTool) -> ToolSpec {
+    let properties: Map<String, Value> =
+        tool.args.iter().map(|(name, schema)| (name.clone(), argument(schema))).collect();
+    let required = match &tool.required {
+        Some(required) => required.clone(),
+        None => tool.args.keys().cloned().collect(),
+    };
+    let parameters = json!({ "type": "object", "properties": properties, "required": required });
+    let description = tool.description.clone().unwrap_or_else(|| format!("Runs: {}", tool.cmd.trim()));
+    ToolSpec { name, description, parameters }
+}
+
+fn argument(schema: &Value) -> Value {
+    match schema {
+        Value::Object(schema) => {
+            let mut schema = schema.clone();
+            schema.entry("type").or_insert("string".into());
+            Value::Object(schema)
+        }
+        // A description alone.
+        Value::String(text) => json!({ "type": "string", "description": text }),
+        _ => json!({ "type": "string" }),
+    }
+}
+
+#[derive(Debug)]
+struct ScriptCall {
+    spec: ToolSpec,
+    tool: ScriptTool,
+    setting: Arc<Setting>,
+}
+
+impl ScriptCall {
+    /// What the command is given of the arguments. Those that the tool does not know are left out: a name like
+    /// `LD_PRELOAD` is nobody's to invent.
+    fn env(&self, arguments: &Map<String, Value>) -> Result<Env, ToolError> {
+        let required =
+            self.spec.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let missing: Vec<_> =
+            required.filter(|name| arguments.get(*name).is_none_or(Value::is_null)).collect();
+        if !missing.is_empty() {
+            return Err(ToolError::Retry(format!("`{}` is missing", missing.join("`, `"))));
+        }
+        let mut env = Env::new();
+        for (name, value) in &self.tool.env {
+            env.insert(name.into(), value.into());
+        }
+        for name in self.tool.args.keys() {
+            let text = match arguments.get(name) {
+                None | Some(Value::Null) => continue,
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+            };
+            if text.contains('\0') {
+                return Err(ToolError::Retry(format!("`{name}` has a zero byte in it")));
+            }
+            env.insert(name.into(), text.into());
+        }
+        Ok(env)
+    }
+}
+
+impl DynTool for ScriptCall {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let arguments: Map<String, Value> = parse(arguments)?;
+            let more = self.env(&arguments)?;
+            let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
+            let launch = self.setting.launch(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
+            let ran = run(&launch, TIMEOUT, &context.cancel, &self.setting.watchman).await?;
+            ran.report("")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::toolset::no_desk::call_in;
+
+/// A task with jobs, in a directory of its own.
+struct Bench {
+    dir: TempDir,
+    shell: Shell,
+    context: CallContext,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let (context, _) = call_in(dir.path());
+        Bench { dir, shell: Shell::new(), context }
+    }
+
+    /// The same shell, for another task.
+    fn another(&self) -> CallContext {
+        let mut context = self.context.clone();
+        context.caller.task = "t-7f3k3".parse().unwrap();
+        context
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Result<String, ToolError> {
+        self.call_as(&self.context, tool, arguments).await
+    }
+
+    async fn call_as(
+        &self,
+        context: &CallContext,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<String, ToolError> {
+        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = self.shell.open(&patron).await.unwrap();
+        let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
+        tool.call(&arguments.to_string(), context).await.map(|output| output.text)
+    }
+
+    async fn start(&self, cmd: &str) -> String {
+        let told = self.call("run_background_job", json!({ "cmd": cmd })).await.unwrap();
+        told.split(' ').next().unwrap().to_owned()
+    }
+
+    async fn view(&self, job: &str) -> String {
+        self.call("view_background_job", json!({ "job_id": job })).await.unwrap()
+    }
+
+    /// Comes back when a job has written the ids of its processes to a file.
+    async fn pids(&self, file: &str) -> Vec<i32> {
+        let path = self.dir.path().join(file);
+        let read = || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'));
+        until("the job runs", || read().is_some()).await;
+        read().unwrap().trim().split(' ').map(|pid| pid.parse().unwrap()).collect()
+    }
+}
+
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn alive(pids: &[i32]) -> bool {
+    let lives = |pid: &i32| {
+        let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+    };
+    pids.iter().any(lives)
+}
+
+#[tokio::test]
+async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
+    let bench = Bench::new();
+    let gate = bench.dir.path().join("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    // Nobody gets through the gate before somebody opens it from the other side.
+    let job = bench.start("echo hello; echo $$ > pids; read line < gate; echo $line; exit 3").await;
+    assert_eq!(job, "job-1");
+    bench.pids("pids").await;
+    let view = bench.view(&job).await;
+    assert!(view.starts_with("job-1  running  ") && view.ends_with("--- output ---\nhello\n"), "{view}");
+    std::fs::write(&gate, "bye\n").unwrap();
+    let view = bench.call("view_background_job", json!({ "job_id": "job-1", "wait": 20 })).await.unwrap();
+    assert!(view.ends_with("--- output ---\nhello\nbye\n"), "{view}");
+    let list = bench.call("list_background_jobs", json!({})).await.unwrap();
+    assert!(list.starts_with("job-1  exit code 3  ") && list.contains("echo hello"), "{list}");
+}
+
+#[tokio::test]
+async fn output_is_paged_by_places_that_stay() {
+    let bench = Bench::new();
+    let job = bench.start("printf 0123456789").await;
+    bench.call("view_background_job", json!({ "job_id": job, "wait": 20 })).await.unwrap();
+    let page =
+        bench.call("view_background_job", json!({ "job_id": job, "offset": "2", "limit": 3 })).await.unwrap();
+    assert!(page.ends_with("--- output ---\n234\n[… 5 more bytes: go on with offset 5 …]"), "{page}");
+}
+
+#[tokio::test]
+async fn a_stopped_job_is_gone_with_everything_it_started() {
+    let bench = Bench::new();
+    let job = bench.start("sleep 100 & echo $$ $! > pids; wait").await;
+    let pids = bench.pids("pids").await;
+    assert!(alive(&pids));
+    assert!(bench.view(&job).await.contains("running"));
+    let stop = || bench.call("stop_background_job", json!({ "job_id": "job-1" }));
+    assert_eq!(stop().await.unwrap(), "job-1 was ended");
+    assert!(!alive(&pids));
+    assert_eq!(stop().await.unwrap(), "job-1 had ended already");
+    assert!(bench.view(&job).await.contains("stopped"));
+}
+
+#[tokio::test]
+async fn jobs_end_with_their_task_and_are_nobody_elses() {
+    let bench = Bench::new();
+    let other = bench.another();
+    bench.start("trap '' TERM; sleep 100 & echo $$ $! > mine; wait").await;
+    let theirs = json!({ "cmd": "echo $$ > theirs; sleep 100" });
+    bench.call_as(&other, "run_background_job", theirs).await.unwrap();
+    let (mine, theirs) = (bench.pids("mine").await, bench.pids("theirs").await);
+    assert_eq!(bench.call("list_background_jobs", json!({})).await.unwrap().lines().count(), 1);
+
+    bench.shell.task_ended(bench.context.caller.task).await;
+    assert!(!alive(&mine) && alive(&theirs));
+    let why = bench.call("view_background_job", json!({ "job_id": "job-1" })).await.unwrap_err();
+    assert!(why.to_string().contains("there is no job 'job-1'"), "{why}");
+
+    bench.shell.close().await;
+    assert!(!alive(&theirs));
+}
+
+#[tokio::test]
+async fn a_shell_that_is_dropped_takes_its_jobs_along() {
+    let bench = Bench::new();
+    bench.start("echo $$ > pids; sleep 100").await;
+    let pids = bench.pids("pids").await;
+    let Bench { shell, dir: _dir, context: _context } = bench;
+    drop(shell);
+    until("the job is gone", || !alive(&pids)).await;
+}
+
+#[tokio::test]
+async fn there_are_not_too_many_jobs() {
+    let bench = Bench::new();
+    for _ in 0..20 {
+        bench.start("sleep 100").await;
+    }
+    let why = bench.call("run_background_job", json!({ "cmd": "sleep 100" })).await.unwrap_err();
+    assert!(why.to_string().contains("20 jobs are running already"), "{why}");
+    bench.shell.close().await;
+}
