@@ -50,6 +50,7 @@ impl Run {
         if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
             self.note(vec![Entry::Waiting { on, until: None }]).await?;
         }
+        self.pay().await?;
         self.seat.park();
         self.doze(None).await?;
         if self.turn.only_endings() && self.has_open_children().await? {
@@ -122,7 +123,7 @@ impl Run {
         if times < HELD_FROM || !acts.iter().all(looks) {
             return Ok(());
         }
-        let open = self.open_children().await?;
+        let open = self.open_children(NAMED).await?;
         self.catch_up().await?;
         if open.is_empty() || self.turn.unread().is_some() {
             return Ok(());

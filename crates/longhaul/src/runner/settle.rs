@@ -34,6 +34,10 @@ impl Run {
                 self.finish(outcome, None).await
             }
             Halt::Fail(failure) => self.fail(failure).await,
+            Halt::Drain => {
+                let halt = self.pay().await.err().unwrap_or(Halt::Drain);
+                return settle_halt(&*store, &self.head, halt).await;
+            }
             halt => return settle_halt(&*store, &self.head, halt).await,
         };
         match settled {
@@ -61,7 +65,8 @@ impl Run {
         let known = self.turn.known_letters();
         let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);
-        end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
+        let before = self.owed.entries().iter().cloned().chain(read).collect();
+        end_after(&*self.around.store, &self.head, fence, before, outcome, after).await?;
         Ok(Ended::Finished)
     }
 }

@@ -271,7 +271,10 @@ pub async fn nothing_comes_after_the_end(make: Make<'_>) {
     // The end of a child is told to whoever goes on; to write again what was written is no harm.
     s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     let refused = s.write(id, Fence::Anyone, vec![ending("after")]).await;
-    assert!(matches!(refused, Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. })),
+        "{refused:?}"
+    );
 }
 
 /// A letter about the end of a child.
