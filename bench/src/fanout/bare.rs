@@ -48,6 +48,8 @@ struct Reply {
 
 /// Runs so many agents to their end, and answers with how many replies they got.
 pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error>> {
+    // The library brings its own cryptography; a bare client wants some installed, though it is asked for none here.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build()?;
     let gate = Arc::new(Semaphore::new(AT_ONCE));
     let url: reqwest::Url = format!("{url}/chat/completions").parse()?;

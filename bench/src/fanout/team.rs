@@ -8,10 +8,13 @@ use longhaul::model::Model;
 use longhaul::model::http::{Http, HttpOptions, ModelSpec};
 use longhaul::store::{Filter, Store};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
+use longhaul::{Agent, Dialect, Habits, Longhaul, Order, Status, Team};
 
 use super::{AT_ONCE, CALLS, SYSTEM, order};
 use crate::throughput::Look;
+
+/// Agents that the orchestrator sends out with one reply.
+const A_REPLY: usize = 50;
 
 /// Runs an orchestrator with so many sub-agents to its end, and answers with how many replies those got.
 pub(crate) async fn run(
@@ -24,13 +27,22 @@ pub(crate) async fn run(
     let spec = ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/bench-1")? };
     let model = http.model(&spec, &|_: &str| Some("none".to_owned().into()))?;
     let worker = Agent::builder("worker").model(model).instruction(SYSTEM).tool(Look).build()?;
-    let lead: Arc<dyn Model> = Arc::new(FnModel::new(move |request| match request.turn {
-        0 => (0..agents).fold(reply(), |reply, n| {
+    let lead: Arc<dyn Model> = Arc::new(FnModel::new(move |request| {
+        let sent_out = request.turn as usize * A_REPLY;
+        if sent_out >= agents {
+            return reply().text("All that was found has been read.");
+        }
+        (sent_out..agents.min(sent_out + A_REPLY)).fold(reply(), |reply, n| {
             reply.call("run_background_agent", serde_json::json!({"agent": "worker", "task": order(n)}))
-        }),
-        _ => reply().text("All that was found has been read."),
+        })
     }));
-    let lead = Agent::builder("lead").model(lead).dialect(Dialect::Background).sub_agent(worker).build()?;
+    let habits = Habits { max_turns: u32::MAX, ..Habits::default() };
+    let lead = Agent::builder("lead")
+        .model(lead)
+        .dialect(Dialect::Background)
+        .sub_agent(worker)
+        .habits(habits)
+        .build()?;
     let limits = Limits { running: seats, queue: None, tree: None, ..Limits::default() };
     let longhaul =
         Longhaul::builder(Team::new(lead)?).store_arc(store.clone()).limits(limits).start().await?;

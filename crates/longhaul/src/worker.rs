@@ -2,6 +2,8 @@
 //!
 //! Look, then take a seat, then claim; never the other way round, or a waiting parent could starve its own children.
 
+mod aside;
+
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::aside::Aside;
 use crate::agent::{Team, TeamError};
 use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
@@ -191,8 +194,9 @@ impl Worker {
         self.runs.spawn(async move {
             let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat)).catch_unwind();
             let ended = tokio::select! {
+                biased;
                 ended = run => ended,
-                () = abort.cancelled() => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
+                () = Aside::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
             };
             let ended = match ended {
                 Ok(ended) => ended,

@@ -90,7 +90,8 @@ impl Run {
                         self.note(now.progress.take()).await?;
                     }
                     all.iter().for_each(|(call, _)| drop(now.waiting.remove(call)));
-                    if let Some(fatal) = self.note_returned(all, &names).await? {
+                    let last = running.is_empty() && halt.is_none();
+                    if let Some(fatal) = self.note_returned(all, &names, last).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
                         stop.cancel();
                     }
@@ -225,11 +226,13 @@ impl Run {
         Ok(())
     }
 
-    /// Writes results down. Answers with a failure if one of them ends the run.
+    /// Writes results down; the last ones of a reply only soon, if the calls can be made again. Answers with a failure if
+    /// one of them ends the run.
     async fn note_returned(
         &mut self,
         came: Vec<Came>,
         names: &HashMap<CallId, String>,
+        last: bool,
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
@@ -243,7 +246,20 @@ impl Run {
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             entries.push(Entry::Returned(Box::new(self.bounded(call, output).await?)));
         }
-        if !entries.is_empty() {
+        let repeatable = |entry: &Entry| match entry {
+            Entry::Returned(returned) => {
+                let manner =
+                    names.get(&returned.call).and_then(|tool| self.gear.tool(tool)).map(|(_, manner)| manner);
+                // One that changes who goes on, or which letters are shown, is written down first.
+                let plain =
+                    returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
+                plain && manner.is_some_and(|manner| manner.repeatable)
+            }
+            _ => false,
+        };
+        if last && fatal.is_none() && entries.iter().all(repeatable) {
+            self.owe(entries);
+        } else if !entries.is_empty() {
             self.note(entries).await?;
         }
         Ok(fatal)

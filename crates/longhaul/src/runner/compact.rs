@@ -41,6 +41,7 @@ impl Run {
     }
 
     async fn compact(&mut self, model: &dyn Model, limit: u64) -> Result<bool, Halt> {
+        self.pay().await?;
         let most = usize::try_from(limit.saturating_mul(3)).unwrap_or(usize::MAX);
         // What was said last stays as it is, as far as there is room for it; all of it may be one huge output.
         let old = self.turn.condensable(limit / 3, most).or_else(|| self.turn.condensable(0, most));

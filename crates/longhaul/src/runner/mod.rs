@@ -10,12 +10,14 @@ mod compact;
 mod gear;
 mod leave;
 mod ledger;
+mod owed;
 mod rest;
 mod seat;
 mod settle;
 mod think;
 mod worktree;
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
+use owed::Owed;
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -92,6 +95,8 @@ pub(crate) struct Run {
     ledger: Ledger,
     /// The conversation as it goes over the wire, as far as it has gone.
     memo: Arc<Memo>,
+    /// What is part of the conversation and not yet of the journal.
+    owed: Owed,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
 }
@@ -204,6 +209,7 @@ impl Run {
             look_at,
             ledger,
             memo: Arc::default(),
+            owed: Owed::default(),
             may_launch,
         })
     }
@@ -292,26 +298,49 @@ impl Run {
         Box::pin(self.end_attempt(halt))
     }
 
-    /// Writes entries down; when this returns they are part of the task.
+    /// Writes entries down, and what is owed before them; when this returns they are part of the task.
     async fn note(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
-        let count = entries.len() as u64;
-        let batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries.clone());
+        let owed = self.owed.take();
+        let paid = owed.len() as u64;
+        let all: Vec<Entry> = owed.into_iter().chain(entries).collect();
+        let count = all.len() as u64;
+        let batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), all.clone());
         let last = append(&*self.around.store, batch).await?.first().copied().unwrap_or_default();
-        if last.0 != self.head.seq.0 + count {
+        let first = Seq((last.0 + 1).saturating_sub(count));
+        // What was owed is in the conversation already.
+        let known = first..Seq(first.0 + paid);
+        if first.0 != self.head.seq.0 + 1 {
             // Somebody wrote in between: take all of it in, in its order.
-            return self.catch_up().await;
+            return self.read_on(known).await;
         }
         let at = self.around.store.now();
-        for entry in entries {
+        for entry in all {
             let record = Record { seq: Seq(self.head.seq.0 + 1), at, entry };
-            self.take_in(&record)?;
+            self.take_in(&record, &known)?;
         }
         Ok(())
+    }
+
+    /// Goes on as if this were written down; it is before the next entry is, or soon. Only for what may be lost without
+    /// harm: it is then done again.
+    fn owe(&mut self, entries: Vec<Entry>) {
+        let (seq, at) = (self.head.seq, self.around.store.now());
+        for entry in entries {
+            let record = Record { seq, at, entry };
+            self.turn.apply(&record);
+            self.owed.add(record.entry);
+        }
+    }
+
+    /// Writes down what is owed.
+    async fn pay(&mut self) -> Result<(), Halt> {
+        if self.owed.is_empty() { Ok(()) } else { self.note(Vec::new()).await }
     }
 
     /// Writes entries down that are only right as long as nobody has written to the task since; false if somebody has,
     /// and then that is taken in.
     async fn note_unless_moved(&mut self, entries: Vec<Entry>) -> Result<bool, Halt> {
+        self.pay().await?;
         let mut batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries);
         batch.writes[0].after = Some(self.head.seq);
         let moved = match append(&*self.around.store, batch).await {
@@ -325,16 +354,24 @@ impl Run {
 
     /// Takes in what others have written.
     async fn catch_up(&mut self) -> Result<(), Halt> {
+        self.read_on(Seq(0)..Seq(0)).await
+    }
+
+    /// Takes in what the journal has beyond what is known; the conversation has what is in `known`.
+    async fn read_on(&mut self, known: Range<Seq>) -> Result<(), Halt> {
         self.look_at = Instant::now() + LOOK_ANYWAY;
         for record in read_all(&*self.around.store, self.head.id, self.head.seq).await? {
-            self.take_in(&record)?;
+            self.take_in(&record, &known)?;
         }
         Ok(())
     }
 
-    fn take_in(&mut self, record: &Record) -> Result<(), Halt> {
+    fn take_in(&mut self, record: &Record, known: &Range<Seq>) -> Result<(), Halt> {
         let task = self.head.id;
         self.head.step(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
+        if known.contains(&record.seq) {
+            return Ok(());
+        }
         self.turn.apply(record);
         if matches!(record.entry, Entry::Compacted { .. }) {
             self.memo.forget();
@@ -344,6 +381,9 @@ impl Run {
 
     /// Has a seat, when this returns.
     async fn sit(&mut self) -> Result<(), Halt> {
+        if self.seat.is_parked() {
+            self.pay().await?;
+        }
         while self.seat.is_parked() {
             let overdue = overdue(self.deadline);
             tokio::select! {

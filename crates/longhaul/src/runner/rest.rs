@@ -12,6 +12,8 @@ use crate::store::Filter;
 use crate::task::Head;
 use crate::turn::{Act, Step};
 
+/// How many of the tasks that it waits for a task names.
+const NAMED: usize = 100;
 /// Ends of children that come this close together are one letter.
 const TOGETHER: Duration = Duration::from_millis(200);
 /// The same look at tasks is held from this time in a row on.
@@ -22,7 +24,7 @@ const HOLD: Duration = Duration::from_secs(15);
 impl Run {
     /// Ends the task if nothing can come any more; otherwise waits until something has.
     pub(super) async fn end_or_wait(&mut self) -> Result<Option<Ended>, Halt> {
-        let open = self.open_children().await?;
+        let open = self.open_children(NAMED).await?;
         if !self.head.interactive {
             if open.is_empty()
                 && self.habits.on_finish == OnFinish::Wait
@@ -48,6 +50,7 @@ impl Run {
         if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
             self.note(vec![Entry::Waiting { on, until: None }]).await?;
         }
+        self.pay().await?;
         self.seat.park();
         self.doze(None).await?;
         if self.turn.only_endings() && self.has_open_children().await? {
@@ -120,7 +123,7 @@ impl Run {
         if times < HELD_FROM || !acts.iter().all(looks) {
             return Ok(());
         }
-        let open = self.open_children().await?;
+        let open = self.open_children(NAMED).await?;
         self.catch_up().await?;
         if open.is_empty() || self.turn.unread().is_some() {
             return Ok(());
@@ -143,18 +146,16 @@ impl Run {
         Ok(may && self.has_open_children().await?)
     }
 
-    async fn has_open_children(&self) -> Result<bool, Halt> {
-        if !self.may_launch {
-            return Ok(false);
-        }
-        let one = Filter { limit: Some(1), ..Filter::children(self.head.id).live() };
-        Ok(!self.around.store.list(one).await?.is_empty())
+    pub(super) async fn has_open_children(&self) -> Result<bool, Halt> {
+        Ok(!self.open_children(1).await?.is_empty())
     }
 
-    pub(super) async fn open_children(&self) -> Result<Vec<Head>, Halt> {
+    /// The children that have not ended, at most so many of them.
+    async fn open_children(&self, most: usize) -> Result<Vec<Head>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());
         }
-        Ok(self.around.store.list(Filter::children(self.head.id).live()).await?)
+        let open = Filter { limit: Some(most), ..Filter::children(self.head.id).live() };
+        Ok(self.around.store.list(open).await?)
     }
 }

@@ -8,7 +8,7 @@ use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, 
 use crate::id::{Attempt, LetterId, Seq, TaskId};
 use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, Filter, Store, StoreError};
-use crate::task::{Head, Status};
+use crate::task::{Head, IllegalMove, Status};
 use crate::turn::Step;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
@@ -35,6 +35,10 @@ impl Run {
                 self.finish(outcome, None).await
             }
             Halt::Fail(failure) => self.fail(failure).await,
+            Halt::Drain => {
+                let halt = self.pay().await.err().unwrap_or(Halt::Drain);
+                return settle_halt(&*store, &self.head, halt).await;
+            }
             halt => return settle_halt(&*store, &self.head, halt).await,
         };
         match settled {
@@ -46,7 +50,7 @@ impl Run {
     /// Whether the answer was there before the stop was seen: then it stands.
     async fn has_answered(&self) -> bool {
         let is_over = !self.head.interactive && matches!(self.turn.next(&self.habits, |_| false), Step::Rest);
-        is_over && self.open_children().await.is_ok_and(|open| open.is_empty())
+        is_over && self.is_alone().await
     }
 
     /// The outcome, with where the work is. An answer that must have a shape stays as it is.
@@ -60,7 +64,7 @@ impl Run {
 
     /// Whether no child is at work any more, which may be in the same place.
     pub(super) async fn is_alone(&self) -> bool {
-        self.open_children().await.is_ok_and(|open| open.is_empty())
+        self.has_open_children().await.is_ok_and(|open| !open)
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
@@ -80,7 +84,8 @@ impl Run {
         let known = self.turn.known_letters();
         let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);
-        end_after(&*self.around.store, &self.head, fence, read.into_iter().collect(), outcome, after).await?;
+        let before = self.owed.entries().iter().cloned().chain(read).collect();
+        end_after(&*self.around.store, &self.head, fence, before, outcome, after).await?;
         Ok(Ended::Finished)
     }
 }
@@ -180,30 +185,25 @@ async fn end_after(
     entries.push(Entry::Finished(Box::new(outcome)));
     let mut batch = Batch::one(head.id, fence, entries);
     batch.writes[0].after = after;
-    loop {
-        let Some(parent) = reader(store, head.parent).await? else {
-            // A root; or the parent is not in the store any more, and nobody is left to be told.
-            return append(store, batch).await.map(drop);
-        };
+    let mut reader = head.parent;
+    while let Some(parent) = reader {
         let entry = Entry::Letter(Box::new(letter.clone()));
-        let mut with_letter = batch.clone().and(parent.id, Fence::Anyone, vec![entry]);
-        // One that has ended may be continued in this very moment: then the letter is for whoever goes on.
-        with_letter.writes[1].after = parent.status.is_final().then_some(parent.seq);
-        match append(store, with_letter).await {
-            Err(StoreError::Moved { task, .. }) if task == parent.id => {}
+        match append(store, batch.clone().and(parent, Fence::Anyone, vec![entry])).await {
+            // It was continued: the letter is for whoever goes on.
+            Err(StoreError::Illegal { task, why: IllegalMove::NotNow { .. } }) if task == parent => {
+                reader = continued_by(store, parent).await?;
+            }
+            // It is not in the store any more, and nobody is left to be told.
+            Err(StoreError::NoTask(task)) if task == parent => break,
             other => return other.map(drop),
         }
     }
+    append(store, batch).await.map(drop)
 }
 
-/// Who reads what is written to a parent: itself, or the last task that continues it.
-async fn reader(store: &dyn Store, parent: Option<TaskId>) -> Result<Option<Head>, StoreError> {
-    let Some(parent) = parent else { return Ok(None) };
-    let Some(mut head) = store.head(parent).await? else { return Ok(None) };
-    while let Some(next) = head.continued_by {
-        head = store.head(next).await?.ok_or(StoreError::NoTask(next))?;
-    }
-    Ok(Some(head))
+/// The task that continues this one.
+async fn continued_by(store: &dyn Store, task: TaskId) -> Result<Option<TaskId>, StoreError> {
+    Ok(store.head(task).await?.and_then(|head| head.continued_by))
 }
 
 /// Ends a task that its stop, together with this entry, has cancelled.

@@ -67,6 +67,11 @@ impl Run {
             });
             entries.extend(begun);
         }
+        if calls.is_empty() {
+            // What comes next ends the task or is written down anyway.
+            self.owe(entries);
+            return Ok(());
+        }
         self.note(entries).await
     }
 
@@ -116,8 +121,10 @@ impl Run {
         let mut rung = pin!(bell.rung());
         let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
-            let due =
-                [words.due, silent_at, self.deadline].into_iter().flatten().fold(self.look_at, Instant::min);
+            let due = [words.due, silent_at, self.deadline, self.owed.due()]
+                .into_iter()
+                .flatten()
+                .fold(self.look_at, Instant::min);
             // One that rings too early is set again; what it is set for moves on with every word.
             if due < alarm.deadline() || alarm.is_elapsed() {
                 alarm.as_mut().reset(due);
@@ -156,6 +163,8 @@ impl Run {
                     let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
                     if is_due(words.due) {
                         self.note(words.take()).await?;
+                    } else if is_due(self.owed.due()) {
+                        self.pay().await?;
                     }
                     if is_due(silent_at) {
                         return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));

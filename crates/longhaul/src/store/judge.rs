@@ -174,8 +174,9 @@ fn is_letter(entry: &Entry, id: &LetterId) -> bool {
 
 fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
     match entry {
-        Entry::Letter(_)
-        | Entry::StopRequested(_)
+        // Whoever goes on in its place reads what would be told to one that has ended.
+        Entry::Letter(letter) => letter.ending.is_none() || head.continued_by.is_none(),
+        Entry::StopRequested(_)
         | Entry::Answered { .. }
         | Entry::Granted { .. }
         | Entry::Continued { .. } => true,

@@ -58,11 +58,18 @@ async fn two_writers_of_one_file_do_not_meet_and_the_result_says_where_the_work_
     for (task, text) in done.tasks.iter().zip(["two", "three"]) {
         assert_eq!(task.head.status, Status::Completed, "{}", task.output);
         assert!(task.output.starts_with("done\n\n[Its git worktree: "), "{}", task.output);
-        assert!(task.output.contains("branch longhaul/t-") && task.output.contains("uncommitted changes in 1 place"));
+        assert!(
+            task.output.contains("branch longhaul/t-")
+                && task.output.contains("uncommitted changes in 1 place")
+        );
         assert_eq!(fs::read_to_string(place(&task.output).join("a.txt")).unwrap(), text);
     }
     assert_eq!(fs::read_to_string(repo.path().join("a.txt")).unwrap(), "one\n");
-    assert_eq!(git(repo.path(), &["status", "--porcelain"]), "", "nothing is to be seen of it where others work");
+    assert_eq!(
+        git(repo.path(), &["status", "--porcelain"]),
+        "",
+        "nothing is to be seen of it where others work"
+    );
 
     // Who continues a task goes on where it was.
     let again = longhaul.send(ids[0], "four").await.unwrap();
@@ -115,7 +122,10 @@ async fn where_there_is_no_repository_the_task_fails_and_says_so() {
         let done = within(longhaul.wait([id])).await.unwrap();
         let why = done.tasks[0].outcome.as_ref().and_then(|outcome| outcome.error()).unwrap_or_default();
         assert_eq!(done.tasks[0].head.status, Status::Failed);
-        assert!(why.contains(&FailureKind::Place.to_string()) && why.contains("isolation: worktree needs"), "{why}");
+        assert!(
+            why.contains(&FailureKind::Place.to_string()) && why.contains("isolation: worktree needs"),
+            "{why}"
+        );
     }
     longhaul.shutdown().await;
 }

@@ -154,6 +154,7 @@ impl Model for Provider {
             model: self,
             request,
             heard: VecDeque::new(),
+            fresh: Vec::new(),
             failed: None,
             stage: Stage::Door { ticket, held: false },
         };
@@ -181,6 +182,8 @@ struct Talk<'a> {
     model: &'a Provider,
     request: Request<'a>,
     heard: VecDeque<Chunk>,
+    /// What was just parsed, on its way there.
+    fresh: Vec<Chunk>,
     failed: Option<ModelError>,
     stage: Stage,
 }
@@ -267,9 +270,8 @@ impl Talk<'_> {
             None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
-        let mut chunks = Vec::from(std::mem::take(&mut self.heard));
-        let fed = parser.feed(&bytes, &mut chunks);
-        self.heard = together(chunks).into();
+        let fed = parser.feed(&bytes, &mut self.fresh);
+        self.fresh.drain(..).for_each(|chunk| hear(&mut self.heard, chunk));
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }
@@ -317,18 +319,11 @@ impl Alarm {
     }
 }
 
-/// The same chunks, with what was said in one voice and came at once in one piece.
-fn together(chunks: Vec<Chunk>) -> Vec<Chunk> {
-    if chunks.len() < 2 {
-        return chunks;
+/// Adds a chunk to those that were heard: what was said in one voice and came at once is one piece.
+fn hear(heard: &mut VecDeque<Chunk>, chunk: Chunk) {
+    match (heard.back_mut(), chunk) {
+        (Some(Chunk::Text(said)), Chunk::Text(more))
+        | (Some(Chunk::Reasoning(said)), Chunk::Reasoning(more)) => said.push_str(&more),
+        (_, chunk) => heard.push_back(chunk),
     }
-    let mut whole: Vec<Chunk> = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        match (whole.last_mut(), chunk) {
-            (Some(Chunk::Text(said)), Chunk::Text(more))
-            | (Some(Chunk::Reasoning(said)), Chunk::Reasoning(more)) => said.push_str(&more),
-            (_, chunk) => whole.push(chunk),
-        }
-    }
-    whole
 }

@@ -65,6 +65,14 @@ impl Sse {
                 rest = &rest[1..];
                 continue;
             }
+            if self.is_between_events()
+                && let Some((data, length)) = whole_event(rest)
+            {
+                self.begun = true;
+                each(&SseEvent { event: "", data })?;
+                rest = &rest[length..];
+                continue;
+            }
             let Some(at) = memchr::memchr2(b'\n', b'\r', rest) else {
                 self.room(rest.len())?;
                 self.line.extend_from_slice(rest);
@@ -96,6 +104,10 @@ impl Sse {
             self.line(&line, &mut each)?;
         }
         self.give(&mut each)
+    }
+
+    fn is_between_events(&self) -> bool {
+        self.line.is_empty() && self.event.is_empty() && self.pending == Pending::Nothing
     }
 
     fn room(&self, more: usize) -> Result<(), ModelErrorKind> {
@@ -174,6 +186,19 @@ impl Sse {
         self.data.clear();
         given
     }
+}
+
+/// The data of an event that begins here, and how long the event is, if it is here whole and has one line of data and
+/// nothing else. It is what most of a stream consists of, and need not be copied.
+fn whole_event(bytes: &[u8]) -> Option<(&str, usize)> {
+    let value = bytes.strip_prefix(b"data:")?;
+    let value = value.strip_prefix(b" ").unwrap_or(value);
+    let length = memchr::memchr2(b'\n', b'\r', value)?;
+    if length == 0 || length > LONGEST || !value[length..].starts_with(b"\n\n") {
+        return None;
+    }
+    let data = std::str::from_utf8(&value[..length]).ok()?;
+    Some((data, bytes.len() - value.len() + length + 2))
 }
 
 /// The value of a field, if the line is that field.

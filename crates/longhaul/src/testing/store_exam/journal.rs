@@ -8,8 +8,8 @@ use super::Make;
 use super::setting::{
     Setting, cancelled, claim, completed, hinted, letter, owner, released, replied, said, stop, submission,
 };
-use crate::entry::{Entry, Kind, Wait};
-use crate::id::{Digest, Seq, TaskId, WorkerId};
+use crate::entry::{Entry, Kind, Letter, Wait};
+use crate::id::{Digest, Seq, TaskId, TaskKey, WorkerId};
 use crate::store::{Batch, Fence, Kinds, Slip, StoreError};
 use crate::task::{Head, IllegalMove, Status};
 
@@ -265,8 +265,27 @@ pub async fn nothing_comes_after_the_end(make: Make<'_>) {
         let refused = s.write(id, Fence::Anyone, vec![entry]).await;
         assert!(matches!(refused, Err(StoreError::Illegal { .. })), "{refused:?}");
     }
+    s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     s.write(id, Fence::Anyone, vec![Entry::Continued { by: s.fresh_id() }]).await.unwrap();
     assert_eq!(s.head(id).await.status, Status::Completed);
+    // The end of a child is told to whoever goes on; to write again what was written is no harm.
+    s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
+    let refused = s.write(id, Fence::Anyone, vec![ending("after")]).await;
+    assert!(
+        matches!(refused, Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. })),
+        "{refused:?}"
+    );
+}
+
+/// A letter about the end of a child.
+fn ending(id: &str) -> Entry {
+    match letter(id) {
+        Entry::Letter(letter) => {
+            let ending = TaskKey::chosen(id).candidates().next();
+            Entry::Letter(Box::new(Letter { ending, ..*letter }))
+        }
+        entry => entry,
+    }
 }
 
 /// Who listened before an append hears of it, with its kinds and its tree.

@@ -18,6 +18,15 @@ pub(super) struct CallPiece<'a> {
     function: Option<FunctionPiece<'a>>,
 }
 
+impl<'a> CallPiece<'a> {
+    /// Its number and its arguments as they stand there, if it has nothing else.
+    pub(super) fn only_arguments(&self) -> Option<(Option<u64>, &'a str)> {
+        let function = self.function.as_ref().filter(|f| f.name.is_none())?;
+        let arguments = function.arguments.filter(|_| self.id.is_none())?;
+        Some((number(self.index), arguments.get()))
+    }
+}
+
 /// What is called, and with what, in pieces.
 #[derive(Deserialize)]
 pub(super) struct FunctionPiece<'a> {
@@ -54,13 +63,25 @@ impl Calls {
             Some(f) => (string(f.name).unwrap_or_default(), f.arguments.map(written).unwrap_or_default()),
             None => Default::default(),
         };
+        self.put(index, id, name, &arguments, collector);
+    }
+
+    /// Adds a piece that has been taken apart. What it does not have is empty.
+    pub(super) fn put(
+        &mut self,
+        index: Option<u64>,
+        id: String,
+        name: String,
+        arguments: &str,
+        collector: &mut Collector,
+    ) {
         let known = match index {
             Some(index) => self.by_index.get(&index).copied(),
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.by_id.get(&id).copied(),
         };
         let n = match known {
-            Some(n) if !self.is_another(n, index, &id, &name, &arguments, collector) => n,
+            Some(n) if !self.is_another(n, index, &id, &name, arguments, collector) => n,
             _ => {
                 let at = collector.open(Block::Call(Call {
                     id: id.clone(),
@@ -87,8 +108,8 @@ impl Calls {
         } else if !name.is_empty() && name != call.tool && call.arguments.is_empty() {
             call.tool.push_str(&name);
         }
-        open.whole.feed(&arguments);
-        call.arguments.push_str(&arguments);
+        open.whole.feed(arguments);
+        call.arguments.push_str(arguments);
     }
 
     /// Adds the one call that the old `function_call` can be.

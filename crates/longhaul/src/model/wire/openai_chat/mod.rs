@@ -2,6 +2,7 @@
 
 mod calls;
 mod form;
+mod likeness;
 mod parse;
 mod quirks;
 mod usage;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{CallPiece, Calls, FunctionPiece};
 use super::form::DETAILS;
+use super::likeness::{Likeness, Said};
 use super::usage::usage;
 use crate::message::{Reply, StopReason, Usage};
 use crate::model::wire::Parser;
@@ -34,6 +35,7 @@ struct Answer {
     /// The choice that is followed; others that somebody asked for are not.
     choice: Option<u64>,
     done: bool,
+    likeness: Likeness,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +71,42 @@ struct Delta<'a> {
     reasoning_details: Option<&'a RawValue>,
     tool_calls: Option<Vec<CallPiece<'a>>>,
     function_call: Option<FunctionPiece<'a>>,
+}
+
+impl<'a> Frame<'a> {
+    /// The choice, what it is and the string as it stands there, of a frame that says one string and nothing else.
+    fn only_piece(&self) -> Option<(u64, Said, &'a str)> {
+        let Frame { error: None, choices: Some(choices), usage: None, x_groq: None, .. } = self else {
+            return None;
+        };
+        let [
+            Choice {
+                index,
+                delta: Some(delta),
+                message: None,
+                finish_reason: None,
+                error: None,
+                usage: None,
+            },
+        ] = &choices[..]
+        else {
+            return None;
+        };
+        let Delta { content, refusal: None, reasoning_details: None, function_call: None, .. } = delta else {
+            return None;
+        };
+        let calls = delta.tool_calls.as_deref().unwrap_or_default();
+        let (said, literal) = match (content, delta.reasoning_content, delta.reasoning, calls) {
+            (Some(text), None, None, []) => (Said::Text, text.get()),
+            (None, Some(text), None, []) | (None, None, Some(text), []) => (Said::Reasoning, text.get()),
+            (None, None, None, [call]) => {
+                let (number, arguments) = call.only_arguments()?;
+                (Said::Arguments(number), arguments)
+            }
+            _ => return None,
+        };
+        literal.starts_with('"').then_some((number(*index).unwrap_or(0), said, literal))
+    }
 }
 
 impl ChatParser {
@@ -109,6 +147,16 @@ impl Answer {
             let error = serde_json::from_str(data).unwrap_or_else(|_| json!(data));
             return Err(stream_error(&error));
         }
+        if let Some((said, text)) = self.likeness.read(data) {
+            match said {
+                Said::Text => self.collector.text(text.into_owned(), chunks),
+                Said::Reasoning => self.collector.reasoning(text.into_owned(), chunks),
+                Said::Arguments(index) => {
+                    self.calls.put(index, String::new(), String::new(), &text, &mut self.collector);
+                }
+            }
+            return Ok(());
+        }
         if !data.starts_with(['{', '[']) {
             return Ok(());
         }
@@ -125,6 +173,11 @@ impl Answer {
         }
         self.used(frame.usage);
         self.used_groq(frame.x_groq);
+        if let Some((index, said, literal)) = frame.only_piece()
+            && *self.choice.get_or_insert(index) == index
+        {
+            self.likeness.learn(data, literal, said);
+        }
         for choice in frame.choices.unwrap_or_default() {
             self.choice(choice, data, chunks)?;
         }

@@ -1,0 +1,83 @@
+//! A future beside another that is polled far more often: it is only polled when it was woken itself.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures::task::AtomicWaker;
+
+/// A future that costs next to nothing to poll while nothing has happened to it.
+pub(super) struct Aside<F> {
+    future: Pin<Box<F>>,
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+struct Bell {
+    rung: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.task.wake();
+    }
+}
+
+impl<F: Future> Aside<F> {
+    pub(super) fn new(future: F) -> Self {
+        let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() });
+        Aside { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
+    }
+}
+
+impl<F: Future> Future for Aside<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // Before the look, so that a ring after it is not missed.
+        self.bell.task.register(context.waker());
+        if !self.bell.rung.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        let Aside { future, waker, .. } = &mut *self;
+        future.as_mut().poll(&mut Context::from_waker(waker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures::FutureExt as _;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_polled_when_it_is_woken_and_not_otherwise() {
+        let (token, polls) = (CancellationToken::new(), AtomicUsize::new(0));
+        let mut cancelled = Box::pin(token.cancelled());
+        let counted = futures::future::poll_fn(|context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            cancelled.as_mut().poll(context)
+        });
+        let mut aside = Aside::new(counted);
+        for _ in 0..10 {
+            assert!((&mut aside).now_or_never().is_none());
+        }
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        let cancel = async {
+            tokio::task::yield_now().await;
+            token.cancel();
+        };
+        tokio::join!(&mut aside, cancel);
+        assert_eq!(polls.load(Ordering::Relaxed), 2);
+    }
+}
