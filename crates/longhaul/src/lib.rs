@@ -53,6 +53,7 @@ pub mod snapshot;
 pub mod dispatch;
 pub mod tool;
 pub mod toolset;
+pub mod hook;
 pub mod agent;
 pub mod turn;
 mod runner;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of `longhaul`, bottom up, as design and `lib.rs` list them.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "id",
     "message",
     "permission",
@@ -17,6 +17,7 @@ const ROOMS: [&str; 18] = [
     "dispatch",
     "tool",
     "toolset",
+    "hook",
     "agent",
     "turn",
     "runner",

@@ -1,0 +1,184 @@
+//! Commands of a team's author that run at certain moments of a task, and may have a say in what it does.
+//!
+//! A hook gets a JSON object on its standard input. Exit code 0 is fine, and a JSON object on its output may decide; exit code
+//! 2 blocks, and its standard error says why; everything else is a fault of the hook, which is logged and blocks nothing.
+//! `docs/hooks.md` has the whole contract. [`Counsel::of`] decides what several hooks together mean, and does no IO;
+//! [`Porter`] runs them.
+
+mod counsel;
+mod porter;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use counsel::{Counsel, Decision, Heard};
+pub use porter::Porter;
+
+/// How long a hook may take where its author does not say.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A command that is run at a certain moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// The command line, for `/bin/sh -c`.
+    pub command: String,
+    /// How long it may take; then it is ended, with everything that it has started.
+    pub timeout: Duration,
+}
+
+impl Hook {
+    /// A command that may take a minute.
+    pub fn command(command: impl Into<String>) -> Hook {
+        Hook { command: command.into(), timeout: TIMEOUT }
+    }
+
+    /// The same, with another time.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Hook {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// Tools by name: a regular expression that has to match the whole of it; nothing, or `*`, is every tool.
+#[derive(Debug, Clone)]
+pub struct Matcher {
+    text: String,
+    pattern: Option<regex::Regex>,
+}
+
+impl Matcher {
+    /// The matcher of a text, as `shell|edit_file`.
+    pub fn parse(text: &str) -> Result<Matcher, String> {
+        let pattern = match text.trim() {
+            "" | "*" => None,
+            text => {
+                let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build();
+                let wrong = |error| format!("the matcher '{text}' is no regular expression: {error}");
+                Some(whole.map_err(wrong)?)
+            }
+        };
+        Ok(Matcher { text: text.to_owned(), pattern })
+    }
+
+    /// Every tool.
+    pub fn all() -> Matcher {
+        Matcher { text: String::new(), pattern: None }
+    }
+
+    /// Whether a tool is meant.
+    pub fn fits(&self, tool: &str) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(tool))
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The hooks of an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    /// Before a tool is called: may block the call, rewrite its arguments, allow it or have a person asked.
+    pub pre_tool_use: Vec<(Matcher, Vec<Hook>)>,
+    /// After a tool has returned: what it says is told to the model with the result.
+    pub post_tool_use: Vec<(Matcher, Vec<Hook>)>,
+    /// When a task that a person started begins, or is taken up again: what it says the model reads first.
+    pub session_start: Vec<Hook>,
+    /// When such a task has ended.
+    pub session_end: Vec<Hook>,
+    /// When a person is asked something, or a session waits for the next word.
+    pub on_user_input: Vec<Hook>,
+    /// When any task begins: what it says the model reads first.
+    pub task_start: Vec<Hook>,
+    /// When any task has ended.
+    pub task_end: Vec<Hook>,
+    /// What their environment has, besides a plain `PATH`. Nothing of this process's own is inherited.
+    pub env: Arc<IndexMap<OsString, OsString>>,
+}
+
+impl Hooks {
+    /// The hooks that run before a call of a tool; each command once.
+    pub fn before(&self, tool: &str) -> Vec<&Hook> {
+        fitting(&self.pre_tool_use, tool)
+    }
+
+    /// The hooks that run after a call of a tool; each command once.
+    pub fn after(&self, tool: &str) -> Vec<&Hook> {
+        fitting(&self.post_tool_use, tool)
+    }
+}
+
+fn fitting<'a>(matched: &'a [(Matcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook> {
+    let mut hooks: Vec<&Hook> = Vec::new();
+    for hook in matched.iter().filter(|(matcher, _)| matcher.fits(tool)).flat_map(|(_, hooks)| hooks) {
+        if !hooks.iter().any(|had| had.command == hook.command) {
+            hooks.push(hook);
+        }
+    }
+    hooks
+}
+
+/// The moments at which hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each is explained at the field of the same name of `Hooks`")]
+pub enum Moment {
+    PreToolUse,
+    PostToolUse,
+    SessionStart,
+    SessionEnd,
+    OnUserInput,
+    TaskStart,
+    TaskEnd,
+}
+
+/// What a hook is told on its standard input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Occasion {
+    /// The first task of the tree.
+    pub session_id: String,
+    /// The task.
+    pub task_id: String,
+    /// The agent that has the conversation.
+    pub agent: String,
+    /// Where the task works.
+    pub cwd: String,
+    /// What happens.
+    pub hook_event_name: Moment,
+    /// The tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// The call's name in the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// The call's arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_input: Option<Value>,
+    /// What the tool returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_response: Option<String>,
+    /// Whether that is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_error: Option<bool>,
+    /// `startup`, or `resume` where the task was begun before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
+    /// How the task ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a person is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+}
+
+#[cfg(all(test, unix))]
+mod tests;

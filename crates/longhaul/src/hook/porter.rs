@@ -1,0 +1,129 @@
+//! Runs hooks, each in a process group of its own.
+
+use std::path::Path;
+
+use super::{Heard, Hook, Hooks, Moment, Occasion};
+
+/// How much of what a hook writes is heard, in bytes.
+#[cfg(unix)]
+const HEARD: u64 = 256 * 1024;
+
+/// How long a hook may take to end when it has to, and its pipes to close.
+#[cfg(unix)]
+const HURRY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Whoever runs hooks. Clones share one guardian, so that no hook outlives this process.
+#[derive(Debug, Clone, Default)]
+pub struct Porter {
+    #[cfg(unix)]
+    watchman: crate::process::Watchman,
+}
+
+impl Porter {
+    /// Runs hooks at once, in a directory, and hears them all. When this is dropped, they and all they started are ended.
+    pub async fn run(
+        &self,
+        hooks: &[&Hook],
+        all: &Hooks,
+        dir: Option<&Path>,
+        occasion: &Occasion,
+    ) -> Vec<Heard> {
+        let input = serde_json::to_vec(occasion).unwrap_or_default();
+        let run = |hook: &&Hook| {
+            let (hook, input) = ((*hook).clone(), input.clone());
+            async move {
+                let heard = self.run_one(&hook, all, dir, input).await;
+                if let Heard::Failed(why) = &heard {
+                    let moment: Moment = occasion.hook_event_name;
+                    tracing::warn!(
+                        task = occasion.task_id,
+                        ?moment,
+                        command = hook.command,
+                        why,
+                        "a hook failed"
+                    );
+                }
+                heard
+            }
+        };
+        futures::future::join_all(hooks.iter().map(run)).await
+    }
+
+    #[cfg(unix)]
+    async fn run_one(&self, hook: &Hook, all: &Hooks, dir: Option<&Path>, input: Vec<u8>) -> Heard {
+        use std::process::Stdio;
+        use tokio::io::AsyncWriteExt as _;
+
+        let mut command = tokio::process::Command::new("/bin/sh");
+        command.arg("-c").arg(&hook.command).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.envs(all.env.iter());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(dir) = dir {
+            command.current_dir(dir);
+        }
+        let mut group = match crate::process::Group::spawn(command, &self.watchman) {
+            Ok(group) => group,
+            Err(error) => return Heard::Failed(format!("it could not be started: {error}")),
+        };
+        let (stdin, stdout, stderr) =
+            (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
+        let told = async move {
+            if let Some(mut stdin) = stdin {
+                // A hook that does not want to know is none the worse for it.
+                let _ = stdin.write_all(&input).await;
+            }
+        };
+        let mut heard = std::pin::pin!(async {
+            let (_, out, err) = tokio::join!(told, hear(stdout), hear(stderr));
+            (out, err)
+        });
+        let mut all_heard = None;
+        let exits = async {
+            loop {
+                tokio::select! {
+                    status = group.exits() => break status,
+                    words = &mut heard, if all_heard.is_none() => all_heard = Some(words),
+                }
+            }
+        };
+        let Ok(status) = tokio::time::timeout(hook.timeout, exits).await else {
+            group.terminate(HURRY).await;
+            return Heard::Failed(format!("it took longer than {:?}", hook.timeout));
+        };
+        // What it has left running holds its pipes open until it is ended.
+        group.kill().await;
+        let words = match all_heard {
+            Some(words) => Ok(words),
+            None => tokio::time::timeout(HURRY, heard).await,
+        };
+        let Ok((out, err)) = words else {
+            return Heard::Failed(
+                "something that it has started outlives it, and holds its output".to_owned(),
+            );
+        };
+        match status.map(|status| status.code()) {
+            Ok(Some(0)) => Heard::Fine(out),
+            Ok(Some(2)) => Heard::Blocked(if err.trim().is_empty() { out } else { err }),
+            Ok(Some(code)) => Heard::Failed(format!("it exited with {code}: {}", err.trim())),
+            Ok(None) => Heard::Failed("it was killed".to_owned()),
+            Err(error) => Heard::Failed(format!("it was lost: {error}")),
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn run_one(&self, _: &Hook, _: &Hooks, _: Option<&Path>, _: Vec<u8>) -> Heard {
+        Heard::Failed("hooks run only on Unix".to_owned())
+    }
+}
+
+/// The beginning of what a pipe brings; the rest is read, and forgotten.
+#[cfg(unix)]
+async fn hear(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
+    use tokio::io::AsyncReadExt as _;
+
+    let Some(mut pipe) = pipe else { return String::new() };
+    let mut text = Vec::new();
+    let _ = (&mut pipe).take(HEARD).read_to_end(&mut text).await;
+    let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,133 @@
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+
+fn fine(output: &str) -> Heard {
+    Heard::Fine(output.to_owned())
+}
+
+fn before(heard: Vec<Heard>) -> Counsel {
+    Counsel::of(Moment::PreToolUse, heard)
+}
+
+#[test]
+fn a_matcher_means_whole_names() {
+    let matcher = Matcher::parse("shell|edit_.*").unwrap();
+    assert!(matcher.fits("shell") && matcher.fits("edit_file"));
+    assert!(!matcher.fits("shell2") && !matcher.fits("my_shell") && !matcher.fits("Shell"));
+    for all in ["", "*", " * "] {
+        assert!(Matcher::parse(all).unwrap().fits("anything"));
+    }
+    assert!(Matcher::parse("(").unwrap_err().contains("'('"));
+}
+
+#[test]
+fn each_command_runs_once_though_it_is_meant_twice() {
+    let (a, b) = (Hook::command("a"), Hook::command("b"));
+    let hooks = Hooks {
+        pre_tool_use: vec![
+            (Matcher::all(), vec![a.clone()]),
+            (Matcher::parse("shell").unwrap(), vec![a.clone(), b.clone()]),
+        ],
+        ..Hooks::default()
+    };
+    assert_eq!(hooks.before("shell"), [&a, &b]);
+    assert_eq!(hooks.before("think"), [&a]);
+    assert!(hooks.after("shell").is_empty());
+}
+
+#[test]
+fn the_strictest_word_counts() {
+    let says = |word: &str| {
+        fine(&json!({"hook_specific_output": {"permission_decision": word, "permission_decision_reason": word}}).to_string())
+    };
+    assert_eq!(before(vec![says("allow")]).decision, Some(Decision::Allow));
+    assert_eq!(before(vec![says("ask"), says("allow")]).decision, Some(Decision::Ask));
+    assert_eq!(before(vec![says("allow"), says("ask")]).decision, Some(Decision::Ask));
+    let denied = before(vec![says("allow"), says("deny"), Heard::Blocked("and I\n".to_owned())]);
+    assert_eq!(denied.blocked.as_deref(), Some("deny\nand I"));
+    assert_eq!(before(vec![Heard::Failed("x".to_owned()), fine(""), fine("words")]), Counsel::default());
+    assert_eq!(
+        before(vec![fine("{\"continue\": false, \"stop_reason\": \"no\"}")]).blocked.as_deref(),
+        Some("no")
+    );
+    assert_eq!(before(vec![fine("{\"decision\": \"block\"}")]).blocked.as_deref(), Some(""));
+    assert_eq!(before(vec![fine("{ not json")]), Counsel::default());
+}
+
+#[test]
+fn both_spellings_are_understood_and_rewritten_input_is_put_together() {
+    let one = fine(
+        r#"{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"a":1,"b":1}},"systemMessage":"hi"}"#,
+    );
+    let two = fine(r#"{"hook_specific_output":{"updated_input":{"b":2}}}"#);
+    let counsel = before(vec![one, two]);
+    assert_eq!(counsel.updated.map(Value::Object), Some(json!({"a": 1, "b": 2})));
+    assert_eq!((counsel.decision, counsel.notes), (Some(Decision::Allow), vec!["hi".to_owned()]));
+    let after = Counsel::of(
+        Moment::PostToolUse,
+        vec![fine("plain words\n"), fine(r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#)],
+    );
+    assert_eq!(after.context, ["plain words", "more"]);
+    assert_eq!(Counsel::of(Moment::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
+}
+
+fn occasion() -> Occasion {
+    Occasion {
+        session_id: "t-root0".to_owned(),
+        task_id: "t-task0".to_owned(),
+        agent: "worker".to_owned(),
+        cwd: "/".to_owned(),
+        hook_event_name: Moment::PreToolUse,
+        tool_name: Some("shell".to_owned()),
+        tool_use_id: Some("1.0".to_owned()),
+        tool_input: Some(json!({"cmd": "ls"})),
+        tool_response: None,
+        tool_error: None,
+        source: None,
+        reason: None,
+        question: None,
+    }
+}
+
+async fn run(command: &str, timeout: Duration) -> Heard {
+    let dir = tempfile::tempdir().unwrap();
+    let hooks =
+        Hooks { env: Arc::new(IndexMap::from([("GREETING".into(), "hello".into())])), ..Hooks::default() };
+    let hook = Hook::command(command).timeout(timeout);
+    let mut heard = Porter::default().run(&[&hook], &hooks, Some(dir.path()), &occasion()).await;
+    heard.remove(0)
+}
+
+#[tokio::test]
+async fn a_hook_is_told_what_happens_and_heard() {
+    let long = Duration::from_secs(20);
+    let Heard::Fine(input) = run("cat", long).await else { panic!("it failed") };
+    let input: Value = serde_json::from_str(&input).unwrap();
+    assert_eq!(input["hook_event_name"], "pre_tool_use");
+    assert_eq!((&input["tool_name"], &input["tool_input"]["cmd"]), (&json!("shell"), &json!("ls")));
+    assert!(input.get("source").is_none());
+    assert_eq!(run("echo out; echo no way >&2; exit 2", long).await, Heard::Blocked("no way\n".to_owned()));
+    assert_eq!(run("exit 1", long).await, Heard::Failed("it exited with 1: ".to_owned()));
+    assert_eq!(run("kill -9 $$", long).await, Heard::Failed("it was killed".to_owned()));
+    assert_eq!(run("echo $GREETING; pwd >/dev/null; touch here", long).await, fine("hello\n"));
+    let Heard::Fine(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else { panic!() };
+    assert!(!env.contains("CARGO") && !env.contains("HOME"), "nothing is inherited: {env}");
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_or_floods_or_leaves_something_running_harms_nobody() {
+    let begun = Instant::now();
+    let Heard::Failed(why) = run("trap '' TERM; sleep 300", Duration::from_millis(300)).await else {
+        panic!()
+    };
+    assert!(why.contains("longer than 300ms"), "{why}");
+    let Heard::Fine(flood) = run("yes | head -c 3000000", Duration::from_secs(30)).await else { panic!() };
+    assert_eq!(flood.len(), 256 * 1024);
+    let Heard::Failed(_) = run("echo done; sleep 300 & wait", Duration::from_millis(300)).await else {
+        panic!()
+    };
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
