@@ -126,8 +126,6 @@ async fn a_hook_that_hangs_or_floods_or_leaves_something_running_harms_nobody() 
     assert!(why.contains("longer than 300ms"), "{why}");
     let Heard::Fine(flood) = run("yes | head -c 3000000", Duration::from_secs(30)).await else { panic!() };
     assert_eq!(flood.len(), 256 * 1024);
-    let Heard::Failed(_) = run("echo done; sleep 300 & wait", Duration::from_millis(300)).await else {
-        panic!()
-    };
+    assert_eq!(run("echo done; sleep 300 &", Duration::from_secs(30)).await, fine("done\n"));
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
