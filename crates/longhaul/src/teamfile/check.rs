@@ -7,6 +7,7 @@ use super::problem::{Place, Problem};
 use super::variables::variables;
 use super::walk::{Spot, join, shortened};
 use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
+use crate::hook::Matcher;
 use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
 
@@ -269,10 +270,9 @@ impl<'a> Check<'a> {
             [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
         for (key, matchers) in hooks {
             for (index, matcher) in matchers.iter().enumerate() {
-                if let Some(pattern) = matcher.matcher.as_deref().filter(|pattern| *pattern != "*")
-                    && let Err(error) = regex::Regex::new(pattern)
-                {
-                    let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+                let pattern = matcher.matcher.as_deref().unwrap_or_default();
+                if let Err(error) = Matcher::parse(pattern) {
+                    let why = error.lines().last().unwrap_or_default().trim().to_owned();
                     let message = format!("'{}' is not a pattern: {why}", shortened(pattern));
                     self.wrong(
                         &format!("{path}.hooks.{key}[{index}].matcher"),

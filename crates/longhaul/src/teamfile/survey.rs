@@ -45,6 +45,7 @@ impl Survey<'_> {
                     self.file_at(other, &format!("{path}.sub_agents[{index}]"));
                 }
             }
+            self.map_at(&agent.hooks.env, &format!("{path}.hooks.env"));
             for (index, toolset) in agent.toolsets.iter().enumerate() {
                 self.toolset(toolset, &format!("{path}.toolsets[{index}]"));
             }

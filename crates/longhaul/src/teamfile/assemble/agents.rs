@@ -11,7 +11,7 @@ use crate::permission::Permissions;
 use crate::teamfile::bundle::folder;
 use crate::teamfile::check::{Reference, reference};
 use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, BudgetPart, HooksPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
+use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
 
 impl<'a> Workshop<'a> {
     /// Puts an agent together, and those of other files that it knows.
@@ -19,12 +19,6 @@ impl<'a> Workshop<'a> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
         let path = join("agents", name);
         let Some(model) = self.model_of(job, name, &part) else { return Ok(()) };
-        // Read and checked, but nothing acts on them yet: who relies on them must know.
-        let idle = [("hooks", part.hooks != HooksPart::default()), ("isolation", part.isolation.is_some())];
-        for (key, _) in idle.iter().filter(|(_, set)| *set) {
-            let message = format!("'{key}' is not available in this build");
-            self.notice(job, &format!("{path}.{key}"), message, "the agent runs without it");
-        }
         let mut builder = Agent::builder(job.full_name(name).as_str())
             .description(part.description.clone())
             .instruction(self.instruction(job, &part, &path))
@@ -35,6 +29,9 @@ impl<'a> Workshop<'a> {
                 prompt_files: part.add_prompt_files.clone(),
             })
             .habits(habits(&job.team, &part));
+        if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
+            builder = builder.hooks(hooks);
+        }
         if job.prefix.is_some() {
             builder = builder.permissions(permissions(&job.team.permissions)?);
         }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod auto;
+mod hooks;
 mod models;
 mod toolsets;
 
