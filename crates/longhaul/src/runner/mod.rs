@@ -230,7 +230,8 @@ impl Run {
         ended
     }
 
-    /// Lets the toolsets end what they have started for the task, has hooks hear that it has ended, and removes a worktree that nothing was done in.
+    /// Lets the toolsets end what they have started for the task, removes a worktree that nothing was done
+    /// in, and has hooks hear that it has ended.
     async fn put_away(&mut self, ended: &Ended) {
         const LONGEST: Duration = Duration::from_secs(5);
         for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
@@ -238,15 +239,16 @@ impl Run {
                 tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
             }
         }
-        if matches!(ended, Ended::Finished) {
-            self.take_leave().await;
+        if !matches!(ended, Ended::Finished) {
+            return;
         }
         if let Some(worktree) = &self.worktree
-            && matches!(ended, Ended::Finished)
             && self.is_alone().await
         {
             worktree.leave(&self.around.worktrees).await;
         }
+        // After that: what the task says of its worktree is true, whatever they do.
+        self.take_leave().await;
     }
 
     async fn run(&mut self) -> Ended {

@@ -225,6 +225,11 @@ impl Run {
         let Some(mut occasion) = self.farewell.take() else { return };
         self.seat.park();
         let hooks = self.first_agent().hooks.clone();
+        let dir = match &self.worktree {
+            Some(worktree) if !worktree.is_kept().await => Some(worktree.origin.clone()),
+            _ => self.order.working_dir.clone(),
+        };
+        occasion.cwd = dir.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();
         let session = if self.is_session() { &hooks.session_end[..] } else { &[] };
         for (moment, which) in [(Moment::TaskEnd, &hooks.task_end[..]), (Moment::SessionEnd, session)] {
             let which: Vec<_> = which.iter().collect();
@@ -232,7 +237,6 @@ impl Run {
                 continue;
             }
             occasion.hook_event_name = moment;
-            let dir = self.order.working_dir.clone();
             let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
             self.log(moment, &counsel);
         }
