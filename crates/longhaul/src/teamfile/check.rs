@@ -40,6 +40,17 @@ pub(super) enum Reference<'a> {
     Nothing,
 }
 
+/// Whether an address is taken for that of an agent that speaks A2A.
+pub(super) fn is_a2a(address: &str) -> bool {
+    let is_url = address.starts_with("https://") || address.starts_with("http://");
+    is_url && !is_team_file(address)
+}
+
+fn is_team_file(address: &str) -> bool {
+    let path = address.split(['?', '#']).next().unwrap_or(address);
+    path.ends_with(".yaml") || path.ends_with(".yml")
+}
+
 /// What the name of a sub-agent refers to.
 pub(super) fn reference<'a>(file: &TeamFile, text: &'a str) -> Reference<'a> {
     if file.agents.contains_key(text) {
@@ -302,9 +313,28 @@ impl<'a> Check<'a> {
                     self.wrong(&path, format!("agent '{agent}' is its own {what}"), "name another agent");
                 }
                 Reference::Agent(_) | Reference::File { .. } => {}
+                Reference::Remote { address, .. } if is_a2a(address) && what == "sub-agent" => {}
+                Reference::Remote { address, .. } if is_a2a(address) => {
+                    let message = format!(
+                        "'{}' is somewhere else: a conversation cannot be handed over to it",
+                        shortened(address)
+                    );
+                    self.wrong(&path, message, "name it under sub_agents");
+                }
+                Reference::Remote { address, .. } if address.contains("://") => {
+                    let message = format!(
+                        "'{}' is a team file somewhere else: what it could run here nobody has seen",
+                        shortened(address)
+                    );
+                    self.wrong(
+                        &path,
+                        message,
+                        "save it beside this one, look through it, and write name:./file.yaml",
+                    );
+                }
                 Reference::Remote { address, .. } => {
                     let message = format!(
-                        "'{}' is somewhere else: agents are taken from files only",
+                        "'{}' is somewhere else: agents are taken from files and URLs only",
                         shortened(address)
                     );
                     self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));

@@ -9,7 +9,7 @@ use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
 use crate::teamfile::bundle::folder;
-use crate::teamfile::check::{Reference, reference};
+use crate::teamfile::check::{Reference, is_a2a, reference};
 use crate::teamfile::walk::join;
 use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
 
@@ -70,6 +70,9 @@ impl<'a> Workshop<'a> {
     fn other(&mut self, job: &mut Job<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
         let (name, file) = match reference(&job.team, text) {
             Reference::Agent(name) => return Ok(Some(job.full_name(name))),
+            Reference::Remote { name, address } if is_a2a(address) => {
+                return self.remote(job, name, address, path);
+            }
             // The reader has told it.
             Reference::Remote { .. } | Reference::Nothing => return Ok(None),
             Reference::File { name, path } => (name.to_owned(), path.to_owned()),

@@ -4,6 +4,7 @@ mod agents;
 mod auto;
 mod hooks;
 mod models;
+mod relay;
 mod toolsets;
 
 use std::path::PathBuf;
