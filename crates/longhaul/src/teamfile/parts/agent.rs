@@ -73,6 +73,10 @@ pub struct AgentPart {
     pub isolation: Option<String>,
     /// Only tools that change nothing.
     pub readonly: bool,
+    /// Blots out what looks like a secret in what its tools return.
+    pub redact_secrets: bool,
+    /// Has the model say with each call what it is for.
+    pub add_description_parameter: bool,
 }
 
 /// A prompt with a name.
