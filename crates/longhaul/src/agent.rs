@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 
 use crate::dispatch::Card;
 use crate::entry::{Budget, Deliver, Isolation, OnFinish, Order, TeamRef};
+use crate::hook::Hooks;
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
@@ -46,6 +47,8 @@ pub struct Agent {
     /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
     /// anything, it may do everything.
     pub permissions: Option<Permissions>,
+    /// Commands that run at certain moments of its tasks.
+    pub hooks: Arc<Hooks>,
     kin: Vec<Agent>,
 }
 
@@ -86,6 +89,7 @@ impl Agent {
             shape: None,
             habits: Habits::default(),
             permissions: None,
+            hooks: Arc::default(),
             kin: Vec::new(),
         }
     }
@@ -286,6 +290,7 @@ pub struct AgentBuilder {
     shape: Option<Arc<Shape>>,
     habits: Habits,
     permissions: Option<Permissions>,
+    hooks: Arc<Hooks>,
     kin: Vec<Agent>,
 }
 
@@ -376,6 +381,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Commands that run at certain moments of its tasks.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = Arc::new(hooks);
+        self
+    }
+
     /// At most this many replies; 0 is no bound.
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.habits.max_turns = turns;
@@ -420,6 +431,7 @@ impl AgentBuilder {
             shape: self.shape,
             habits: self.habits,
             permissions: self.permissions,
+            hooks: self.hooks,
             kin: self.kin,
         })
     }

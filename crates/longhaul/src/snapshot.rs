@@ -375,6 +375,8 @@ impl Narrator {
                 }
                 tell(Happening::Waiting { on: on.clone(), until: *until });
             }
+            // Hooks that had nothing to say.
+            Entry::Nudged { text, .. } if text.is_empty() => {}
             Entry::Nudged { why, .. } => tell(Happening::Nudged { why: why.clone() }),
             Entry::Asked { question, asks, until } => {
                 tell(Happening::Asked { question: *question, asks: asks.clone(), until: *until });

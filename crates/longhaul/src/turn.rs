@@ -45,6 +45,9 @@ pub struct Turn {
     ball: Ball,
     run: Option<CallRun>,
     reminded: bool,
+    /// Whether the hooks that run when a task begins have run.
+    #[serde(default)]
+    begun: bool,
     /// Whether it was told that its answer has not the shape that it must have.
     #[serde(default)]
     reshaped: bool,
@@ -164,6 +167,7 @@ impl Turn {
             ball: Ball::Model,
             run: None,
             reminded: false,
+            begun: false,
             reshaped: false,
             last_word: None,
             live: String::new(),
@@ -195,6 +199,7 @@ impl Turn {
             wakes: 0,
             run: None,
             reminded: false,
+            begun: false,
             reshaped: false,
             last_word: None,
             said: Arc::from(""),
@@ -225,6 +230,11 @@ impl Turn {
     /// What the open calls have asked a person.
     pub fn inquiries(&self) -> &[Inquiry] {
         &self.inquiries
+    }
+
+    /// Whether nothing has been done about the task yet, and no hook has been heard about its beginning.
+    pub fn is_untouched(&self) -> bool {
+        !self.begun && self.replies == 0
     }
 
     /// How many replies there have been.
@@ -486,10 +496,13 @@ impl Turn {
                 match why {
                     Nudge::Empty => self.reminded = true,
                     Nudge::Shape => self.reshaped = true,
+                    Nudge::Begun => self.begun = true,
                     Nudge::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
                     Nudge::LastWord(limit) => self.last_word = Some(limit.clone()),
                 }
-                self.hear(text.clone());
+                if !text.is_empty() {
+                    self.hear(text.clone());
+                }
             }
             Entry::Compacted { summary, replaces, .. } => self.condense(summary, *replaces),
             _ => {}

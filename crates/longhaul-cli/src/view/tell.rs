@@ -170,6 +170,7 @@ impl Teller {
                 let why = match why {
                     Nudge::Empty => "it answered nothing".to_owned(),
                     Nudge::Shape => "its answer has not the form that is asked for".to_owned(),
+                    Nudge::Begun => "what its hooks say at the beginning".to_owned(),
                     Nudge::Repeating => "it repeats itself".to_owned(),
                     Nudge::LastWord(limit) => format!("its last word: {}", one_line(limit)),
                 };

@@ -66,7 +66,11 @@ impl Kit {
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        Running::new(self.command(args).spawn().unwrap())
+        self.started(self.command(args))
+    }
+
+    pub(crate) fn started(&self, mut command: Command) -> Running {
+        Running::new(command.spawn().unwrap())
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {

@@ -10,5 +10,6 @@ mod form;
 mod kit;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod places;
 mod second;
 mod team;

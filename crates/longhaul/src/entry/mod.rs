@@ -357,6 +357,8 @@ pub enum Nudge {
     Shape,
     /// It makes the same call again and again.
     Repeating,
+    /// It begins its task: the hooks for that have run, and the text, if there is any, is what they told it.
+    Begun,
     /// This limit is reached: tools are off, and what it says now is its last word.
     LastWord(String),
 }

@@ -10,6 +10,7 @@ mod porter;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::id::{AgentName, TaskId};
 pub use counsel::{Counsel, Decision, Heard};
 pub use porter::Porter;
 
@@ -85,17 +87,17 @@ impl fmt::Display for Matcher {
 }
 
 /// The hooks of an agent.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Hooks {
     /// Before a tool is called: may block the call, rewrite its arguments, allow it or have a person asked.
     pub pre_tool_use: Vec<(Matcher, Vec<Hook>)>,
     /// After a tool has returned: what it says is told to the model with the result.
     pub post_tool_use: Vec<(Matcher, Vec<Hook>)>,
-    /// When a task that a person started begins, or is taken up again: what it says the model reads first.
+    /// When a task that a person started begins: what it says the model reads first.
     pub session_start: Vec<Hook>,
     /// When such a task has ended.
     pub session_end: Vec<Hook>,
-    /// When a person is asked something, or a session waits for the next word.
+    /// When a person is asked something, or a session waits for the next word. Nothing waits for it.
     pub on_user_input: Vec<Hook>,
     /// When any task begins: what it says the model reads first.
     pub task_start: Vec<Hook>,
@@ -103,9 +105,33 @@ pub struct Hooks {
     pub task_end: Vec<Hook>,
     /// What their environment has, besides a plain `PATH`. Nothing of this process's own is inherited.
     pub env: Arc<IndexMap<OsString, OsString>>,
+    /// Who runs them.
+    pub porter: Porter,
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What the environment says may be secret.
+        f.debug_struct("Hooks")
+            .field("pre_tool_use", &self.pre_tool_use)
+            .field("post_tool_use", &self.post_tool_use)
+            .field("session_start", &self.session_start)
+            .field("session_end", &self.session_end)
+            .field("on_user_input", &self.on_user_input)
+            .field("task_start", &self.task_start)
+            .field("task_end", &self.task_end)
+            .field("env", &self.env.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Hooks {
+    /// Runs some of these hooks at once, and says what they mean together.
+    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &Occasion) -> Counsel {
+        let heard = self.porter.run(which, self, dir, occasion).await;
+        Counsel::of(occasion.hook_event_name, heard)
+    }
+
     /// The hooks that run before a call of a tool; each command once.
     pub fn before(&self, tool: &str) -> Vec<&Hook> {
         fitting(&self.pre_tool_use, tool)
@@ -169,15 +195,50 @@ pub struct Occasion {
     /// Whether that is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_error: Option<bool>,
-    /// `startup`, or `resume` where the task was begun before.
+    /// `startup`, or `resume` where the task goes on with the conversation of another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
-    /// How the task ended.
+    /// How the task ended: `completed`, `failed` or `cancelled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why it did not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What it answered, or had said by then; the beginning of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// What a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
+}
+
+impl Occasion {
+    /// Something that happens in a task.
+    pub fn new(
+        moment: Moment,
+        task: TaskId,
+        root: TaskId,
+        agent: &AgentName,
+        dir: Option<&Path>,
+    ) -> Occasion {
+        Occasion {
+            session_id: root.to_string(),
+            task_id: task.to_string(),
+            agent: agent.to_string(),
+            cwd: dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
+            hook_event_name: moment,
+            tool_name: None,
+            tool_use_id: None,
+            tool_input: None,
+            tool_response: None,
+            tool_error: None,
+            source: None,
+            reason: None,
+            error: None,
+            output: None,
+            question: None,
+        }
+    }
 }
 
 #[cfg(all(test, unix))]

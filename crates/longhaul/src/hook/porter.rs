@@ -20,6 +20,12 @@ pub struct Porter {
 }
 
 impl Porter {
+    /// One whose hooks are guarded by this watchman.
+    #[cfg(unix)]
+    pub fn new(watchman: crate::process::Watchman) -> Porter {
+        Porter { watchman }
+    }
+
     /// Runs hooks at once, in a directory, and hears them all. When this is dropped, they and all they started are ended.
     pub async fn run(
         &self,

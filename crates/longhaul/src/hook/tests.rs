@@ -88,6 +88,8 @@ fn occasion() -> Occasion {
         tool_error: None,
         source: None,
         reason: None,
+        error: None,
+        output: None,
         question: None,
     }
 }

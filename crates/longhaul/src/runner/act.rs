@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::leave::{Asking, Barred, Door, Plea};
-use super::{Halt, Run, heard, overdue};
+use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
+use crate::hook::Moment;
 use crate::id::{CallId, TaskId};
 use crate::permission::Verdict;
 use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
@@ -22,7 +23,18 @@ use crate::turn::Act;
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What came of a call; `None` if it was given up while it only waited, to be made again later.
-type Came = (CallId, Option<Result<ToolOutput, ToolError>>);
+struct Came {
+    call: CallId,
+    result: Option<Result<ToolOutput, ToolError>>,
+    /// What hooks want the model to know with it.
+    told: Vec<String>,
+}
+
+impl Came {
+    fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> Came {
+        Came { call, result, told: Vec::new() }
+    }
+}
 
 impl Run {
     /// Runs these calls to their end, unless the run is halted.
@@ -89,7 +101,7 @@ impl Run {
                     if now.progress.due.is_some() {
                         self.note(now.progress.take()).await?;
                     }
-                    all.iter().for_each(|(call, _)| drop(now.waiting.remove(call)));
+                    all.iter().for_each(|came| drop(now.waiting.remove(&came.call)));
                     let last = running.is_empty() && halt.is_none();
                     if let Some(fatal) = self.note_returned(all, &names, last).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
@@ -103,7 +115,9 @@ impl Run {
                     Plea::Leave { call, question, reply } => {
                         self.ask_leave(&mut now.asking, call, question, reply).await?;
                     }
-                    Plea::Begins { call, tool, go } => now.asking.begins(call, tool, go),
+                    Plea::Begins { call, tool, arguments, go } => {
+                        now.asking.begins(call, tool, arguments, go);
+                    }
                 },
                 () = self.seat.sit(), if wants_seat => {}
             }
@@ -140,7 +154,7 @@ impl Run {
 
     fn start(
         &self,
-        act: Act,
+        mut act: Act,
         line: &Line,
         door: Door,
         asks_first: bool,
@@ -156,43 +170,58 @@ impl Run {
             line: line.clone(),
         };
         let gear = self.gear.clone();
+        let usher = self.usher(&act).map(Box::new);
         async move {
+            let returned = |result| Came::new(act.id, Some(result));
             let name = &act.call.tool;
             let Some((tool, manner)) = gear.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
-                return (act.id, Some(Err(ToolError::Retry(text))));
+                return returned(Err(ToolError::Retry(text)));
             };
             if act.cut {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";
-                return (act.id, Some(Err(ToolError::Retry(text.to_owned()))));
+                return returned(Err(ToolError::Retry(text.to_owned())));
             }
             if act.interrupted && !manner.repeatable {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
-                return (act.id, Some(Err(ToolError::Failed(text.to_owned()))));
+                return returned(Err(ToolError::Failed(text.to_owned())));
             }
+            let mut told = Vec::new();
             if asks_first {
-                match door.pass(&act, *manner).await {
-                    Ok(()) => {}
-                    Err(Barred::Refused(error)) => return (act.id, Some(Err(error))),
-                    Err(Barred::GivenUp) => return (act.id, None),
+                match Box::pin(door.pass(&mut act, *manner, usher.as_deref())).await {
+                    Ok(counsel) => {
+                        counsel.notes.into_iter().for_each(|note| context.progress(note));
+                        told.extend(usher::told(Moment::PreToolUse, &counsel.context));
+                    }
+                    Err(Barred::Refused(error)) => return Came::new(act.id, Some(Err(error))),
+                    Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
                 && let Verdict::Refuse(why) = door.verdict(&act.call, *manner)
             {
-                return (act.id, Some(Err(ToolError::Failed(why))));
+                return Came::new(act.id, Some(Err(ToolError::Failed(why))));
             }
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = door.give_up.cancelled(), if manner.repeatable => return (act.id, None),
+                () = door.give_up.cancelled(), if manner.repeatable => return Came::new(act.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
                 Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic))))
             });
-            (act.id, Some(result))
+            if let Some(usher) = &usher {
+                // Of a task that is stopped nobody hears any more.
+                let heard = tokio::select! {
+                    biased;
+                    () = door.stop.cancelled() => Vec::new(),
+                    heard = Box::pin(usher.after(&act.call, &result, &context)) => heard,
+                };
+                told.extend(usher::told(Moment::PostToolUse, &heard));
+            }
+            Came { call: act.id, result: Some(result), told }
         }
     }
 
@@ -236,7 +265,7 @@ impl Run {
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
-        for (call, result) in came {
+        for Came { call, result, told } in came {
             let Some(result) = result else { continue };
             if let Err(ToolError::Fatal(why)) = &result {
                 let tool = names.get(&call).map_or("a tool", String::as_str);
@@ -244,16 +273,21 @@ impl Run {
             }
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
-            entries.push(Entry::Returned(Box::new(self.bounded(call, output).await?)));
+            let mut returned = self.bounded(call, output).await?;
+            if !told.is_empty() {
+                returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
+            }
+            entries.push(Entry::Returned(Box::new(returned)));
         }
         let repeatable = |entry: &Entry| match entry {
             Entry::Returned(returned) => {
-                let manner =
-                    names.get(&returned.call).and_then(|tool| self.gear.tool(tool)).map(|(_, manner)| manner);
+                let tool = names.get(&returned.call).map_or("", String::as_str);
+                let manner = self.gear.tool(tool).map(|(_, manner)| manner);
                 // One that changes who goes on, or which letters are shown, is written down first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
-                plain && manner.is_some_and(|manner| manner.repeatable)
+                // So is one that hooks have heard of: they would hear of it again.
+                plain && !self.is_hooked(tool) && manner.is_some_and(|manner| manner.repeatable)
             }
             _ => false,
         };

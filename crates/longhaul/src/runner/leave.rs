@@ -9,9 +9,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::usher::Usher;
 use super::{Halt, Run};
 use crate::agent::Nobody;
 use crate::entry::{Answer, Entry, Leave, Question, Wait, Wants};
+use crate::hook::{Counsel, Decision};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
 use crate::permission::{Rights, Verdict, arguments};
@@ -26,7 +28,7 @@ pub(super) enum Plea {
     /// To know whether it may be made.
     Leave { call: CallId, question: Question, reply: oneshot::Sender<Answer> },
     /// It may: that it begins is to be written down.
-    Begins { call: CallId, tool: Arc<str>, go: oneshot::Sender<()> },
+    Begins { call: CallId, tool: Arc<str>, arguments: Option<String>, go: oneshot::Sender<()> },
 }
 
 /// What stands between a call and its tool.
@@ -46,11 +48,42 @@ pub(super) enum Barred {
 }
 
 impl Door {
-    /// Returns when the call may be made and that is written down.
-    pub(super) async fn pass(&self, act: &Act, manner: Manner) -> Result<(), Barred> {
-        match self.verdict(&act.call, manner) {
+    /// Returns when the call may be made and that is written down, with what hooks want the model to know. They may
+    /// have changed the call's arguments.
+    pub(super) async fn pass(
+        &self,
+        act: &mut Act,
+        manner: Manner,
+        usher: Option<&Usher>,
+    ) -> Result<Counsel, Barred> {
+        let refused = |why| Err(Barred::Refused(ToolError::Failed(why)));
+        let mut verdict = self.verdict(&act.call, manner);
+        let (mut counsel, mut arguments) = (Counsel::default(), None);
+        if let Some(usher) = usher
+            && !matches!(verdict, Verdict::Refuse(_))
+        {
+            counsel = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Barred::GivenUp),
+                counsel = usher.before(&act.call) => counsel,
+            };
+            if let Some(why) = &counsel.blocked {
+                return refused(blocked(&act.call.tool, why));
+            }
+            if let Some(updated) = counsel.updated.take() {
+                act.call.arguments = serde_json::Value::Object(updated).to_string();
+                arguments = Some(act.call.arguments.clone());
+                verdict = self.verdict(&act.call, manner);
+            }
+            verdict = match counsel.decision {
+                Some(Decision::Allow) => self::verdict(usher.eased.as_deref(), &act.call, manner),
+                Some(Decision::Ask) if !usher.approved => verdict.or_stricter(Verdict::Ask),
+                _ => verdict,
+            };
+        }
+        match verdict {
             Verdict::Run => {}
-            Verdict::Refuse(why) => return Err(Barred::Refused(ToolError::Failed(why))),
+            Verdict::Refuse(why) => return refused(why),
             Verdict::Ask => {
                 let (reply, answer) = oneshot::channel();
                 let question = may_call(&act.call);
@@ -59,8 +92,10 @@ impl Door {
             }
         }
         let (go, begun) = oneshot::channel();
-        let _ = self.pleas.send(Plea::Begins { call: act.id, tool: act.call.tool.as_str().into(), go });
-        self.hear(begun).await
+        let tool = act.call.tool.as_str().into();
+        let _ = self.pleas.send(Plea::Begins { call: act.id, tool, arguments, go });
+        self.hear(begun).await?;
+        Ok(counsel)
     }
 
     pub(super) fn verdict(&self, call: &Call, manner: Manner) -> Verdict {
@@ -81,6 +116,12 @@ impl Door {
 fn verdict(rights: Option<&Rights>, call: &Call, manner: Manner) -> Verdict {
     let Some(rights) = rights else { return Verdict::Run };
     rights.decide(&call.tool, &arguments(&call.arguments), manner.is_harmless())
+}
+
+/// What the model is told of a call that a hook blocked.
+fn blocked(tool: &str, why: &str) -> String {
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    format!("This call of '{tool}' was not made: a hook blocked it{why}")
 }
 
 fn may_call(call: &Call) -> Question {
@@ -142,8 +183,14 @@ impl Asking {
         self.pending.iter().filter_map(|pending| pending.due).min()
     }
 
-    pub(super) fn begins(&mut self, call: CallId, tool: Arc<str>, go: oneshot::Sender<()>) {
-        self.beginning.push((call, Entry::Called { call, tool, arguments: None }, go));
+    pub(super) fn begins(
+        &mut self,
+        call: CallId,
+        tool: Arc<str>,
+        arguments: Option<String>,
+        go: oneshot::Sender<()>,
+    ) {
+        self.beginning.push((call, Entry::Called { call, tool, arguments }, go));
     }
 
     /// Nobody waits for anything any more.
@@ -168,12 +215,11 @@ impl Asking {
 }
 
 impl Run {
-    /// Whether a call need not be asked about, so that it begins with the reply that made it.
+    /// Whether nobody need be asked about a call, no person and no hook, so that it begins with the reply that made it.
     pub(super) fn begins_at_once(&self, call: &Call) -> bool {
-        let Some(rights) = &self.rights else { return true };
         // A tool that is not there is not run either way; that is told where it would be.
         let Some((_, manner)) = self.gear.tool(&call.tool) else { return true };
-        verdict(Some(rights), call, *manner) == Verdict::Run
+        !self.is_heard_about(&call.tool) && verdict(self.rights.as_deref(), call, *manner) == Verdict::Run
     }
 
     /// Asks a person whether a call may be made, unless one has already said so for the whole tree.
@@ -229,7 +275,9 @@ impl Run {
             .and_then(|timeout| jiff::SignedDuration::try_from(timeout).ok())
             .and_then(|timeout| self.around.store.now().checked_add(timeout).ok());
         let due = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let words = asks.text.clone();
         self.note(vec![Entry::Asked { question, asks: Box::new(asks), until }]).await?;
+        self.announce(Some(words));
         asking.pending.push(Pending { question, reply, due });
         Ok(())
     }

@@ -15,6 +15,7 @@ mod rest;
 mod seat;
 mod settle;
 mod think;
+mod usher;
 mod worktree;
 
 use std::ops::Range;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +38,7 @@ pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
 use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Record, Submitted};
+use crate::hook::Occasion;
 use crate::id::{AgentName, Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
@@ -99,6 +102,10 @@ pub(crate) struct Run {
     owed: Owed,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
+    /// What hooks are to hear when it has ended.
+    farewell: Option<Box<Occasion>>,
+    /// Hooks that nothing waits for.
+    notices: Option<Box<JoinSet<()>>>,
 }
 
 /// What interrupts a run.
@@ -173,7 +180,7 @@ impl Run {
             Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
         };
         let (mut order, above) = (submitted.order, submitted.above);
-        let rights = rights_of(&team, &above, &agent, &order);
+        let rights = rights_of(&team, &above, Some(&agent), &order);
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
@@ -211,6 +218,8 @@ impl Run {
             memo: Arc::default(),
             owed: Owed::default(),
             may_launch,
+            farewell: None,
+            notices: None,
         })
     }
 
@@ -221,20 +230,25 @@ impl Run {
         ended
     }
 
-    /// Lets the toolsets end what they have started for the task, and removes a worktree that nothing was done in.
-    async fn put_away(&self, ended: &Ended) {
+    /// Lets the toolsets end what they have started for the task, removes a worktree that nothing was done
+    /// in, and has hooks hear that it has ended.
+    async fn put_away(&mut self, ended: &Ended) {
         const LONGEST: Duration = Duration::from_secs(5);
         for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
             if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
                 tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
             }
         }
+        if !matches!(ended, Ended::Finished) {
+            return;
+        }
         if let Some(worktree) = &self.worktree
-            && matches!(ended, Ended::Finished)
             && self.is_alone().await
         {
             worktree.leave(&self.around.worktrees).await;
         }
+        // After that: what the task says of its worktree is true, whatever they do.
+        self.take_leave().await;
     }
 
     async fn run(&mut self) -> Ended {
@@ -256,6 +270,9 @@ impl Run {
         }
         if self.head.stop.is_some() {
             return Err(Halt::Stop);
+        }
+        if self.is_to_be_greeted() {
+            return Box::pin(self.greet()).await.map(|()| None);
         }
         self.change_gear().await?;
         let gear = self.gear.clone();
@@ -415,7 +432,7 @@ impl Run {
             self.before.push(std::mem::replace(&mut self.agent, agent));
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
-            self.rights = rights_of(&self.team, &self.above, &self.agent, &self.order);
+            self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
             self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
             let dir = self.order.working_dir.clone();
             self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
@@ -482,10 +499,12 @@ fn habits_of(agent: &Agent, order: &Order) -> Habits {
     habits
 }
 
-/// The rights of an agent below others.
-fn rights_of(team: &Team, above: &[AgentName], agent: &Agent, order: &Order) -> Option<Arc<Rights>> {
+/// The rights of an agent below others; without one, those of the others alone.
+fn rights_of(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &Order) -> Option<Arc<Rights>> {
     let mut levels: Vec<Arc<Permissions>> = Vec::new();
-    for level in above.iter().chain([&agent.name]).filter_map(|name| team.permissions_of(name)) {
+    for level in
+        above.iter().chain(agent.map(|agent| &agent.name)).filter_map(|name| team.permissions_of(name))
+    {
         if !levels.iter().any(|had| Arc::ptr_eq(had, &level)) {
             levels.push(level);
         }

@@ -48,7 +48,11 @@ impl Run {
             Wait::Tasks(open.iter().map(|task| task.id).collect())
         };
         if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
+            let waits = on == Wait::Letter;
             self.note(vec![Entry::Waiting { on, until: None }]).await?;
+            if waits {
+                self.announce(None);
+            }
         }
         self.pay().await?;
         self.seat.park();

@@ -81,6 +81,7 @@ impl Run {
             Some(worktree) => Box::pin(self.with_place(worktree, outcome)).await,
             None => outcome,
         };
+        self.remember(&outcome);
         let known = self.turn.known_letters();
         let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
         let fence = Fence::Attempt(self.head.attempt);

@@ -38,7 +38,7 @@ const ASTRAY: [&str; 16] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Worktree {
     /// The directory that was ordered.
-    origin: PathBuf,
+    pub(super) origin: PathBuf,
     /// The worktree's top.
     top: PathBuf,
     branch: String,
@@ -157,6 +157,12 @@ impl Worktree {
             // Only as long as it is where it was when nothing was lost with it.
             let _ = git(&self.origin, ["update-ref", "-d", &own, at.trim()]).await;
         }
+    }
+
+    /// Whether it was not removed.
+    pub(super) async fn is_kept(&self) -> bool {
+        let dir = self.dir.clone();
+        blocking(move || dir.try_exists()).await.unwrap_or(false)
     }
 
     /// What the result of the task says of it.

@@ -7,6 +7,7 @@ use super::problem::{Place, Problem};
 use super::variables::variables;
 use super::walk::{Spot, join, shortened};
 use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
+use crate::hook::Matcher;
 use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
 
@@ -37,6 +38,17 @@ pub(super) enum Reference<'a> {
     Remote { name: &'a str, address: &'a str },
     /// Nothing that is known.
     Nothing,
+}
+
+/// Whether an address is taken for that of an agent that speaks A2A.
+pub(super) fn is_a2a(address: &str) -> bool {
+    let is_url = address.starts_with("https://") || address.starts_with("http://");
+    is_url && !is_team_file(address)
+}
+
+fn is_team_file(address: &str) -> bool {
+    let path = address.split(['?', '#']).next().unwrap_or(address);
+    path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
 /// What the name of a sub-agent refers to.
@@ -269,10 +281,9 @@ impl<'a> Check<'a> {
             [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
         for (key, matchers) in hooks {
             for (index, matcher) in matchers.iter().enumerate() {
-                if let Some(pattern) = matcher.matcher.as_deref().filter(|pattern| *pattern != "*")
-                    && let Err(error) = regex::Regex::new(pattern)
-                {
-                    let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+                let pattern = matcher.matcher.as_deref().unwrap_or_default();
+                if let Err(error) = Matcher::parse(pattern) {
+                    let why = error.lines().last().unwrap_or_default().trim().to_owned();
                     let message = format!("'{}' is not a pattern: {why}", shortened(pattern));
                     self.wrong(
                         &format!("{path}.hooks.{key}[{index}].matcher"),
@@ -302,9 +313,28 @@ impl<'a> Check<'a> {
                     self.wrong(&path, format!("agent '{agent}' is its own {what}"), "name another agent");
                 }
                 Reference::Agent(_) | Reference::File { .. } => {}
+                Reference::Remote { address, .. } if is_a2a(address) && what == "sub-agent" => {}
+                Reference::Remote { address, .. } if is_a2a(address) => {
+                    let message = format!(
+                        "'{}' is somewhere else: a conversation cannot be handed over to it",
+                        shortened(address)
+                    );
+                    self.wrong(&path, message, "name it under sub_agents");
+                }
+                Reference::Remote { address, .. } if address.contains("://") => {
+                    let message = format!(
+                        "'{}' is a team file somewhere else: what it could run here nobody has seen",
+                        shortened(address)
+                    );
+                    self.wrong(
+                        &path,
+                        message,
+                        "save it beside this one, look through it, and write name:./file.yaml",
+                    );
+                }
                 Reference::Remote { address, .. } => {
                     let message = format!(
-                        "'{}' is somewhere else: agents are taken from files only",
+                        "'{}' is somewhere else: agents are taken from files and URLs only",
                         shortened(address)
                     );
                     self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));

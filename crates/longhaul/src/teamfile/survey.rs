@@ -40,11 +40,14 @@ impl Survey<'_> {
             for (index, instruction) in agent.instruction_file.iter().enumerate() {
                 self.file_at(instruction, &format!("{path}.instruction_file[{index}]"));
             }
-            for (index, other) in agent.sub_agents.iter().enumerate() {
-                if let Reference::File { path: other, .. } = reference(file, other) {
-                    self.file_at(other, &format!("{path}.sub_agents[{index}]"));
+            for (key, others) in [("sub_agents", &agent.sub_agents), ("handoffs", &agent.handoffs)] {
+                for (index, other) in others.iter().enumerate() {
+                    if let Reference::File { path: other, .. } = reference(file, other) {
+                        self.file_at(other, &format!("{path}.{key}[{index}]"));
+                    }
                 }
             }
+            self.map_at(&agent.hooks.env, &format!("{path}.hooks.env"));
             for (index, toolset) in agent.toolsets.iter().enumerate() {
                 self.toolset(toolset, &format!("{path}.toolsets[{index}]"));
             }

@@ -43,6 +43,8 @@ pub struct A2a {
     url: String,
     name: Option<String>,
     headers: Headers,
+    /// Whether it is one tool, whatever its skills are.
+    whole: bool,
     /// The card is read once.
     agent: OnceCell<Arc<Agent>>,
 }
@@ -51,12 +53,18 @@ impl A2a {
     /// The agent at this address, below which its card is (`/.well-known/agent-card.json`). The headers go along with
     /// every request to it.
     pub fn new(url: impl Into<String>, headers: Headers) -> Self {
-        A2a { url: url.into(), name: None, headers, agent: OnceCell::new() }
+        A2a { url: url.into(), name: None, headers, whole: false, agent: OnceCell::new() }
     }
 
     /// A name that its tools begin with.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = filled(Some(name.into()));
+        self
+    }
+
+    /// One tool for the whole agent, of the name that it was given, instead of one for each of its skills.
+    pub fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -113,12 +121,20 @@ impl Toolset for A2a {
                 name: agent.card.name.clone(),
                 description: agent.card.description.clone(),
             };
-            let skills = if agent.card.skills.is_empty() { vec![whole] } else { agent.card.skills.clone() };
+            let skills = if self.whole || agent.card.skills.is_empty() {
+                vec![whole]
+            } else {
+                agent.card.skills.clone()
+            };
             let mut tools: Vec<Arc<dyn DynTool>> = Vec::new();
             let mut names: Vec<String> = Vec::new();
             for skill in skills {
                 let id = if skill.id.is_empty() { &skill.name } else { &skill.id };
-                let typed = self.name.as_ref().map_or(id.clone(), |name| format!("{name}_{id}"));
+                let typed = match &self.name {
+                    Some(name) if self.whole => name.clone(),
+                    Some(name) => format!("{name}_{id}"),
+                    None => id.clone(),
+                };
                 let name = match tool_name(&typed).to_ascii_lowercase() {
                     name if name.is_empty() => "agent".to_owned(),
                     name => name,

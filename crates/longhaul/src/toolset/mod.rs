@@ -51,7 +51,7 @@ mod dialect_tests;
 #[cfg(test)]
 mod fake_desk;
 #[cfg(test)]
-mod loopback;
+pub(crate) mod loopback;
 #[cfg(test)]
 mod no_desk;
 

@@ -12,6 +12,8 @@ mod continuing;
 mod desk;
 mod failures;
 mod features;
+#[cfg(unix)]
+mod hooks;
 mod isolation;
 #[cfg(unix)]
 mod jobs;

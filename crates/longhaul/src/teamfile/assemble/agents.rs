@@ -9,9 +9,9 @@ use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
 use crate::teamfile::bundle::folder;
-use crate::teamfile::check::{Reference, reference};
+use crate::teamfile::check::{Reference, is_a2a, reference};
 use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, BudgetPart, HooksPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
+use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
 
 impl<'a> Workshop<'a> {
     /// Puts an agent together, and those of other files that it knows.
@@ -19,12 +19,6 @@ impl<'a> Workshop<'a> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
         let path = join("agents", name);
         let Some(model) = self.model_of(job, name, &part) else { return Ok(()) };
-        // Read and checked, but nothing acts on them yet: who relies on them must know.
-        let idle = [("hooks", part.hooks != HooksPart::default()), ("isolation", part.isolation.is_some())];
-        for (key, _) in idle.iter().filter(|(_, set)| *set) {
-            let message = format!("'{key}' is not available in this build");
-            self.notice(job, &format!("{path}.{key}"), message, "the agent runs without it");
-        }
         let mut builder = Agent::builder(job.full_name(name).as_str())
             .description(part.description.clone())
             .instruction(self.instruction(job, &part, &path))
@@ -35,6 +29,9 @@ impl<'a> Workshop<'a> {
                 prompt_files: part.add_prompt_files.clone(),
             })
             .habits(habits(&job.team, &part));
+        if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
+            builder = builder.hooks(hooks);
+        }
         if job.prefix.is_some() {
             builder = builder.permissions(permissions(&job.team.permissions)?);
         }
@@ -73,6 +70,9 @@ impl<'a> Workshop<'a> {
     fn other(&mut self, job: &mut Job<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
         let (name, file) = match reference(&job.team, text) {
             Reference::Agent(name) => return Ok(Some(job.full_name(name))),
+            Reference::Remote { name, address } if is_a2a(address) => {
+                return self.remote(job, name, address, path);
+            }
             // The reader has told it.
             Reference::Remote { .. } | Reference::Nothing => return Ok(None),
             Reference::File { name, path } => (name.to_owned(), path.to_owned()),

@@ -2,7 +2,9 @@
 
 mod agents;
 mod auto;
+mod hooks;
 mod models;
+mod relay;
 mod toolsets;
 
 use std::path::PathBuf;

@@ -225,3 +225,66 @@ async fn a_kept_team_is_enough_to_run_its_tasks() {
     assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Carried on: the task".to_owned()));
     longhaul.shutdown().await;
 }
+
+/// A team whose root has a sub-agent at an address, and passes on what it says.
+fn with_remote(address: &str) -> String {
+    format!(
+        "permissions: {{allow: [transfer_task, desk]}}\n\
+         agents: {{root: {{model: play, sub_agents: ['desk:{address}']}}}}\n\
+         models: {{play: {{provider: scripted, script: \"agents: {{root: {{turns: [{{calls: [{{tool: transfer_task, arguments: {{agent: desk, \
+         task: 'To Rome?', expected_output: A time.}}}}]}}, {{text: '{{{{ result }}}}'}}]}}}}\"}}}}"
+    )
+}
+
+#[tokio::test]
+async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_comes_back() {
+    use crate::toolset::loopback::{Loopback, answer as http};
+    let card = serde_json::json!({"name": "Travel", "description": "Connections.", "url": "/rpc", "protocolVersion": "0.3.0",
+        "capabilities": {}, "skills": [{"id": "a", "name": "A"}, {"id": "b", "name": "B"}]});
+    for (state, told) in [("completed", "At nine."), ("failed", "The agent has failed")] {
+        let card = card.to_string();
+        let server = Loopback::start(move |asked| match asked.line.as_str() {
+            "GET /agent/.well-known/agent-card.json" => http(200, &[], &card),
+            line if line.starts_with("GET") => http(404, &[], "nothing here"),
+            _ => {
+                let message = serde_json::json!({"role": "agent", "parts": [{"kind": "text", "text": "At nine."}]});
+                let result = serde_json::json!({"kind": "task", "id": "r-1", "contextId": "c-1", "status": {"state": state, "message": message}});
+                http(200, &[], serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string())
+            }
+        })
+        .await;
+        let text = with_remote(&server.url("/agent"));
+        let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+        assert_eq!(assembly.notices, []);
+        let desk = assembly.team.agent(&"desk".into()).unwrap();
+        assert!(
+            desk.description.starts_with("An agent elsewhere, at http://127.0.0.1:"),
+            "{}",
+            desk.description
+        );
+        let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
+        let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
+        let (status, output) = answer(&longhaul, id).await;
+        assert_eq!(status, Status::Completed, "{output}");
+        assert!(output.contains(told), "{state}: {output}");
+        let child = longhaul.snapshots(crate::store::Filter::children(id)).await.unwrap().remove(0);
+        let ended = if state == "failed" { Status::Failed } else { Status::Completed };
+        assert_eq!(child.status, ended, "{:?}", child.error);
+        longhaul.shutdown().await;
+        let asked = server.asked().last().unwrap().json();
+        let said = asked["params"]["message"]["parts"][0]["text"].as_str().unwrap().to_owned();
+        assert_eq!(said, "<task>\nTo Rome?\n</task>\n\n<expected_output>\nA time.\n</expected_output>");
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
+    let text = with_remote("http://127.0.0.1:9/agent?key=s3cret");
+    let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+    let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
+    let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
+    let (_, output) = answer(&longhaul, id).await;
+    assert!(output.contains("a2a") && output.contains("127.0.0.1:9/agent"), "{output}");
+    assert!(!output.contains("s3cret"), "{output}");
+    longhaul.shutdown().await;
+}

@@ -240,7 +240,7 @@ impl Workshop<'_> {
     }
 
     /// Texts with their variables filled in. One that is not set is a problem of the file's.
-    fn filled(
+    pub(super) fn filled(
         &self,
         job: &mut Job<'_>,
         texts: &IndexMap<String, String>,

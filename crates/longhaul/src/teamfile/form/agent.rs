@@ -191,6 +191,7 @@ static HOOKS: Object = Object {
         key("on_user_input", Type::List(&Type::Object(&HOOK)), "When a person is asked."),
         key("task_start", Type::List(&Type::Object(&HOOK)), "When a task begins."),
         key("task_end", Type::List(&Type::Object(&HOOK)), "When a task ends."),
+        key("env", Type::Map(&Type::Variables), "Variables for the commands. Nothing is inherited."),
     ],
     rules: &[],
 };

@@ -180,6 +180,8 @@ pub struct HooksPart {
     pub task_start: Vec<HookPart>,
     /// When a task ends.
     pub task_end: Vec<HookPart>,
+    /// Environment variables of the commands.
+    pub env: IndexMap<String, String>,
 }
 
 /// Hooks for some tools.

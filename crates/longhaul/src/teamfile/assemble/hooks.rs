@@ -1,0 +1,61 @@
+//! Hooks as the file says them become hooks.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use super::{Job, Workshop};
+use crate::hook::{Hook, Hooks, Matcher};
+use crate::teamfile::{HookPart, HooksPart, MatcherPart};
+
+/// Where hooks find what lies beside their team file.
+const TEAM_DIR: &str = "LONGHAUL_TEAM_DIR";
+
+impl Workshop<'_> {
+    /// The hooks of an agent.
+    pub(super) fn hooks(&mut self, job: &mut Job<'_>, part: &HooksPart, path: &str) -> Option<Hooks> {
+        if *part == HooksPart::default() {
+            return None;
+        }
+        let mut matched = |key: &str, parts: &[MatcherPart]| {
+            let mut all = Vec::new();
+            for (index, part) in parts.iter().enumerate() {
+                // The reader has tried them.
+                match Matcher::parse(part.matcher.as_deref().unwrap_or_default()) {
+                    Ok(matcher) => all.push((matcher, commands(&part.hooks))),
+                    Err(why) => job.wrong(&format!("{path}.{key}[{index}].matcher"), why),
+                }
+            }
+            all
+        };
+        let (pre_tool_use, post_tool_use) =
+            (matched("pre_tool_use", &part.pre_tool_use), matched("post_tool_use", &part.post_tool_use));
+        let filled = self.filled(job, &part.env, &format!("{path}.env"));
+        let dir = (OsString::from(TEAM_DIR), self.bundle.base.clone().into_os_string());
+        let named = filled.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Some(Hooks {
+            pre_tool_use,
+            post_tool_use,
+            session_start: commands(&part.session_start),
+            session_end: commands(&part.session_end),
+            on_user_input: commands(&part.on_user_input),
+            task_start: commands(&part.task_start),
+            task_end: commands(&part.task_end),
+            env: Arc::new([dir].into_iter().chain(named).collect()),
+            #[cfg(unix)]
+            porter: crate::hook::Porter::new(self.outfit.watchman.clone()),
+            #[cfg(not(unix))]
+            porter: crate::hook::Porter::default(),
+        })
+    }
+}
+
+fn commands(parts: &[HookPart]) -> Vec<Hook> {
+    let hook = |part: &HookPart| {
+        let hook = Hook::command(part.command.clone());
+        match part.timeout {
+            Some(timeout) => hook.timeout(timeout),
+            None => hook,
+        }
+    };
+    parts.iter().map(hook).collect()
+}
