@@ -69,6 +69,7 @@ impl Sse {
                 && let Some((data, length)) = whole_event(rest)
             {
                 self.begun = true;
+                self.count(length)?;
                 each(&SseEvent { event: "", data })?;
                 rest = &rest[length..];
                 continue;
@@ -117,15 +118,20 @@ impl Sse {
         Ok(())
     }
 
+    fn count(&mut self, bytes: usize) -> Result<(), ModelErrorKind> {
+        self.taken += bytes;
+        if self.taken > WHOLE {
+            return Err(ModelErrorKind::Cut(format!("an answer of more than {} MiB", WHOLE >> 20)));
+        }
+        Ok(())
+    }
+
     fn line(
         &mut self,
         line: &[u8],
         each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
     ) -> Result<(), ModelErrorKind> {
-        self.taken += line.len() + 1;
-        if self.taken > WHOLE {
-            return Err(ModelErrorKind::Cut(format!("an answer of more than {} MiB", WHOLE >> 20)));
-        }
+        self.count(line.len() + 1)?;
         let line = match line.strip_prefix(b"\xef\xbb\xbf") {
             Some(rest) if !self.begun => rest,
             _ => line,

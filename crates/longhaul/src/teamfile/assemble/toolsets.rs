@@ -77,7 +77,9 @@ impl Workshop<'_> {
                 if let Some(sandbox) = self.sandbox(shell.sandbox.as_ref(), shell.network) {
                     builder = builder.sandbox(sandbox);
                 }
-                self.untimed(job, shell.timeout, path);
+                if let Some(timeout) = shell.timeout {
+                    builder = builder.timeout(timeout);
+                }
                 Some(Arc::new(builder.build()))
             }
             #[cfg(unix)]
@@ -143,7 +145,9 @@ impl Workshop<'_> {
         if let Some(sandbox) = self.sandbox(part.sandbox.as_ref(), part.network) {
             builder = builder.sandbox(sandbox);
         }
-        self.untimed(job, part.timeout, path);
+        if let Some(timeout) = part.timeout {
+            builder = builder.timeout(timeout);
+        }
         for (name, tool) in &part.shell {
             let path = join(&format!("{path}.shell"), name);
             let tool = crate::toolset::ScriptTool {
@@ -162,15 +166,6 @@ impl Workshop<'_> {
                 job.wrong(&format!("{path}.shell"), error.why);
                 None
             }
-        }
-    }
-
-    /// Tells that a time-out is not kept.
-    #[cfg(unix)]
-    fn untimed(&mut self, job: &Job<'_>, timeout: Option<std::time::Duration>, path: &str) {
-        if timeout.is_some() {
-            let message = "a time-out for all commands is not available in this build";
-            self.notice(job, &format!("{path}.timeout"), message, "the usual ones hold");
         }
     }
 

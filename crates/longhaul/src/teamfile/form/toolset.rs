@@ -90,13 +90,13 @@ const SANDBOX: Key = key(
 );
 const NETWORK: Key = key("network", Type::Bool, "Whether sandboxed commands may use the network.");
 
-const TIMEOUT: Key = key("timeout", Type::Time, "How long a command may take that the model does not bound.");
+const TIMEOUT: Key = key("timeout", Type::Time, "How long a command may take where the model does not say.");
 
 static SHELL: Object = Object {
     name: "a shell toolset",
     id: "ShellToolset",
     doc: "Commands, also in the background.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, ENV, ENV_FILE, SANDBOX, NETWORK],
+    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, ENV, ENV_FILE, SANDBOX, NETWORK, TIMEOUT],
     rules: &[],
 };
 
@@ -116,7 +116,6 @@ static SCRIPT: Object = Object {
         ENV_FILE,
         SANDBOX,
         NETWORK,
-        TIMEOUT,
         TIMEOUT,
     ],
     rules: &[Rule::Needs(&["shell"])],
