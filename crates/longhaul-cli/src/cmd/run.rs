@@ -17,7 +17,8 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
-    let made = team::make(desk, &team::outfit(&args.outside, &place)?, &args.team, &args.model)?;
+    let outfit = team::outfit(desk, &args.outside, &place)?;
+    let made = team::make(desk, &outfit, args, &dir)?;
     let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
@@ -57,7 +58,10 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
         String::new(),
     ];
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
+    let carry = Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro };
+    let done = carry.on().await;
+    team::close(&outfit).await;
+    done
 }
 
 /// What is to be done, wherever it is written.

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory to take stock of, and one to keep the tasks in.
 pub(crate) struct Kit {
