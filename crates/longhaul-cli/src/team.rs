@@ -32,18 +32,25 @@ pub(crate) struct Made {
 pub(crate) fn outfit(outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
     let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
-    let outfit = Outfit::new(outside::http(outside)?, move |name| variables.get(name), data);
+    let http = outside::http(outside, &variables)?;
+    let outfit = Outfit::new(http, move |name| variables.get(name), data);
     Ok(Outfit { helper: std::env::current_exe().ok(), ..outfit })
 }
 
 /// Makes a team of a file. What it runs without is told on standard error.
 pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String]) -> Result<Made, Trouble> {
     let mut bundle = Bundle::gather(file).map_err(|error| {
-        Trouble::new(Code::Team, format!("the team file {error}"))
-            .hint("`longhaul init FILE` writes one to begin with")
+        let hint = match file.is_dir() {
+            true => "name a team file in it",
+            false => "`longhaul init FILE` writes one to begin with",
+        };
+        Trouble::new(Code::Team, format!("the team file {error}")).hint(hint)
     })?;
     bundle.models = models.iter().map(|typed| chosen(typed)).collect();
     let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
+    for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
+        known(&assembly.team, name, "--model", file)?;
+    }
     for notice in &assembly.notices {
         desk.note(&format!("warning: {notice}"));
     }
@@ -63,6 +70,16 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String])
     })
 }
 
+/// That a team has an agent that was named on the command line.
+pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
+    if team.agent(&name.into()).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = team.agents().map(|agent| agent.name.as_str()).collect();
+    let what = format!("{flag}: there is no agent '{name}' in {}", file.display());
+    Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))))
+}
+
 impl Made {
     /// The team, known by its file, which is kept in the store.
     pub(crate) async fn kept(&self, store: &dyn Store) -> Result<Team, Trouble> {
@@ -80,11 +97,19 @@ fn chosen(typed: &str) -> ModelOverride {
 }
 
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
-    let what = match error {
-        AssembleError::Wrong { .. } => format!("the team file is wrong\n\n{error}"),
-        AssembleError::Team(error) => format!("{}: {error}", file.display()),
-    };
-    Trouble::new(Code::Team, what).hint(format!("`longhaul check {}` tells all of it", file.display()))
+    let name = file.display();
+    match error {
+        AssembleError::Wrong { text, .. } if teamfile::read(text).errors() == 0 => {
+            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}")).hint(
+                "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul demo` \
+                 needs none",
+            )
+        }
+        AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::Team(error) => Trouble::new(Code::Team, format!("{name}: {error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+    }
 }
 
 /// Makes teams of what is kept in the store: team files, and scripts that the demo was given.

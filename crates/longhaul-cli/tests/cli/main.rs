@@ -3,12 +3,21 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
 mod answer;
+mod auto;
 mod bad;
 mod crash;
 mod demo;
+mod exit;
 mod form;
+mod heavy;
 mod kit;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod run;
 mod second;
+mod secrets;
+#[path = "../../../longhaul/tests/http/server.rs"]
+#[allow(dead_code, reason = "the library's tests use more of it")]
+mod server;
+mod tape;
 mod team;
