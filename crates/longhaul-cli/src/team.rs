@@ -37,7 +37,8 @@ pub(crate) struct Made {
 pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
     let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
-    let outfit = Outfit::new(outside::http(outside)?, move |name| variables.get(name), data);
+    let http = outside::http(outside, &variables)?;
+    let outfit = Outfit::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
     let mcp = {
         let screen = desk.screen.clone();
@@ -70,12 +71,18 @@ pub(crate) async fn close(outfit: &Outfit) {
 pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> Result<Made, Trouble> {
     let file = &*args.team;
     let mut bundle = Bundle::gather(file).map_err(|error| {
-        Trouble::new(Code::Team, format!("the team file {error}"))
-            .hint("`longhaul init FILE` writes one to begin with")
+        let hint = match file.is_dir() {
+            true => "name a team file in it",
+            false => "`longhaul init FILE` writes one to begin with",
+        };
+        Trouble::new(Code::Team, format!("the team file {error}")).hint(hint)
     })?;
     bundle.models = args.model.iter().map(|typed| chosen(typed)).collect();
     bundle.working_dir = Some(dir.to_owned());
     let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
+    for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
+        known(&assembly.team, name, "--model", file)?;
+    }
     for notice in &assembly.notices {
         desk.note(&format!("warning: {notice}"));
     }
@@ -95,6 +102,16 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> 
     })
 }
 
+/// That a team has an agent that was named on the command line.
+pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
+    if team.agent(&name.into()).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = team.agents().map(|agent| agent.name.as_str()).collect();
+    let what = format!("{flag}: there is no agent '{name}' in {}", file.display());
+    Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))))
+}
+
 impl Made {
     /// The team, known by its file, which is kept in the store.
     pub(crate) async fn kept(&self, store: &dyn Store) -> Result<Team, Trouble> {
@@ -112,11 +129,19 @@ fn chosen(typed: &str) -> ModelOverride {
 }
 
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
-    let what = match error {
-        AssembleError::Wrong { .. } => format!("the team file is wrong\n\n{error}"),
-        AssembleError::Team(error) => format!("{}: {error}", file.display()),
-    };
-    Trouble::new(Code::Team, what).hint(format!("`longhaul check {}` tells all of it", file.display()))
+    let name = file.display();
+    match error {
+        AssembleError::Wrong { text, .. } if teamfile::read(text).errors() == 0 => {
+            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}")).hint(
+                "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul demo` \
+                 needs none",
+            )
+        }
+        AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::Team(error) => Trouble::new(Code::Team, format!("{name}: {error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+    }
 }
 
 /// Makes teams of what is kept in the store: team files, and scripts that the demo was given.

@@ -23,13 +23,8 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let agent = match &args.agent {
         None => made.team.root().clone(),
         Some(name) => {
-            let name = name.as_str().into();
-            if made.team.agent(&name).is_none() {
-                let names: Vec<&str> = made.team.agents().map(|agent| agent.name.as_str()).collect();
-                let what = format!("--agent: there is no agent '{name}' in {}", args.team.display());
-                return Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))));
-            }
-            name
+            team::known(&made.team, name, "--agent", &args.team)?;
+            name.as_str().into()
         }
     };
     let store = place.open()?;

@@ -287,6 +287,8 @@ async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
     assert!(output.contains("a2a") && output.contains("127.0.0.1:9/agent"), "{output}");
     assert!(!output.contains("s3cret"), "{output}");
     longhaul.shutdown().await;
+}
+
 /// A server under `mcps` and the same one written out, by two agents: one process, which ends with the outfit's pool.
 #[cfg(all(target_os = "linux", feature = "mcp"))]
 #[tokio::test]
