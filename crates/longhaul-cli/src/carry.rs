@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use longhaul::snapshot::Event;
 use longhaul::store::{Filter, StoreError};
 use longhaul::task::Head;
-use longhaul::{Longhaul, LonghaulError, Status, TaskId};
+use longhaul::{Longhaul, LonghaulError, TaskId};
 
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
+use crate::verdict::verdict;
 use crate::view::{Board, Detail, Frame, Ink, Out, Teller, Term, clean, lines, summary};
 
 /// How often the live block is drawn.
@@ -203,6 +204,10 @@ impl Carry<'_> {
                         term.line("What it had said by then:")?;
                     }
                 }
+                if let Some(limit) = &root.cut_short {
+                    let word = term.paint(Ink::Waits, "cut short");
+                    term.line(&term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
+                }
                 if !output.trim().is_empty() {
                     // An answer goes where answers go; what is none, to where all else is told.
                     let to = if root.error.is_none() { Term::of(Out::Stdout) } else { term };
@@ -214,17 +219,8 @@ impl Carry<'_> {
                 term.line(&line)?;
             }
         }
-        Ok(verdict(&heads, &self.roots))
+        verdict(&self.longhaul, &heads, &self.roots).await
     }
-}
-
-/// How a run ended: a failure anywhere is a failure; a cancelled root is a cancelled run.
-fn verdict(heads: &[Head], roots: &[TaskId]) -> Code {
-    if heads.iter().any(|head| head.status == Status::Failed) {
-        return Code::Failed;
-    }
-    let cancelled = |head: &Head| roots.contains(&head.id) && head.status == Status::Cancelled;
-    if heads.iter().any(cancelled) { Code::Cancelled } else { Code::Fine }
 }
 
 /// Ctrl-C, and whatever else asks a program to end.

@@ -10,13 +10,14 @@ use longhaul::task::IllegalMove;
 /// The exit codes, as `--help` shows them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-    0  all is well
-    1  a task failed, or a request was refused
+    0  all is well; of a run: its root has answered (sub-agents may have failed, if it was told of that)
+    1  a task failed, or a request was refused; of a run: its root failed, or a failure that it was not told of
     2  the command line is wrong
     3  a task was cancelled
     4  no such task, or several whose ids begin like that
     5  the database cannot be used
-    6  a team file is wrong
+    6  a team file is wrong, or what it needs is missing
+    7  a limit cut the run short: turns, tokens, money or time (an answer that there is all the same is printed)
   124  `wait` timed out (the tasks go on)
   130  interrupted: tasks were given back, `longhaul resume` carries them on";
 
@@ -38,6 +39,8 @@ pub(crate) enum Code {
     Store = 5,
     /// A team file is wrong.
     Team = 6,
+    /// A limit cut the run short.
+    Limit = 7,
     /// A wait timed out.
     TimedOut = 124,
     /// Drained.
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn help_names_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 6, 124, 130] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
     }

@@ -8,6 +8,7 @@ mod exit;
 mod outside;
 mod place;
 mod team;
+mod verdict;
 mod view;
 
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::model::http::{Cassette, Http, HttpOptions};
+use longhaul::model::http::{Cassette, CassetteError, Http, HttpOptions};
 use longhaul::model::prices::Prices;
 
 use crate::args::Outside;
@@ -48,7 +48,7 @@ fn unquoted(value: &str) -> &str {
 }
 
 /// The way to models.
-pub(crate) fn http(outside: &Outside) -> Result<Http, Trouble> {
+pub(crate) fn http(outside: &Outside, variables: &Variables) -> Result<Http, Trouble> {
     let mut prices = Prices::shipped();
     if let Some(path) = &outside.prices {
         let text = file(path, "--prices")?;
@@ -57,14 +57,64 @@ pub(crate) fn http(outside: &Outside) -> Result<Http, Trouble> {
                 .hint("the form is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
         })?;
     }
-    let options = HttpOptions { system_proxy: true, prices, ..HttpOptions::default() };
-    let tape = |error: longhaul::model::http::CassetteError| Trouble::new(Code::Usage, error.to_string());
+    let places = places(|name| variables.get(name));
+    let options = HttpOptions { system_proxy: true, prices, places, ..HttpOptions::default() };
+    let tape = |flag: &str, path: &Path, error: CassetteError| {
+        let (file, hint) = (
+            path.display().to_string(),
+            match flag {
+                "--record" => "name a file in a directory that you may write to",
+                _ => "`longhaul run … --record FILE` makes a recording",
+            },
+        );
+        let error = match error {
+            CassetteError::File { error, .. } => error.to_string(),
+            error => error.to_string(),
+        };
+        Trouble::new(Code::Usage, format!("{flag}: {file} cannot be used: {error}")).hint(hint)
+    };
     let made = match (&outside.record, &outside.replay) {
-        (_, Some(path)) => Ok(Http::replaying(options, Cassette::load(path).map_err(tape)?)),
-        (Some(path), None) => Http::recording(options, Cassette::create(path).map_err(tape)?),
+        (_, Some(path)) => {
+            let cassette = Cassette::load(path).map_err(|error| tape("--replay", path, error))?;
+            Ok(Http::replaying(options, cassette))
+        }
+        (Some(path), None) => {
+            let cassette = Cassette::create(path).map_err(|error| tape("--record", path, error))?;
+            Http::recording(options, cassette)
+        }
         (None, None) => Http::new(options),
     };
     made.map_err(|error| Trouble::new(Code::Failed, error.to_string()))
+}
+
+/// Where servers of this machine are, in the variables that they themselves are told it with.
+fn places(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
+    let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let mut places = HashMap::new();
+    if let Some(host) = set("OLLAMA_HOST") {
+        places.insert("ollama".to_owned(), place(&host, "11434"));
+    }
+    let (host, port) = (set("LLAMA_ARG_HOST"), set("LLAMA_ARG_PORT"));
+    if host.is_some() || port.is_some() {
+        let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+        places.insert("llamacpp".to_owned(), place(&host, port.as_deref().unwrap_or("8080")));
+    }
+    places
+}
+
+/// The base URL of a server that is told to listen at `host`, `host:port`, `:port` or a URL.
+fn place(listens: &str, port: &str) -> String {
+    let (scheme, rest) = listens.split_once("://").unwrap_or(("http", listens));
+    let (at, path) = rest.split_once('/').map_or((rest, ""), |(at, path)| (at, path.trim_matches('/')));
+    let (host, own) = match at.rsplit_once(':') {
+        Some((host, own)) if !own.contains(']') => (host, Some(own)),
+        _ => (at, None),
+    };
+    // Who listens everywhere is found here.
+    let host = if matches!(host, "" | "0.0.0.0" | "[::]" | "*") { "127.0.0.1" } else { host };
+    let port = own.or((!listens.contains("://")).then_some(port));
+    let path = if path.is_empty() { "/v1".to_owned() } else { format!("/{path}") };
+    format!("{scheme}://{host}{}{path}", port.map(|port| format!(":{port}")).unwrap_or_default())
 }
 
 fn file(path: &Path, flag: &str) -> Result<String, Trouble> {
@@ -91,6 +141,24 @@ mod tests {
         assert_eq!(all.get("PATH").as_deref(), Some("mine"));
         assert_eq!(all.get("KEY").as_deref(), Some("a=b"));
         assert_eq!(all.get("LONGHAUL_NO_SUCH_VARIABLE"), None);
+    }
+
+    #[test]
+    fn servers_are_found_where_they_listen() {
+        for (listens, found) in [
+            ("127.0.0.1", "http://127.0.0.1:11434/v1"),
+            ("0.0.0.0:9000", "http://127.0.0.1:9000/v1"),
+            (":9000", "http://127.0.0.1:9000/v1"),
+            ("[::1]", "http://[::1]:11434/v1"),
+            ("[::1]:9000", "http://[::1]:9000/v1"),
+            ("https://models.example", "https://models.example/v1"),
+            ("http://models.example:81/ollama/v1/", "http://models.example:81/ollama/v1"),
+        ] {
+            assert_eq!(place(listens, "11434"), found);
+        }
+        let found = places(|name| (name == "LLAMA_ARG_PORT").then(|| "8081".to_owned()));
+        assert_eq!(found, HashMap::from([("llamacpp".to_owned(), "http://127.0.0.1:8081/v1".to_owned())]));
+        assert_eq!(places(|_| None), HashMap::new());
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! Teams from files: read, checked, put together, and kept in the store so that any process can carry their tasks on.
 
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::sync::Arc;
 
 use longhaul::agent::TeamError;
 use longhaul::dispatch::Limits;
 use longhaul::entry::TeamRef;
 use longhaul::store::Store;
 use longhaul::teamfile::{self, AssembleError, Bundle, Loader, ModelOverride, Outfit};
+#[cfg(unix)]
+use longhaul::toolset::{McpOptions, McpPool};
 use longhaul::worker::TeamLoader;
 use longhaul::{Budget, Team};
 
-use crate::args::Outside;
+use crate::args::{Outside, RunArgs};
 use crate::cmd::Desk;
 use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
 use crate::outside::{self, Variables};
 use crate::place::Place;
+use crate::view::clean;
 
 /// A team that was made of a file.
 pub(crate) struct Made {
@@ -29,21 +34,55 @@ pub(crate) struct Made {
 }
 
 /// What teams of this process are put together with.
-pub(crate) fn outfit(outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
+pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
     let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
-    let outfit = Outfit::new(outside::http(outside)?, move |name| variables.get(name), data);
-    Ok(Outfit { helper: std::env::current_exe().ok(), ..outfit })
+    let http = outside::http(outside, &variables)?;
+    let outfit = Outfit::new(http, move |name| variables.get(name), data);
+    #[cfg(unix)]
+    let mcp = {
+        let screen = desk.screen.clone();
+        let show = move |server: &str, page: &str| {
+            use std::io::Write as _;
+            let text =
+                format!("the MCP server '{server}' asks for a login; open this page in a browser:\n{page}");
+            // Whether somebody is there shows when they come back.
+            let _ = writeln!(screen.clone(), "{}", clean(&text));
+        };
+        McpPool::new(McpOptions { login: Some(Arc::new(show)), ..outfit.mcp.options().clone() })
+    };
+    Ok(Outfit {
+        helper: std::env::current_exe().ok(),
+        #[cfg(unix)]
+        mcp,
+        ..outfit
+    })
 }
 
-/// Makes a team of a file. What it runs without is told on standard error.
-pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String]) -> Result<Made, Trouble> {
+/// Ends what teams of this process have started, and waits for that.
+pub(crate) async fn close(outfit: &Outfit) {
+    #[cfg(unix)]
+    outfit.mcp.close().await;
+    #[cfg(not(unix))]
+    let _ = outfit;
+}
+
+/// Makes a team of a file that works in a directory. What it runs without is told on standard error.
+pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> Result<Made, Trouble> {
+    let file = &*args.team;
     let mut bundle = Bundle::gather(file).map_err(|error| {
-        Trouble::new(Code::Team, format!("the team file {error}"))
-            .hint("`longhaul init FILE` writes one to begin with")
+        let hint = match file.is_dir() {
+            true => "name a team file in it",
+            false => "`longhaul init FILE` writes one to begin with",
+        };
+        Trouble::new(Code::Team, format!("the team file {error}")).hint(hint)
     })?;
-    bundle.models = models.iter().map(|typed| chosen(typed)).collect();
+    bundle.models = args.model.iter().map(|typed| chosen(typed)).collect();
+    bundle.working_dir = Some(dir.to_owned());
     let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
+    for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
+        known(&assembly.team, name, "--model", file)?;
+    }
     for notice in &assembly.notices {
         desk.note(&format!("warning: {notice}"));
     }
@@ -63,6 +102,16 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String])
     })
 }
 
+/// That a team has an agent that was named on the command line.
+pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
+    if team.agent(&name.into()).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = team.agents().map(|agent| agent.name.as_str()).collect();
+    let what = format!("{flag}: there is no agent '{name}' in {}", file.display());
+    Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))))
+}
+
 impl Made {
     /// The team, known by its file, which is kept in the store.
     pub(crate) async fn kept(&self, store: &dyn Store) -> Result<Team, Trouble> {
@@ -80,11 +129,19 @@ fn chosen(typed: &str) -> ModelOverride {
 }
 
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
-    let what = match error {
-        AssembleError::Wrong { .. } => format!("the team file is wrong\n\n{error}"),
-        AssembleError::Team(error) => format!("{}: {error}", file.display()),
-    };
-    Trouble::new(Code::Team, what).hint(format!("`longhaul check {}` tells all of it", file.display()))
+    let name = file.display();
+    match error {
+        AssembleError::Wrong { text, .. } if teamfile::read(text).errors() == 0 => {
+            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}")).hint(
+                "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul demo` \
+                 needs none",
+            )
+        }
+        AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::Team(error) => Trouble::new(Code::Team, format!("{name}: {error}"))
+            .hint(format!("`longhaul check {name}` tells more")),
+    }
 }
 
 /// Makes teams of what is kept in the store: team files, and scripts that the demo was given.

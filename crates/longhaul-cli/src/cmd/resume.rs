@@ -60,16 +60,18 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         return Ok(Code::Fine);
     }
 
-    let mut builder = Longhaul::builder(team)
-        .store_arc(store.clone())
-        .loader(Kept::new(args.pace, team::outfit(&args.outside, &place)?));
+    let outfit = team::outfit(desk, &args.outside, &place)?;
+    let mut builder =
+        Longhaul::builder(team).store_arc(store.clone()).loader(Kept::new(args.pace, outfit.clone()));
     for root in &roots {
         builder = builder.tree(*root);
     }
     let longhaul = builder.start().await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
-    Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await
+    let done = Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await;
+    team::close(&outfit).await;
+    done
 }
 
 /// Whether this program can run tasks of a team: the demo's, or one that plays a script that is kept in the store.

@@ -17,18 +17,14 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
-    let made = team::make(desk, &team::outfit(&args.outside, &place)?, &args.team, &args.model)?;
+    let outfit = team::outfit(desk, &args.outside, &place)?;
+    let made = team::make(desk, &outfit, args, &dir)?;
     let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
         Some(name) => {
-            let name = name.as_str().into();
-            if made.team.agent(&name).is_none() {
-                let names: Vec<&str> = made.team.agents().map(|agent| agent.name.as_str()).collect();
-                let what = format!("--agent: there is no agent '{name}' in {}", args.team.display());
-                return Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))));
-            }
-            name
+            team::known(&made.team, name, "--agent", &args.team)?;
+            name.as_str().into()
         }
     };
     let store = place.open()?;
@@ -57,7 +53,10 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
         String::new(),
     ];
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
+    let carry = Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro };
+    let done = carry.on().await;
+    team::close(&outfit).await;
+    done
 }
 
 /// What is to be done, wherever it is written.

@@ -18,7 +18,21 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What may be in the environment of whoever runs the tests, and would change what they see.
+const NOT_OURS: [&str; 10] = [
+    "RUST_LOG",
+    "LONGHAUL_",
+    "CLICOLOR",
+    "NO_COLOR",
+    "_API_KEY",
+    "_TOKEN",
+    "_PROXY",
+    "OLLAMA",
+    "LLAMA_ARG",
+    "COLUMNS",
+];
 
 /// A directory to take stock of, and one to keep the tasks in.
 pub(crate) struct Kit {
@@ -53,11 +67,38 @@ impl Kit {
     pub(crate) fn command_at(&self, data: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         command.arg("--data").arg(data).args(args).current_dir(self.ground.path());
-        for name in ["RUST_LOG", "LONGHAUL_DATA", "LONGHAUL_DEMO_PACE", "CLICOLOR_FORCE", "NO_COLOR"] {
-            command.env_remove(name);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if NOT_OURS.iter().any(|part| text.to_uppercase().contains(part)) {
+                command.env_remove(&name);
+            }
         }
+        // Nothing but loopback is reached, whatever goes wrong.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("NO_PROXY", "127.0.0.1,localhost");
         command.env("TZ", "UTC").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Writes a file on the ground.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.ground.path().join(name), text).unwrap();
+    }
+
+    /// Every file that was left: in the database's directory and on the ground.
+    pub(crate) fn left(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut left = Vec::new();
+        let mut open = vec![self.data.path().to_owned(), self.ground.path().to_owned()];
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    left.push((path.clone(), std::fs::read(&path).unwrap()));
+                }
+            }
+        }
+        left
     }
 
     /// Runs the command to its end.
@@ -253,4 +294,34 @@ pub(crate) fn fed(mut command: Command, input: &[u8]) -> Ran {
     let _ = stdin.write_all(input);
     drop(stdin);
     Ran::from(child.wait_with_output().unwrap())
+}
+
+/// A provider on loopback, while a test lasts.
+pub(crate) struct Provider {
+    server: crate::server::Server,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Provider {
+    pub(crate) fn start(
+        script: impl Fn(&crate::server::Asked) -> crate::server::Act + Send + Sync + 'static,
+    ) -> Provider {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let server = runtime.block_on(crate::server::Server::start(script));
+        Provider { server, _runtime: runtime }
+    }
+
+    /// The base URL.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.server.at.to_string()
+    }
+
+    pub(crate) fn asked(&self) -> Vec<crate::server::Asked> {
+        self.server.asked()
+    }
 }

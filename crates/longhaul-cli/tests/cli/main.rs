@@ -3,13 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
 mod answer;
+mod approval;
+mod auto;
 mod bad;
 mod crash;
 mod demo;
+mod exit;
 mod form;
+mod heavy;
 mod kit;
+#[cfg(target_os = "linux")]
+mod mcp;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod places;
+mod run;
 mod second;
+mod secrets;
+#[path = "../../../longhaul/tests/http/server.rs"]
+#[allow(dead_code, reason = "the library's tests use more of it")]
+mod server;
+mod tape;
 mod team;

@@ -51,7 +51,7 @@ impl Gear {
             let tools = match opened {
                 Ok(tools) => tools,
                 Err(error) => {
-                    tracing::warn!(agent = %agent.name, %error, "the agent runs without this toolset");
+                    tracing::error!(agent = %agent.name, "the agent runs without some of its tools: {error}");
                     // The model is told, so that it does not promise what it cannot do.
                     add(&mut system, &format!("Some of your tools are not available: {error}."));
                     gear.whole = false;

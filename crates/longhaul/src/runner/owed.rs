@@ -2,7 +2,7 @@
 //!
 //! A result of a call that may be repeated, and a reply that calls nothing: if a crash loses one, it is got again, and
 //! nobody has seen it. So the model is asked, or the task ended, without waiting for the disk first, and the entry goes
-//! to the store with the one after it. `docs/decisions` says more.
+//! to the store with the one after it. `docs/decisions/0006` says why that is enough.
 
 use std::time::Duration;
 

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
 use super::LonghaulError;
 use super::office::{LOOK_ANYWAY, Office};
-use crate::entry::Wait;
+use super::sequence::in_order;
+use crate::entry::{Sender, Wait};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::runner::{below, read_all};
 use crate::snapshot::{Event, Happening, Narrator};
@@ -26,6 +28,9 @@ impl Stream for Events {
         self.0.poll_next_unpin(context)
     }
 }
+
+/// How long what is held back waits for news that may never come.
+const SOON: Duration = Duration::from_millis(50);
 
 /// When following is over.
 #[derive(Debug, Clone)]
@@ -49,13 +54,15 @@ pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
         until: Until::End,
         over: false,
         told: HashMap::new(),
+        held: Vec::new(),
     })
 }
 
 /// A task and all of its tree, without what was seen of them before.
 pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
     let bell = office.bells.for_tree(root, Kinds::ALL);
-    follow(Follower { office, bell, root, tree: Some(root), seen, until, over: false, told: HashMap::new() })
+    let (tree, over, told, held) = (Some(root), false, HashMap::new(), Vec::new());
+    follow(Follower { office, bell, root, tree, seen, until, over, told, held })
 }
 
 struct Follower {
@@ -69,6 +76,8 @@ struct Follower {
     until: Until,
     over: bool,
     told: HashMap<TaskId, (Narrator, Seq)>,
+    /// What happened while it was reading: others may have done something before that, and it is told with that.
+    held: Vec<Event>,
 }
 
 fn follow(follower: Follower) -> Events {
@@ -103,6 +112,7 @@ impl Follower {
     async fn heard(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
             heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            () = tokio::time::sleep(SOON), if !self.held.is_empty() => Some(Vec::new()),
             () = tokio::time::sleep(LOOK_ANYWAY) => None,
         }
     }
@@ -131,17 +141,48 @@ impl Follower {
             }
         };
         tasks.retain(|task| *task != self.root);
-        let mut events = self.news(&tasks).await?;
+        let since = self.office.store.now();
+        let mut events = std::mem::take(&mut self.held);
+        let before = events.len();
+        events.extend(self.news(&tasks).await?);
         // The root last: its end is the end.
-        let own = self.news(&[self.root]).await?;
+        let mut own = self.news(&[self.root]).await?;
+        events.append(&mut own);
         if let Some(tree) = self.tree.filter(|_| self.over) {
             // What the others did in the meantime is told before it.
             let tree = self.office.store.list(Filter::tree(tree)).await?;
             let others: Vec<TaskId> = below(&tree, self.root).iter().map(|task| task.id).collect();
             events.extend(self.news(&others).await?);
         }
-        events.extend(own);
-        Ok((events, self.over))
+        if self.tree.is_none() {
+            return Ok((events, self.over));
+        }
+        let mut at = before;
+        while let Some(event) = events.get(at) {
+            let cause = cause(event).filter(|task| self.told.contains_key(task) && event.at <= since);
+            events.extend(match cause {
+                Some(task) => self.news(&[task]).await?,
+                None => Vec::new(),
+            });
+            at += 1;
+        }
+        if self.over {
+            return Ok((self.ended(events), true));
+        }
+        // What was held before has waited long enough, whatever clocks say.
+        let late = events.split_off(before);
+        let (now, later): (Vec<_>, Vec<_>) = late.into_iter().partition(|event| event.at <= since);
+        self.held = later;
+        events.extend(now);
+        Ok((in_order(events), false))
+    }
+
+    /// The last events: the root's end is the end, though others may go on.
+    fn ended(&self, events: Vec<Event>) -> Vec<Event> {
+        let end = |event: &Event| event.task == self.root && matches!(event.what, Happening::Finished { .. });
+        let (end, mut events): (Vec<_>, Vec<_>) = in_order(events).into_iter().partition(end);
+        events.extend(end);
+        events
     }
 
     /// What these tasks have to tell that was not told yet.
@@ -161,6 +202,15 @@ impl Follower {
             }
         }
         Ok(events)
+    }
+}
+
+/// The task in whose journal that stands which caused this.
+fn cause(event: &Event) -> Option<TaskId> {
+    match &event.what {
+        Happening::Submitted { parent, .. } => *parent,
+        Happening::Letter { from: Sender::Task(child), .. } => Some(*child),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod build;
 mod desk;
 mod follow;
 mod office;
+mod sequence;
 
 use std::collections::HashMap;
 use std::future::{Future, IntoFuture};

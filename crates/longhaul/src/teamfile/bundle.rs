@@ -30,6 +30,9 @@ pub struct Bundle {
     /// Other models than those of the file, which whoever started it has chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelOverride>,
+    /// Where the team works, if that was said: programs that its agents share run there. Otherwise they run in the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<PathBuf>,
 }
 
 impl Bundle {
@@ -41,6 +44,7 @@ impl Bundle {
             text: text.into(),
             files: BTreeMap::new(),
             models: Vec::new(),
+            working_dir: None,
         }
     }
 
@@ -61,6 +65,7 @@ impl Bundle {
             text,
             files: BTreeMap::new(),
             models: Vec::new(),
+            working_dir: None,
         };
         let mut open: Vec<(String, String)> = vec![(String::new(), bundle.text.clone())];
         while let Some((dir, text)) = open.pop() {

@@ -6,6 +6,7 @@
 mod calls;
 mod kill;
 mod login;
+mod npm;
 mod remote;
 mod servers;
 mod sharing;

@@ -177,13 +177,30 @@ impl Cassette {
             None => fresh.find(|(_, old, _)| *old == lasting),
         };
         let Some((exchange, _, played)) = found else {
-            let why = "the recording has no (more) answer to this request";
-            return Err(ModelErrorKind::Rejected(why.to_owned()));
+            let of = inner.exchanges.iter().filter(|(old, _, _)| old.url == url).count();
+            let why = match of {
+                0 => {
+                    format!("the recording has no answer from {url}: it was made with another model or place")
+                }
+                _ => format!(
+                    "the recording has no (more) answer to this request: none of its {of} requests to {url} is the \
+                     same. Has the team, the prompt or a tool's result changed since? Then record it again"
+                ),
+            };
+            return Err(ModelErrorKind::Rejected(why));
         };
         *played = true;
         let exchange = exchange.clone();
         drop(inner);
         self.answer(exchange, &asked)
+    }
+
+    /// The model that was first asked at a place, as far as it is in the request; `None` if none was.
+    pub(super) fn model_at(&self, base_url: &str) -> Option<String> {
+        let below = format!("{}/", base_url.trim_end_matches('/'));
+        let inner = self.lock();
+        let (exchange, _, _) = inner.exchanges.iter().find(|(old, _, _)| old.url.starts_with(&below))?;
+        Some(exchange.body["model"].as_str().unwrap_or_default().to_owned())
     }
 
     fn answer(&self, exchange: Exchange, asked: &Value) -> Result<Answer, ModelErrorKind> {

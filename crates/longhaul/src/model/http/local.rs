@@ -28,7 +28,8 @@ impl Http {
     pub async fn auto(&self, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
         let servers = ["ollama", "llamacpp"].map(|name| {
             let entry = PROVIDERS.iter().find(|entry| entry.name == name);
-            (name, entry.and_then(|entry| entry.base_url).unwrap_or_default())
+            let place = self.0.options.places.get(name).map(String::as_str);
+            (name, place.or(entry.and_then(|entry| entry.base_url)).unwrap_or_default())
         });
         self.auto_among(keys, &servers).await
     }
@@ -51,16 +52,27 @@ impl Http {
         Err(CatalogError::Nothing)
     }
 
-    /// The first provider whose key is set, if one is.
+    /// The first provider whose key is set, if one is; in a recording, the one that was asked.
     pub fn auto_by_key(&self, keys: &dyn Keys) -> Option<Result<Arc<Provider>, CatalogError>> {
-        let has_key = |entry: &&Entry| keys::first(keys, entry.keys).is_some();
-        let entry = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).find(has_key)?;
+        let fits = |entry: &&Entry| match self.line() {
+            Line::Net { .. } => keys::first(keys, entry.keys).is_some(),
+            Line::Tape(tape) => entry.base_url.is_some_and(|url| tape.model_at(url).is_some()),
+        };
+        let entry = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).find(fits)?;
         let name = format!("{}/{}", entry.name, entry.default_model?);
         Some(ModelSpec::parse(&name).and_then(|spec| self.model(&spec, keys)))
     }
 
+    /// Whether a recording answers, and no network is used.
+    pub(super) fn is_replaying(&self) -> bool {
+        matches!(self.line(), Line::Tape(_))
+    }
+
     async fn first_model(&self, base_url: &str) -> Option<String> {
-        let Line::Net { client, .. } = self.line() else { return None };
+        let client = match self.line() {
+            Line::Net { client, .. } => client,
+            Line::Tape(tape) => return tape.model_at(base_url),
+        };
         let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(THERE).send();
         let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
         let listed: Listed = serde_json::from_slice(&body).ok()?;

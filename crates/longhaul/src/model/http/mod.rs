@@ -60,6 +60,9 @@ pub struct HttpOptions {
     pub system_proxy: bool,
     /// What tokens cost.
     pub prices: Prices,
+    /// Where providers are that are not at their usual place, such as a server of this machine at another port: base
+    /// URLs by the provider's name.
+    pub places: HashMap<String, String>,
 }
 
 impl Default for HttpOptions {
@@ -71,6 +74,7 @@ impl Default for HttpOptions {
             concurrent: 64,
             system_proxy: false,
             prices: Prices::shipped(),
+            places: HashMap::new(),
         }
     }
 }

@@ -3,6 +3,8 @@
 mod agents;
 mod auto;
 mod hooks;
+#[cfg(all(unix, feature = "mcp"))]
+mod mcp;
 mod models;
 mod relay;
 mod toolsets;
@@ -18,6 +20,8 @@ use crate::dispatch::Limits;
 use crate::entry::Budget;
 use crate::model::http::Http;
 use crate::process::Watchman;
+#[cfg(all(unix, feature = "mcp"))]
+use crate::toolset::McpPool;
 use crate::worker::TeamLoader;
 
 /// Looks up a variable. The library reads no environment; whoever calls it does.
@@ -36,23 +40,31 @@ pub struct Outfit {
     pub models: Vec<ModelOverride>,
     /// Sees to it that the processes of toolsets end with this one.
     pub watchman: Watchman,
+    /// The MCP servers of this process. Whoever is done with all teams closes it.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub mcp: McpPool,
     /// The program that can confine itself for a sandbox where there is no bubblewrap: see `toolset::Sandbox::helper`.
     pub helper: Option<PathBuf>,
 }
 
 impl Outfit {
-    /// An outfit with nothing special.
+    /// An outfit with nothing special. MCP servers get these variables of the caller's, if they are set: `PATH`, `HOME`
+    /// and a few more that programs need to start and that are no secrets. Tokens of logins are kept below `data`.
     pub fn new(
         http: Http,
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         data: impl Into<PathBuf>,
     ) -> Outfit {
+        let (data, watchman): (PathBuf, _) = (data.into(), Watchman::new());
+        let variables: Lookup = Arc::new(variables);
         Outfit {
             http,
-            variables: Arc::new(variables),
-            data: data.into(),
+            #[cfg(all(unix, feature = "mcp"))]
+            mcp: McpPool::new(mcp::options(&variables, &data, &watchman)),
+            variables,
+            data,
             models: Vec::new(),
-            watchman: Watchman::new(),
+            watchman,
             helper: None,
         }
     }

@@ -57,7 +57,7 @@ fn every_example_makes_a_team() {
             *missing.entry(notice.problem.message).or_default() += 1;
         }
     }
-    insta::assert_debug_snapshot!("what_is_missing_in_this_build", missing);
+    assert_eq!(missing, BTreeMap::new(), "every key and toolset of the examples is there");
 }
 
 #[test]
@@ -303,4 +303,60 @@ async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
     let (status, output) = answer(&longhaul, id).await;
     assert_eq!((status, output.as_str()), (Status::Completed, "API_KEY=[redacted]\n[exit code 0]"));
     longhaul.shutdown().await;
+}
+
+/// A server under `mcps` and the same one written out, by two agents: one process, which ends with the outfit's pool.
+#[cfg(all(target_os = "linux", feature = "mcp"))]
+#[tokio::test]
+async fn agents_that_name_one_server_in_two_ways_share_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    std::fs::write(dir.path().join("sub/fake.sh"), include_str!("../../toolset/mcp/fake.sh")).unwrap();
+    let text = "mcps:\n  fake: {command: /bin/sh, args: [fake.sh, plain], env: {LOG: nowhere, B: '${env.TWO}'}, working_dir: sub, tools: [say.it]}\n\
+        agents:\n  root:\n    model: openai/gpt-5\n    sub_agents: [other]\n    toolsets:\n      \
+        - {type: mcp, ref: fake, name: f, env: {LOG: '${env.WHERE}'}, instruction: 'Mind: {ORIGINAL_INSTRUCTIONS}'}\n  \
+        other:\n    model: openai/gpt-5\n    toolsets:\n      \
+        - {type: mcp, command: /bin/sh, args: [fake.sh, plain], env: {LOG: '${env.WHERE}', B: two}, working_dir: sub}\n";
+    let mut bundle = Bundle::of_text("team.yaml", text);
+    bundle.working_dir = Some(dir.path().to_owned());
+    let bundle = Bundle::decode(&bundle.encode()).unwrap();
+    let place = log.display().to_string();
+    let look = move |name: &str| match name {
+        "OPENAI_API_KEY" => Some("key".to_owned()),
+        "TWO" => Some("two".to_owned()),
+        "WHERE" => Some(place.clone()),
+        _ => None,
+    };
+    let outfit = Outfit::new(Http::new(HttpOptions::default()).unwrap(), look, dir.path());
+    let team = assemble(&bundle, &outfit).unwrap_or_else(|error| panic!("{error}")).team;
+    let mut offered = Vec::new();
+    for name in ["root", "other"] {
+        let agent = team.agent(&name.into()).unwrap();
+        let (toolset, patron) = (agent.toolsets.last().unwrap(), team.patron(agent));
+        let tools = toolset.open(&patron).await.unwrap_or_else(|error| panic!("{error}"));
+        let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
+        offered.push((names.join(" "), toolset.instruction(&patron).unwrap_or_default()));
+    }
+    let about = |label: &str| format!("About the tools of the MCP server '{label}':\nBe kind.");
+    assert_eq!(offered[0], ("f_say_it".to_owned(), format!("Mind: {}", about("f"))));
+    assert_eq!(offered[1], ("say_it hang write die".to_owned(), about("f")));
+    let noted = std::fs::read_to_string(&log).unwrap();
+    let started: Vec<&str> = noted.lines().filter_map(|line| line.strip_prefix("started ")).collect();
+    assert_eq!(started.len(), 1, "{noted}");
+    let process = Path::new("/proc").join(started[0]);
+    assert!(process.exists());
+    outfit.mcp.close().await;
+    assert!(!process.exists(), "it ends with the pool");
+}
+
+#[cfg(all(unix, feature = "mcp"))]
+#[test]
+fn what_a_server_needs_and_is_not_set_is_told_with_its_place() {
+    let text = "mcps: {far: {remote: {url: 'https://x.example.com/mcp', headers: {Authorization: 'Bearer ${env.FAR}'}}}}\n\
+                agents:\n  root:\n    model: openai/gpt-5\n    toolsets:\n      - {type: mcp, ref: far}\n      \
+                - {type: mcp, command: x, env: {KEY: '${env.NEAR}'}}\n";
+    let shown = told(text, &outfit(&[("OPENAI_API_KEY", "k")]));
+    assert!(shown.contains("the variable FAR is not set") && shown.contains("team.yaml:1:"), "{shown}");
+    assert!(shown.contains("the variable NEAR is not set") && shown.contains("team.yaml:7:"), "{shown}");
 }

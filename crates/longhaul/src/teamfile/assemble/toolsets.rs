@@ -45,6 +45,11 @@ impl Workshop<'_> {
             if is_dialect(&part.kind) {
                 continue;
             }
+            #[cfg(all(unix, feature = "mcp"))]
+            if let ToolsetKind::Mcp(mcp) = &part.kind {
+                toolsets.push(self.mcp_tools(job, &part, mcp, &path));
+                continue;
+            }
             if let Some(toolset) = self.toolset(job, name, &part, &path) {
                 toolsets.push(dressed(toolset, &part));
             }
@@ -251,7 +256,7 @@ impl Workshop<'_> {
         texts.iter().map(fill).collect()
     }
 
-    fn filled_one(&self, job: &mut Job<'_>, text: &str, path: &str) -> String {
+    pub(super) fn filled_one(&self, job: &mut Job<'_>, text: &str, path: &str) -> String {
         crate::teamfile::fill(text, &*self.outfit.variables).unwrap_or_else(|unset| {
             job.wrong(path, unset_words(&unset));
             String::new()
@@ -298,7 +303,7 @@ fn fetch(part: &FetchPart) -> Fetch {
 }
 
 /// A toolset with what every toolset can have: fewer tools, and other words about them.
-fn dressed(mut toolset: Arc<dyn Toolset>, part: &ToolsetPart) -> Arc<dyn Toolset> {
+pub(super) fn dressed(mut toolset: Arc<dyn Toolset>, part: &ToolsetPart) -> Arc<dyn Toolset> {
     if let Some(tools) = part.tools.as_ref().filter(|tools| !tools.is_empty()) {
         toolset = narrowed(toolset, tools.iter().cloned());
     }

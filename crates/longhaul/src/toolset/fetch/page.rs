@@ -241,9 +241,9 @@ let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/pn
 
     #[test]
     fn no_page_is_nested_too_deep_to_be_read() {
-        let unclosed = |tag: &str| format!("<{tag}>").repeat(200_000) + "bottom";
-        let font: String = (0..50_000).map(|n| format!("<p><font size={n}>x</p>")).collect();
-        let hidden = "<div></b>".repeat(100_000) + "bottom";
+        let unclosed = |tag: &str| format!("<{tag}>").repeat(60_000) + "bottom";
+        let font: String = (0..15_000).map(|n| format!("<p><font size={n}>x</p>")).collect();
+        let hidden = "<div></b>".repeat(30_000) + "bottom";
         for html in [unclosed("div"), unclosed("b"), unclosed("blockquote"), hidden] {
             assert!(readable(html, Format::Markdown, &base()).0.contains("bottom"));
         }

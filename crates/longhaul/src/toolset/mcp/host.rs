@@ -308,7 +308,8 @@ impl Host {
                     break End::Disconnected;
                 }
                 () = link.idle(self.options.idle) => break End::Idle,
-                () = changed.notified() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect))),
+                // What changes meanwhile is listed after that: a server that never rests must not put it off for ever.
+                () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect))),
                 Some(listed) = now(&mut listing) => {
                     listing = None;
                     match listed {

@@ -16,6 +16,7 @@ use crate::tool::DynTool;
 use call::McpTool;
 use host::Host;
 
+mod answered;
 mod answers;
 mod call;
 mod calls;
@@ -121,6 +122,11 @@ impl McpPool {
         McpPool(Arc::new(Servers { options: Arc::new(options), hosts: Mutex::default(), over }))
     }
 
+    /// How its servers are run.
+    pub fn options(&self) -> &McpOptions {
+        &self.0.options
+    }
+
     /// The tools of a server. Nothing is started before they are opened.
     pub fn toolset(&self, server: McpServer) -> Mcp {
         let prefix = server.name.clone();
@@ -134,7 +140,7 @@ impl McpPool {
             host
         });
         host.take();
-        Mcp { pool: self.clone(), host, prefix, closed: AtomicBool::new(false) }
+        Mcp { pool: self.clone(), host, prefix, only: None, closed: AtomicBool::new(false) }
     }
 
     /// Ends all servers, and waits until nothing of them is left.
@@ -158,7 +164,16 @@ pub struct Mcp {
     pool: McpPool,
     host: Arc<Host>,
     prefix: Option<String>,
+    only: Option<Vec<String>>,
     closed: AtomicBool,
+}
+
+impl Mcp {
+    /// With only these of the server's tools, by the names that the server or the model has for them.
+    pub fn only(mut self, tools: impl IntoIterator<Item = String>) -> Self {
+        self.only = Some(tools.into_iter().collect());
+        self
+    }
 }
 
 impl fmt::Debug for Mcp {
@@ -182,10 +197,14 @@ impl Toolset for Mcp {
                 why: format!("the MCP server '{}' did not start: {why}", self.host.label),
             })?;
             let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+            let wanted = |(name, tool): &(String, &rmcp::model::Tool)| {
+                let says = |word: &String| word == name || *word == *tool.name;
+                self.only.as_ref().is_none_or(|only| only.iter().any(says))
+            };
             let tool = |(name, tool): (String, &rmcp::model::Tool)| -> Arc<dyn DynTool> {
                 Arc::new(McpTool { host: self.host.clone(), name, tool: tool.clone() })
             };
-            Ok(names.into_iter().zip(listed.tools.iter()).map(tool).collect())
+            Ok(names.into_iter().zip(listed.tools.iter()).filter(wanted).map(tool).collect())
         })
     }
 

@@ -6,6 +6,7 @@ use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{AuthClient, StreamableHttpClientTransport};
 
+use super::answered::Answered;
 use super::handler::Handler;
 use super::host::{Host, Refused, Service};
 use super::login;
@@ -36,7 +37,7 @@ pub(super) async fn connect(
     let named = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(named);
     if own_key {
-        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let transport = StreamableHttpClientTransport::with_client(Answered(client), config);
         let served = serve_client_with_lifecycle(handler, transport, mode).await;
         return served.map_err(|error| match error.is_authorization_required() {
             true => format!("{} does not accept the header `Authorization`", shown(&url)).into(),
@@ -51,7 +52,7 @@ pub(super) async fn connect(
         let mut manager = login::manager(host, &url, &client).await.map_err(wrong)?;
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
-            AuthClient::new(client.clone(), manager),
+            AuthClient::new(Answered(client.clone()), manager),
             config.clone(),
         );
         let error = match serve_client_with_lifecycle(handler.clone(), transport, mode.clone()).await {

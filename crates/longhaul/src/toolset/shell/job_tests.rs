@@ -53,6 +53,20 @@ impl Bench {
         self.call("view_background_job", json!({ "job_id": job })).await.unwrap()
     }
 
+    /// The view of a job once its output, which is read beside it, has this in it.
+    async fn view_with(&self, job: &str, text: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let view = self.view(job).await;
+            let (_, output) = view.split_once("--- output ---").unwrap();
+            if output.contains(text) {
+                return view;
+            }
+            assert!(Instant::now() < deadline, "not within 20 s: {text} in {view}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Comes back when a job has written the ids of its processes to a file.
     async fn pids(&self, file: &str) -> Vec<i32> {
         let path = self.dir.path().join(file);
@@ -87,7 +101,7 @@ async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
     let job = bench.start("echo hello; echo $$ > pids; read line < gate; echo $line; exit 3").await;
     assert_eq!(job, "job-1");
     bench.pids("pids").await;
-    let view = bench.view(&job).await;
+    let view = bench.view_with(&job, "hello").await;
     assert!(view.starts_with("job-1  running  ") && view.ends_with("--- output ---\nhello\n"), "{view}");
     std::fs::write(&gate, "bye\n").unwrap();
     let view = bench.call("view_background_job", json!({ "job_id": "job-1", "wait": 20 })).await.unwrap();

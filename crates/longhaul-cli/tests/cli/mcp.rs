@@ -1,0 +1,120 @@
+//! Teams whose agents use a real MCP server, through the command: the answer comes, and no server is left.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use longhaul::Status;
+use longhaul::entry::Entry;
+
+use crate::kit::{Kit, PATIENCE};
+
+#[path = "../../../longhaul/tests/mcp/npm.rs"]
+mod npm;
+
+const TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/teams/background-research.yaml");
+const ANSWER: &str = "What they found: lakes = 7, parks = 42.\n";
+
+/// A place where `npx` finds the server without a network.
+fn kit() -> Kit {
+    let kit = Kit::new();
+    let modules = npm::installed().join("node_modules");
+    std::os::unix::fs::symlink(modules, kit.ground.path().join("node_modules")).unwrap();
+    kit
+}
+
+/// The command lines of all processes that run in a directory, besides the command's own.
+fn processes(dir: &Path) -> Vec<String> {
+    let dir = dir.canonicalize().unwrap();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path();
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == dir)
+            && !line.starts_with(env!("CARGO_BIN_EXE_longhaul"))
+            && !line.is_empty()
+        {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// The servers among them: not `npx`, which starts one.
+fn servers(dir: &Path) -> usize {
+    let is_one = |line: &&String| line.starts_with("node ") && line.contains("mcp-server-everything");
+    processes(dir).iter().filter(is_one).count()
+}
+
+fn gone(dir: &Path) {
+    let begun = Instant::now();
+    loop {
+        let left = processes(dir);
+        if left.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "left behind: {left:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_coordinator_and_researchers_with_a_server_come_to_their_answer() {
+    let kit = kit();
+    let ran = kit.run(&["run", TEAM, "How many parks and lakes are there?"]).ended(0);
+    assert_eq!(ran.out, ANSWER, "{}", ran.err);
+    assert!(!ran.err.contains("warning"), "{}", ran.err);
+    assert_eq!(processes(kit.ground.path()), [""; 0], "nothing is left when the command has ended");
+
+    let journals = kit.journals();
+    assert_eq!(journals.len(), 3);
+    assert!(journals.iter().all(|(head, _)| head.status == Status::Completed), "{}", ran.err);
+    let called = |wanted: &str| {
+        let calls = journals.iter().flat_map(|(_, journal)| journal);
+        calls
+            .filter(|record| matches!(&record.entry, Entry::Called { tool, .. } if **tool == *wanted))
+            .count()
+    };
+    assert_eq!((called("think"), called("run_background_agent")), (1, 2));
+    assert_eq!((called("lookup_get-sum"), called("lookup_trigger-long-running-operation")), (2, 1));
+    let ends = |record: &&longhaul::entry::Record| matches!(&record.entry, Entry::Letter(letter) if letter.ending.is_some());
+    assert_eq!(journals.iter().flat_map(|(_, journal)| journal).filter(ends).count(), 2, "two letters came");
+}
+
+#[test]
+fn killed_in_the_middle_it_leaves_no_server_and_is_carried_on_to_the_same_answer() {
+    let kit = kit();
+    let ground = kit.ground.path().to_owned();
+    let running = kit.start(&["run", TEAM, "How many parks and lakes are there?"]);
+    // What the server says of its progress is the task's progress.
+    let told = kit.until("progress of the server", |journals| {
+        journals.iter().find_map(|(head, _)| head.progress.clone())
+    });
+    assert!(format!("{told:?}").contains("of 10"), "{told:?}");
+    assert_eq!(servers(&ground), 1, "two researchers, one server: {:#?}", processes(&ground));
+    running.murder();
+    gone(&ground);
+    let before = kit.journals();
+    assert!(before.iter().any(|(head, _)| head.status == Status::Running), "it was killed while it worked");
+
+    let resumed = kit.run(&["resume"]).ended(0);
+    assert!(resumed.out.contains(ANSWER), "{}\n{}", resumed.out, resumed.err);
+    assert_eq!(processes(&ground), [""; 0]);
+    let after = kit.journals();
+    assert_eq!(after.len(), 3, "no task is lost, and none is there twice");
+    assert!(after.iter().all(|(head, _)| head.status == Status::Completed));
+    assert!(after.iter().any(|(head, _)| head.attempt.0 == 2), "somebody was claimed again");
+}
+
+#[test]
+fn a_server_that_cannot_be_started_is_told_and_the_agent_goes_on() {
+    let kit = Kit::new();
+    let team = "agents: {root: {model: play, toolsets: [{type: mcp, command: no-such-server}]}}\n\
+                models: {play: {provider: scripted, script: 'agents: {root: {turns: [{text: I go on.}]}}'}}\n";
+    std::fs::write(kit.ground.path().join("team.yaml"), team).unwrap();
+    let begun = Instant::now();
+    let ran = kit.run(&["run", "team.yaml", "Go."]).ended(0);
+    assert_eq!(ran.out, "I go on.\n");
+    assert!(ran.err.contains("the command 'no-such-server' was not found"), "{}", ran.err);
+    assert!(begun.elapsed() < PATIENCE);
+}

@@ -1,0 +1,174 @@
+//! The events of several tasks in the order in which they happened.
+
+use std::collections::HashMap;
+
+use crate::entry::Sender;
+use crate::id::TaskId;
+use crate::snapshot::{Event, Happening};
+
+/// So many events of one millisecond are looked at for what caused what; of more, each task's are told together.
+const LOOKED_AT: usize = 64;
+
+/// Sorts events by time. Each task's keep their order, and within a millisecond what caused another comes before it: a
+/// call before the task that it launched, an end before the letter about it.
+pub(super) fn in_order(mut events: Vec<Event>) -> Vec<Event> {
+    // A clock that was set back must not turn a task's own story around.
+    let mut latest = HashMap::new();
+    let mut keyed: Vec<_> = events
+        .drain(..)
+        .map(|event| {
+            let at = latest.entry(event.task).or_insert(event.at);
+            *at = event.at.max(*at);
+            (*at, event)
+        })
+        .collect();
+    keyed.sort_by_key(|(at, _)| *at);
+    let mut told = Vec::with_capacity(keyed.len());
+    for moment in keyed.chunk_by(|(one, _), (two, _)| one == two) {
+        let moment: Vec<&Event> = moment.iter().map(|(_, event)| event).collect();
+        told.extend(by_cause(&moment).into_iter().cloned());
+    }
+    told
+}
+
+/// Events of one moment.
+fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
+    let alone = moment.iter().all(|event| event.task == moment[0].task);
+    if alone || moment.len() > LOOKED_AT {
+        return moment.to_vec();
+    }
+    let mut left = moment.to_vec();
+    let mut told = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let first_of_task = |at: &usize| left[..*at].iter().all(|event| event.task != left[*at].task);
+        let next = || (0..left.len()).filter(first_of_task);
+        // A result rather follows the task that was launched, but not if that one waits for a later call.
+        let rather =
+            |at: &usize| matches!(left[*at].what, Happening::Result { .. } | Happening::Waiting { .. });
+        let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
+        told.push(left.remove(at));
+    }
+    told
+}
+
+/// Whether something that is still to be told caused this.
+fn waits(event: &Event, left: &[&Event]) -> bool {
+    let of = |task: TaskId| left.iter().filter(move |other| other.task == task).map(|other| &other.what);
+    match &event.what {
+        Happening::Submitted { parent: Some(parent), .. } => {
+            of(*parent).any(|what| matches!(what, Happening::Call { .. }))
+        }
+        Happening::Letter { from: Sender::Task(child), .. } => {
+            of(*child).any(|what| matches!(what, Happening::Finished { .. }))
+        }
+        Happening::Result { .. } | Happening::Waiting { .. } => left.iter().any(
+            |other| matches!(other.what, Happening::Submitted { parent, .. } if parent == Some(event.task)),
+        ),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{CallId, LetterId, Seq};
+    use crate::message::Usage;
+    use crate::task::Status;
+    use jiff::Timestamp;
+
+    fn id(name: &str) -> TaskId {
+        name.parse().unwrap()
+    }
+
+    fn event(task: &str, at: i64, what: Happening) -> Event {
+        Event { task: id(task), seq: Seq(1), at: Timestamp::from_millisecond(at).unwrap(), what }
+    }
+
+    fn submitted(parent: Option<&str>) -> Happening {
+        let agent = "a".into();
+        Happening::Submitted { agent, headline: String::new(), parent: parent.map(id), continues: None }
+    }
+
+    fn call() -> Happening {
+        Happening::Call { call: CallId { turn: 1, index: 0 }, tool: "t".into(), arguments: String::new() }
+    }
+
+    fn result() -> Happening {
+        Happening::Result {
+            call: CallId { turn: 1, index: 0 },
+            tool: "t".into(),
+            output: "".into(),
+            is_error: false,
+        }
+    }
+
+    fn finished() -> Happening {
+        Happening::Finished { status: Status::Completed, output: "".into(), error: None }
+    }
+
+    fn letter(from: &str) -> Happening {
+        let letter = LetterId::ending(id(from));
+        Happening::Letter { letter, from: Sender::Task(id(from)), text: "".into() }
+    }
+
+    fn used() -> Happening {
+        Happening::Usage { usage: Usage::default(), cost: None, model: String::new() }
+    }
+
+    fn words(events: Vec<Event>) -> Vec<String> {
+        let word =
+            |what: &Happening| serde_json::to_value(what).unwrap()["event"].as_str().unwrap().to_owned();
+        in_order(events).iter().map(|event| format!("{} {}", event.task, word(&event.what))).collect()
+    }
+
+    const P: &str = "t-00000";
+    const C: &str = "t-11111";
+
+    #[test]
+    fn time_goes_before_the_order_of_reading() {
+        let told = words(vec![
+            event(C, 5, submitted(Some(P))),
+            event(C, 9, finished()),
+            event(P, 1, submitted(None)),
+            event(P, 4, call()),
+            event(P, 6, result()),
+            event(P, 9, letter(C)),
+        ]);
+        let expected =
+            ["0 submitted", "0 call", "1 submitted", "0 result", "1 finished", "0 letter"].map(|words| {
+                let (task, what) = words.split_once(' ').unwrap();
+                format!("t-{} {what}", task.repeat(5))
+            });
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn in_one_moment_causes_come_first() {
+        let told = words(vec![
+            event(C, 5, submitted(Some(P))),
+            event(P, 5, result()),
+            event(P, 5, used()),
+            event(P, 5, call()),
+        ]);
+        assert_eq!(told, [(P, "result"), (P, "usage"), (P, "call"), (C, "submitted")].map(joined));
+        let told = words(vec![
+            event(P, 5, letter(C)),
+            event(P, 5, used()),
+            event(C, 5, used()),
+            event(C, 5, finished()),
+        ]);
+        assert_eq!(told, [(C, "usage"), (C, "finished"), (P, "letter"), (P, "usage")].map(joined));
+        let told = words(vec![event(P, 5, call()), event(P, 5, result()), event(C, 5, submitted(Some(P)))]);
+        assert_eq!(told, [(P, "call"), (C, "submitted"), (P, "result")].map(joined));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_turn_a_task_around() {
+        let told = words(vec![event(P, 9, call()), event(P, 3, result()), event(P, 4, used())]);
+        assert_eq!(told, [(P, "call"), (P, "result"), (P, "usage")].map(joined));
+    }
+
+    fn joined((task, what): (&str, &str)) -> String {
+        format!("{task} {what}")
+    }
+}

@@ -1,0 +1,129 @@
+//! MCP servers as the file says them become toolsets: one server for all agents that name it with the same settings.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Job, Lookup, Workshop};
+use crate::process::Watchman;
+use crate::teamfile::bundle::folder;
+use crate::teamfile::walk::join;
+use crate::teamfile::{McpPart, ToolsetKind, ToolsetPart};
+use crate::toolset::{FileTokens, McpOptions, McpServer, McpTransport, Toolset, Vars};
+
+use super::toolsets::dressed;
+
+/// What a `ref` to Docker's catalogue begins with.
+const DOCKER: &str = "docker:";
+/// The directory of the tokens of logins, in that of the data.
+const TOKENS: &str = "tokens";
+/// What programs need to find their parts, their caches and Docker. None of it is a secret; whatever else a server needs
+/// is named in its `env`.
+const GIVEN: [&str; 20] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+];
+
+/// How the servers of a process are run.
+pub(super) fn options(variables: &Lookup, data: &Path, watchman: &Watchman) -> McpOptions {
+    let path = ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned());
+    let set = GIVEN.iter().filter_map(|name| Some((*name, variables(name)?)));
+    McpOptions {
+        env: Vars::from_iter(std::iter::once(path).chain(set)),
+        tokens: Arc::new(FileTokens::new(data.join(TOKENS))),
+        watchman: watchman.clone(),
+        ..McpOptions::default()
+    }
+}
+
+impl Workshop<'_> {
+    /// The tools of a server, by what the toolset says and what is said under `mcps` if it refers to that.
+    pub(super) fn mcp_tools(
+        &self,
+        job: &mut Job<'_>,
+        part: &ToolsetPart,
+        mcp: &McpPart,
+        path: &str,
+    ) -> Arc<dyn Toolset> {
+        let name = mcp.reference.as_deref().filter(|word| !word.starts_with(DOCKER));
+        let defined = name.and_then(|name| Some((join("mcps", name), job.team.mcps.get(name)?.clone())));
+        let (mut server, defined) = match defined {
+            Some((at, ToolsetPart { kind: ToolsetKind::Mcp(server), tools, instruction, .. })) => {
+                let mut made = self.mcp_server(job, &server, &at);
+                for (name, value) in self.filled(job, &mcp.env, &format!("{path}.env")) {
+                    made = made.env(name, value);
+                }
+                if let Some(dir) = &mcp.working_dir {
+                    made = made.cwd(self.workplace(job).join(dir));
+                }
+                made.name = server.name;
+                (made, Some((tools, instruction)))
+            }
+            // The reader has told that there is no such server.
+            _ => (self.mcp_server(job, mcp, path), None),
+        };
+        server.name = mcp.name.clone().or(server.name);
+        let mut part = part.clone();
+        if let Some((tools, instruction)) = defined {
+            part.tools = part.tools.or(tools);
+            part.instruction = part.instruction.or(instruction);
+        }
+        let toolset = self.outfit.mcp.toolset(server);
+        // Its tools have two names, the server's and the model's: it narrows them itself.
+        let toolset = match part.tools.take().filter(|tools| !tools.is_empty()) {
+            Some(tools) => toolset.only(tools),
+            None => toolset,
+        };
+        dressed(Arc::new(toolset), &part)
+    }
+
+    fn mcp_server(&self, job: &mut Job<'_>, part: &McpPart, path: &str) -> McpServer {
+        let server = match (&part.command, &part.remote) {
+            (Some(command), _) => {
+                let dir = self.workplace(job);
+                let dir = part.working_dir.as_ref().map_or(dir.clone(), |below| dir.join(below));
+                McpServer::command(command, part.args.iter().cloned()).cwd(dir)
+            }
+            (None, Some(remote)) => {
+                let url = self.filled_one(job, &remote.url, &format!("{path}.remote.url"));
+                let headers = self.filled(job, &remote.headers, &format!("{path}.remote.headers"));
+                let transport = match remote.transport_type.as_deref() {
+                    Some("sse") => McpTransport::Sse,
+                    _ => McpTransport::Streamable,
+                };
+                let server = McpServer::remote(url).transport(transport);
+                headers.into_iter().fold(server, |server, (name, value)| server.header(name, value))
+            }
+            (None, None) => {
+                let reference = part.reference.as_deref().unwrap_or_default();
+                McpServer::docker(reference.strip_prefix(DOCKER).unwrap_or(reference))
+            }
+        };
+        let env = self.filled(job, &part.env, &format!("{path}.env"));
+        let server = env.into_iter().fold(server, |server, (name, value)| server.env(name, value));
+        McpServer { name: part.name.clone(), ..server }
+    }
+
+    /// Where the programs of a team run: where it works, or else beside its file.
+    fn workplace(&self, job: &Job<'_>) -> std::path::PathBuf {
+        let beside = || self.bundle.base.join(folder(&job.source.key));
+        self.bundle.working_dir.clone().unwrap_or_else(beside)
+    }
+}
