@@ -99,11 +99,19 @@ fn chosen(typed: &str) -> ModelOverride {
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
     let name = file.display();
     match error {
-        AssembleError::Wrong { text, .. } if teamfile::read(text).errors() == 0 => {
-            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}")).hint(
-                "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul demo` \
-                 needs none",
-            )
+        AssembleError::Wrong { text, problems, .. } if teamfile::read(text).errors() == 0 => {
+            let missing = |problem: &teamfile::Problem| {
+                problem.message.contains("needs a key") || problem.message.starts_with("the variable")
+            };
+            let hint = match problems.iter().any(missing) {
+                true => {
+                    "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
+                     demo` needs none"
+                }
+                false => "docs/teams.md tells what can be in a team file",
+            };
+            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}"))
+                .hint(hint)
         }
         AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
             .hint(format!("`longhaul check {name}` tells more")),
