@@ -70,6 +70,19 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, file: &Path, models: &[String])
     })
 }
 
+/// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.
+pub(crate) async fn somebody_to_ask(team: &Team, outfit: &Outfit) -> Result<(), Trouble> {
+    if team.agents().all(|agent| agent.model.name() != "auto") {
+        return Ok(());
+    }
+    let keys = |name: &str| (outfit.variables)(name).map(Into::into);
+    match outfit.http.auto(&keys).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Trouble::new(Code::Team, format!("model auto: {error}"))
+            .hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
+    }
+}
+
 /// That a team has an agent that was named on the command line.
 pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
     if team.agent(&name.into()).is_some() {

@@ -17,7 +17,8 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
-    let made = team::make(desk, &team::outfit(&args.outside, &place)?, &args.team, &args.model)?;
+    let outfit = team::outfit(&args.outside, &place)?;
+    let made = team::make(desk, &outfit, &args.team, &args.model)?;
     let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
@@ -26,6 +27,7 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
             name.as_str().into()
         }
     };
+    team::somebody_to_ask(&made.team, &outfit).await?;
     let store = place.open()?;
     let team = made.kept(&*store).await?;
     // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
