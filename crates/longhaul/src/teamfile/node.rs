@@ -102,6 +102,9 @@ pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
         let at = error.location().map_or(Place::START, |at| source.place(at));
         let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
         let message = match message.as_str() {
+            text if text.contains("tabs disallowed") => {
+                "YAML is indented with spaces, and here is a tab".to_owned()
+            }
             text if text.contains("Documents {") => {
                 "a team file is one YAML document, and here begins another".to_owned()
             }
