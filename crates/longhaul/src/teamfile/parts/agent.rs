@@ -10,7 +10,7 @@ use crate::agent::Notices;
 use crate::entry::{Deliver, OnFinish};
 
 /// An agent.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct AgentPart {
     /// Its models, of which one is picked each turn; none is `auto`.
