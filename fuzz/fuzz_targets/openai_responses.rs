@@ -7,5 +7,9 @@ use longhaul::model::wire::openai_responses::OpenAiResponses;
 use longhaul_fuzz::Exam;
 
 fuzz_target!(|data: &[u8]| {
-    Exam { wire: &OpenAiResponses::new(), stops: &["response.completed", "response.done", "response.incomplete", "status"] }.sit(data);
+    Exam {
+        wire: &OpenAiResponses::new(),
+        stops: &["response.completed", "response.done", "response.incomplete", "status"],
+    }
+    .sit(data);
 });

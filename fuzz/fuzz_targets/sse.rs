@@ -38,7 +38,8 @@ fn naive(stream: &[u8]) -> Vec<(String, String)> {
     lines.push(rest);
     lines.push(b"");
 
-    let (mut events, mut name, mut data, mut stray) = (Vec::new(), String::new(), Vec::<String>::new(), false);
+    let (mut events, mut name, mut data, mut stray) =
+        (Vec::new(), String::new(), Vec::<String>::new(), false);
     for line in lines {
         let line = String::from_utf8_lossy(line);
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));

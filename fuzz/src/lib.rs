@@ -1,12 +1,15 @@
-//! What the targets share: how an input is read, and the exam that every stream parser sits.
+//! What the targets share: how an input is read, what work may cost, and the exam that every stream parser sits.
 
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+use longhaul::AgentName;
 use longhaul::message::{Block, Message, Reply, StopReason, ToolResult};
 use longhaul::model::settings::ModelSettings;
 use longhaul::model::wire::openai_chat::{OpenAiChat, Quirks};
 use longhaul::model::wire::openai_responses::OpenAiResponses;
 use longhaul::model::wire::{Anthropic, Gemini, Memo, Wire};
 use longhaul::model::{Chunk, ModelErrorKind, Request};
-use longhaul::AgentName;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -26,11 +29,19 @@ pub fn cuts(data: &[u8]) -> (&[u8], Vec<usize>) {
 /// Does something with an input of this length, and looks what memory it took at most. The small trees that JSON
 /// becomes are what costs most: a hundred bytes and more for each that was read.
 pub fn bounded<R>(length: usize, work: impl FnOnce() -> R) -> R {
-    let before = HEAP.current_usage();
+    within(64 * 1024 + 1024 * length, work)
+}
+
+/// Does something, and looks that it takes less than this many bytes of memory at most, and less than a second. The
+/// second is one of the processor: a machine that is busy, or was stopped for a while, has nothing to do with it.
+pub fn within<R>(most: usize, work: impl FnOnce() -> R) -> R {
+    let (before, began) = (HEAP.current_usage(), ThreadTime::now());
     HEAP.reset_peak_usage();
     let result = work();
     let took = HEAP.peak_usage().saturating_sub(before);
-    assert!(took < 64 * 1024 + 1024 * length, "{took} bytes of memory for {length} bytes of input");
+    assert!(took < most, "{took} bytes of memory, where {most} are enough");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?} of the processor's time");
     result
 }
 
@@ -81,7 +92,8 @@ impl Exam<'_> {
 
     fn feed(&self, stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> Came {
         let mut parser = self.wire.parser();
-        let mut came = Came { reply: Ok(Reply::default()), said: String::new(), thought: String::new(), over: None };
+        let mut came =
+            Came { reply: Ok(Reply::default()), said: String::new(), thought: String::new(), over: None };
         let mut at = 0;
         for cut in cuts.into_iter().chain([stream.len()]) {
             let mut chunks = Vec::new();

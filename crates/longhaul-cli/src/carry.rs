@@ -193,8 +193,9 @@ impl Carry<'_> {
         if !self.json {
             for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
                 let output = clean(&self.longhaul.output(root.id).await?);
-                // Where the live block was, there is an empty line already.
-                if index > 0 || !term.live {
+                // Where the live block was, there is an empty line already; and an answer may go elsewhere.
+                let here = root.error.is_some() || root.cut_short.is_some() || term.out == Out::Stdout;
+                if index > 0 || (!term.live && here) {
                     term.line("")?;
                 }
                 if let Some(error) = &root.error {

@@ -74,6 +74,16 @@ impl Trouble {
         self
     }
 
+    /// What went wrong.
+    pub(crate) fn what(&self) -> &str {
+        self.what.as_deref().unwrap_or_default()
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Whoever read our output has gone: there is nobody to tell.
     fn unheard() -> Self {
         Trouble { code: Code::Fine, what: None, hint: None }

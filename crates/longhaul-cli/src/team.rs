@@ -102,6 +102,19 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> 
     })
 }
 
+/// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.
+pub(crate) async fn somebody_to_ask(team: &Team, outfit: &Outfit) -> Result<(), Trouble> {
+    if team.agents().all(|agent| agent.model.name() != "auto") {
+        return Ok(());
+    }
+    let keys = |name: &str| (outfit.variables)(name).map(Into::into);
+    match outfit.http.auto(&keys).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Trouble::new(Code::Team, format!("model auto: {error}"))
+            .hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
+    }
+}
+
 /// That a team has an agent that was named on the command line.
 pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
     if team.agent(&name.into()).is_some() {
@@ -131,11 +144,19 @@ fn chosen(typed: &str) -> ModelOverride {
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
     let name = file.display();
     match error {
-        AssembleError::Wrong { text, .. } if teamfile::read(text).errors() == 0 => {
-            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}")).hint(
-                "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul demo` \
-                 needs none",
-            )
+        AssembleError::Wrong { text, problems, .. } if teamfile::read(text).errors() == 0 => {
+            let missing = |problem: &teamfile::Problem| {
+                problem.message.contains("needs a key") || problem.message.starts_with("the variable")
+            };
+            let hint = match problems.iter().any(missing) {
+                true => {
+                    "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
+                     demo` needs none"
+                }
+                false => "docs/teams.md tells what can be in a team file",
+            };
+            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}"))
+                .hint(hint)
         }
         AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
             .hint(format!("`longhaul check {name}` tells more")),

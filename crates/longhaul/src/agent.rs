@@ -18,6 +18,7 @@ use crate::permission::Permissions;
 use crate::tool::Tool;
 pub use preamble::Preamble;
 pub use shape::Shape;
+pub(crate) use shape::validator;
 
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, Patron, SubAgentTools, Tools, Toolset};
 

@@ -18,6 +18,7 @@ use crate::entry::{
 };
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
+use crate::model::wire::is_only_calls;
 pub(crate) use condense::middle_out;
 pub use condense::{Condensable, summary_text};
 
@@ -52,6 +53,9 @@ pub struct Turn {
     #[serde(default)]
     reshaped: bool,
     last_word: Option<String>,
+    /// Its last word was nothing but calls, which are not made any more.
+    #[serde(default)]
+    called_last: bool,
     live: String,
     said: Arc<str>,
     /// Another model than the agent's own, which it has chosen itself.
@@ -170,6 +174,7 @@ impl Turn {
             begun: false,
             reshaped: false,
             last_word: None,
+            called_last: false,
             live: String::new(),
             said: Arc::from(""),
             model: None,
@@ -202,6 +207,7 @@ impl Turn {
             begun: false,
             reshaped: false,
             last_word: None,
+            called_last: false,
             said: Arc::from(""),
             ..self
         }
@@ -400,9 +406,19 @@ impl Turn {
         if !self.said.trim().is_empty() {
             return Step::Rest;
         }
-        if self.last_word.is_some() || self.reminded {
+        if self.reminded || (self.last_word.is_some() && !self.called_last) {
             return self
                 .fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
+        }
+        if self.called_last {
+            return Step::Nudge {
+                why: Nudge::Empty,
+                text: format!(
+                    "Tools are off: nothing was called.{} Say now, in words and without a call, what the result is.",
+                    self.reminder()
+                )
+                .into(),
+            };
         }
         Step::Nudge {
             why: Nudge::Empty,
@@ -550,7 +566,7 @@ impl Turn {
         if reply.usage.input > 0 {
             self.measured = Some((self.conversation.len(), reply.usage.total()));
         }
-        let text = reply.text();
+        let mut text = reply.text();
         let was_cut = |call: &Call| {
             let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
             reply.stop == StopReason::Length && !whole
@@ -561,6 +577,12 @@ impl Turn {
         if self.last_word.is_some() {
             // The last word is the last word. But no call may stay without a result: providers refuse that.
             self.close_calls("Tools are off: this call was not made.");
+            // A call that is written as text is not an answer either.
+            let written = is_only_calls(&text, &|tool| self.has_called(tool));
+            self.called_last = written || (text.trim().is_empty() && reply.calls().next().is_some());
+            if written {
+                text = String::new();
+            }
         }
         if self.open.is_empty() {
             self.ball = Ball::Silent(reply.stop);
@@ -575,6 +597,15 @@ impl Turn {
                 self.count(call);
             }
         }
+    }
+
+    /// Whether it has called this tool in its conversation.
+    fn has_called(&self, tool: &str) -> bool {
+        let calls = |message: &Message| match message {
+            Message::Assistant(reply) => reply.calls().any(|call| call.tool == tool),
+            _ => false,
+        };
+        self.conversation.iter().any(calls)
     }
 
     fn count(&mut self, call: &Call) {

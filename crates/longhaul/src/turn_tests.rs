@@ -142,8 +142,45 @@ fn an_empty_last_word_is_a_failure_without_another_reminder() {
     bench.replies(reply().call("t", 0.into()));
     bench.returns(0, "r");
     bench.does();
-    bench.replies(reply().call("t", 0.into()));
+    bench.replies(reply().text(" "));
     assert_eq!(bench.failure(), Some(FailureKind::NoAnswer));
+}
+
+/// A small model, told that tools are off, calls one all the same, or writes down how it would.
+#[test]
+fn a_call_is_no_last_word_and_is_told_so_once() {
+    let written = reply().text("```json\n{\"name\": \"t\", \"arguments\": {\"a\": 1}}\n```");
+    for call in [written, reply().call("t", 1.into())] {
+        let mut bench = Bench::new();
+        bench.habits.max_turns = 1;
+        bench.replies(reply().call("t", 0.into()));
+        bench.returns(0, "r");
+        bench.does();
+        bench.replies(call.clone());
+        let Step::Nudge { why: Nudge::Empty, text } = bench.next() else { panic!("{:?}", bench.next()) };
+        assert!(text.starts_with("Tools are off"), "{text}");
+        bench.does();
+        assert_eq!(bench.next(), Step::Think { tools: false });
+        let mut again = bench.clone();
+        bench.replies(reply().text("in words"));
+        let Outcome::Completed { output, cut_short } = bench.turn.answer(None) else { panic!() };
+        assert_eq!((&*output, cut_short.is_some()), ("in words", true));
+        again.replies(call);
+        assert_eq!(again.failure(), Some(FailureKind::NoAnswer), "a call is never shown as an answer");
+        again.assert_no_call_is_left_without_result();
+    }
+}
+
+/// What names a tool that it has never called may be what it was asked for.
+#[test]
+fn json_that_is_no_call_of_its_own_is_a_last_word() {
+    let mut bench = Bench::new();
+    bench.habits.max_turns = 1;
+    bench.replies(reply().call("t", 0.into()));
+    bench.returns(0, "r");
+    bench.does();
+    bench.replies(reply().text("{\"name\": \"other\", \"arguments\": {}}"));
+    assert_eq!(bench.next(), Step::Rest);
 }
 
 #[test]

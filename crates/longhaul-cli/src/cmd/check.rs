@@ -15,7 +15,11 @@ pub(super) fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
     let files = files(&args.paths)?;
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
-        let checked = Checked::of(path)?;
+        let checked = match Checked::of(path) {
+            // One of many that cannot be read is a line like the others.
+            Err(trouble) if files.len() > 1 => Checked::unread(path, &trouble),
+            checked => checked?,
+        };
         if args.json {
             desk.term.json(&checked)?;
         } else {
@@ -50,6 +54,8 @@ struct Checked {
     errors: usize,
     warnings: usize,
     agents: Vec<String>,
+    /// How long it took to read and to check, in microseconds.
+    micros: u128,
     problems: Vec<Problem>,
     #[serde(skip)]
     text: String,
@@ -57,6 +63,7 @@ struct Checked {
 
 impl Checked {
     fn of(path: &Path) -> Result<Checked, Trouble> {
+        let began = std::time::Instant::now();
         let text = read(path)?;
         let mut reading = teamfile::read(&text);
         let mut agents = Vec::new();
@@ -71,9 +78,31 @@ impl Checked {
             errors,
             warnings: all - errors,
             agents,
+            micros: began.elapsed().as_micros(),
             problems: reading.problems,
             text,
         })
+    }
+
+    /// A file that there is nothing to be told of but that it cannot be read.
+    fn unread(path: &Path, trouble: &Trouble) -> Checked {
+        let problem = Problem {
+            severity: Severity::Error,
+            at: teamfile::Place::START,
+            path: String::new(),
+            message: trouble.what().to_owned(),
+            help: trouble.help().map(str::to_owned),
+        };
+        Checked {
+            file: path.display().to_string(),
+            ok: false,
+            errors: 1,
+            warnings: 0,
+            agents: Vec::new(),
+            micros: 0,
+            problems: vec![problem],
+            text: String::new(),
+        }
     }
 
     fn show(&self, term: Term) -> Result<(), Trouble> {

@@ -27,6 +27,7 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
             name.as_str().into()
         }
     };
+    team::somebody_to_ask(&made.team, &outfit).await?;
     let store = place.open()?;
     let team = made.kept(&*store).await?;
     // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.

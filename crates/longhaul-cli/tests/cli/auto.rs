@@ -98,8 +98,9 @@ fn its_recording_needs_it_no_more() {
 #[test]
 fn nothing_is_an_error_that_says_what_to_set() {
     let kit = kit();
-    let ran = run(&kit, &[]).ended(1);
+    let ran = run(&kit, &[]).complains(6, &["model auto: no model can be asked", "longhaul init --scripted"]);
     assert_eq!(ran.out, "");
+    assert!(kit.journals().is_empty(), "there is no task that could only fail");
     for words in
         ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "Ollama", "llama.cpp", "longhaul demo"]
     {

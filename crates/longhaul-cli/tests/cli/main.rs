@@ -21,7 +21,7 @@ mod run;
 mod second;
 mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
-#[allow(dead_code, reason = "the library's tests use more of it")]
+#[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
 mod tape;
 mod team;

@@ -39,6 +39,43 @@ fn a_line_a_file_and_a_total() {
 }
 
 #[test]
+fn one_that_cannot_be_read_is_a_line_among_the_others() {
+    let kit = Kit::new();
+    fs::create_dir(kit.ground.path().join("teams")).unwrap();
+    fs::write(kit.ground.path().join("teams/a-binary.yaml"), b"\x7fELF\x02\x01\xff\xfe").unwrap();
+    kit.write("teams/b-good.yaml", "agents: {root: {model: auto}}\n");
+    let ran = kit.run(&["check", "teams"]).ended(6);
+    insta::assert_snapshot!("check_binary", ran.out);
+    assert_eq!(ran.err, "");
+    assert_eq!(kit.run(&["check", "teams", "--json"]).ended(6).json()[0]["ok"], false);
+}
+
+/// What is shipped is right, and what is wrong on purpose is wrong: as whoever runs the command sees it.
+#[test]
+fn the_teams_of_the_project_are_as_they_should_be() {
+    let kit = Kit::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let check = |directory: &str, code: i32| {
+        let directory = root.join(directory).canonicalize().unwrap().display().to_string();
+        let files = kit.run(&["check", "--json", &directory]).ended(code).json();
+        let lines = kit.run(&["check", &directory]).ended(code).out;
+        let total = lines.lines().last().unwrap();
+        assert!(total.starts_with(&format!("{} files: ", files.len())), "{total}");
+        for file in &files {
+            let name = file["file"].as_str().unwrap();
+            let of = lines.lines().filter(|line| line.contains(&format!(" {name}  "))).count();
+            assert_eq!(of, 1, "{name} has a line of its own");
+            assert_eq!(file["ok"], code == 0, "{file}");
+        }
+        files.len()
+    };
+    let right = check("examples/teams", 0);
+    let odd = check("crates/longhaul/tests/teams/odd", 0);
+    let wrong = check("crates/longhaul/tests/teams/wrong", 6);
+    assert!(wrong >= 15 && right + odd + wrong >= 40, "{right} {odd} {wrong}");
+}
+
+#[test]
 fn what_cannot_be_checked_is_said() {
     let kit = Kit::new();
     kit.run(&["check", "nowhere.yaml"]).complains(6, &["nowhere.yaml", "longhaul init"]);

@@ -11,10 +11,13 @@ pub struct Shape {
 /// How many of an answer's faults are told.
 const TOLD: usize = 5;
 
+/// The largest pattern in a schema, in bytes of what it is made into.
+const LARGEST_PATTERN: usize = 1 << 18;
+
 impl Shape {
     /// The shape, if its schema is one.
     pub fn new(asked: StructuredOutput) -> Result<Shape, String> {
-        let validator = jsonschema::validator_for(&asked.schema).map_err(|error| error.to_string())?;
+        let validator = validator(&asked.schema)?;
         Ok(Shape { asked, validator })
     }
 
@@ -38,6 +41,13 @@ impl Shape {
             .collect();
         if faults.is_empty() { Ok(json) } else { Err(faults.join("; ")) }
     }
+}
+
+/// A schema, ready to be held against values, or why it is none. Its patterns are not larger than is sensible.
+pub(crate) fn validator(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
+    let patterns = jsonschema::PatternOptions::fancy_regex().size_limit(LARGEST_PATTERN);
+    let options = jsonschema::options().with_pattern_options(patterns);
+    options.build(schema).map_err(|error| error.to_string())
 }
 
 impl std::fmt::Debug for Shape {

@@ -1,5 +1,11 @@
 //! Globs: `*`, `?`, `[a-z]` and `\`, in time proportional to the text for any glob.
 
+/// A text in lower case, one character like the other: what a letter becomes does not hang on those around it, as that of a
+/// sigma at the end of a word does elsewhere. So the parts of a text are the parts of it in lower case.
+pub(super) fn lower(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c }).collect()
+}
+
 /// A piece of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
@@ -22,7 +28,7 @@ pub(super) struct Glob {
 impl Glob {
     /// The glob of a text.
     pub(super) fn parse(text: &str) -> Result<Glob, String> {
-        let lower = text.to_lowercase();
+        let lower = lower(text);
         let mut rest = lower.chars().peekable();
         let mut tokens: Vec<Token> = Vec::new();
         while let Some(c) = rest.next() {

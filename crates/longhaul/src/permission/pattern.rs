@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::command::{NEVER, climbs, is_command, parts, straight};
-use super::glob::Glob;
+use super::glob::{Glob, lower};
 
 /// How long a pattern may be, in bytes.
 const LONGEST: usize = 2048;
@@ -85,13 +85,13 @@ impl Pattern {
     /// Whether a call is certainly meant: for what it allows. Wildcards match nothing in a command line that would make
     /// another command of it, and nothing that goes up in a path.
     pub fn is_surely(&self, tool: &str, arguments: &Value) -> bool {
-        self.tool.matches(&tool.to_lowercase(), &[]) && self.conditions.iter().all(|c| c.surely(arguments))
+        self.tool.matches(&lower(tool), &[]) && self.conditions.iter().all(|c| c.surely(arguments))
     }
 
     /// Whether a call may be meant: for what it denies or asks about. A command line is meant if any command in it is,
     /// and arguments that cannot be read may be anything.
     pub fn might_be(&self, tool: &str, arguments: &Value) -> bool {
-        self.tool.matches(&tool.to_lowercase(), &[]) && self.conditions.iter().all(|c| c.maybe(arguments))
+        self.tool.matches(&lower(tool), &[]) && self.conditions.iter().all(|c| c.maybe(arguments))
     }
 }
 
@@ -115,7 +115,7 @@ impl Condition {
     fn surely_text(&self, text: &str) -> bool {
         let never: &[char] = if self.is_command { &NEVER } else { &[] };
         let strays = !self.is_command && self.glob.is_wild() && climbs(text) && !self.glob.names("..");
-        !strays && self.glob.matches(&text.to_lowercase(), never)
+        !strays && self.glob.matches(&lower(text), never)
     }
 
     fn maybe(&self, arguments: &Value) -> bool {
@@ -141,7 +141,7 @@ impl Condition {
     }
 
     fn maybe_text(&self, text: &str) -> bool {
-        let text = text.to_lowercase();
+        let text = lower(text);
         let more = if self.is_command { parts(&text) } else { vec![straight(&text)] };
         self.glob.matches(&text, &[]) || more.iter().any(|text| self.glob.matches(text, &[]))
     }

@@ -56,6 +56,17 @@ fn names_match_whole_and_in_any_case() {
     }
 }
 
+/// A sigma at the end of a word has a small letter of its own; at the end of a pattern it stands for both.
+#[test]
+fn the_case_of_a_letter_does_not_hang_on_its_neighbours() {
+    for (text, tool) in
+        [("ΟΔΟΣ*", "ΟΔΟΣΑ"), ("ΟΔΟΣ*", "οδος"), ("οδο?", "ΟΔΟΣ"), ("*Σ*", "ΑΣΑ"), ("οδοσ", "ΟΔΟΣ")]
+    {
+        assert!(pattern(text).might_be(tool, &json!({})), "{text} {tool}");
+    }
+    assert!(pattern("write:path=/ΟΔΟΣ*").might_be("write", &json!({ "path": "/ΟΔΟΣΑ" })));
+}
+
 #[test]
 fn arguments_are_compared_as_they_are_written_in_json() {
     let args = json!({

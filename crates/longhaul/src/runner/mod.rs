@@ -11,14 +11,15 @@ mod gear;
 mod leave;
 mod ledger;
 mod owed;
+mod recall;
 mod rest;
 mod seat;
 mod settle;
 mod think;
 mod usher;
 mod worktree;
+mod writing;
 
-use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,23 +33,26 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use act::said;
 pub(crate) use gear::Locker;
 pub(crate) use ledger::below;
+pub(crate) use recall::read_all;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
+pub(crate) use writing::append;
 
 use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
-use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Record, Submitted};
+use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
 use crate::hook::Occasion;
-use crate::id::{AgentName, Seq, TaskId};
+use crate::id::{AgentName, Seq};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
-use crate::store::{Batch, Bell, Bells, Claimed, Fence, Kinds, Store, StoreError};
+use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
 use crate::task::Head;
 use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
 use owed::Owed;
+use recall::{chain_before, fresh_journal, recall, submission};
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -315,87 +319,6 @@ impl Run {
         Box::pin(self.end_attempt(halt))
     }
 
-    /// Writes entries down, and what is owed before them; when this returns they are part of the task.
-    async fn note(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
-        let owed = self.owed.take();
-        let paid = owed.len() as u64;
-        let all: Vec<Entry> = owed.into_iter().chain(entries).collect();
-        let count = all.len() as u64;
-        let batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), all.clone());
-        let last = append(&*self.around.store, batch).await?.first().copied().unwrap_or_default();
-        let first = Seq((last.0 + 1).saturating_sub(count));
-        // What was owed is in the conversation already.
-        let known = first..Seq(first.0 + paid);
-        if first.0 != self.head.seq.0 + 1 {
-            // Somebody wrote in between: take all of it in, in its order.
-            return self.read_on(known).await;
-        }
-        let at = self.around.store.now();
-        for entry in all {
-            let record = Record { seq: Seq(self.head.seq.0 + 1), at, entry };
-            self.take_in(&record, &known)?;
-        }
-        Ok(())
-    }
-
-    /// Goes on as if this were written down; it is before the next entry is, or soon. Only for what may be lost without
-    /// harm: it is then done again.
-    fn owe(&mut self, entries: Vec<Entry>) {
-        let (seq, at) = (self.head.seq, self.around.store.now());
-        for entry in entries {
-            let record = Record { seq, at, entry };
-            self.turn.apply(&record);
-            self.owed.add(record.entry);
-        }
-    }
-
-    /// Writes down what is owed.
-    async fn pay(&mut self) -> Result<(), Halt> {
-        if self.owed.is_empty() { Ok(()) } else { self.note(Vec::new()).await }
-    }
-
-    /// Writes entries down that are only right as long as nobody has written to the task since; false if somebody has,
-    /// and then that is taken in.
-    async fn note_unless_moved(&mut self, entries: Vec<Entry>) -> Result<bool, Halt> {
-        self.pay().await?;
-        let mut batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries);
-        batch.writes[0].after = Some(self.head.seq);
-        let moved = match append(&*self.around.store, batch).await {
-            Ok(_) => false,
-            Err(StoreError::Moved { .. }) => true,
-            Err(error) => return Err(error.into()),
-        };
-        self.catch_up().await?;
-        Ok(!moved)
-    }
-
-    /// Takes in what others have written.
-    async fn catch_up(&mut self) -> Result<(), Halt> {
-        self.read_on(Seq(0)..Seq(0)).await
-    }
-
-    /// Takes in what the journal has beyond what is known; the conversation has what is in `known`.
-    async fn read_on(&mut self, known: Range<Seq>) -> Result<(), Halt> {
-        self.look_at = Instant::now() + LOOK_ANYWAY;
-        for record in read_all(&*self.around.store, self.head.id, self.head.seq).await? {
-            self.take_in(&record, &known)?;
-        }
-        Ok(())
-    }
-
-    fn take_in(&mut self, record: &Record, known: &Range<Seq>) -> Result<(), Halt> {
-        let task = self.head.id;
-        self.head.step(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
-        if known.contains(&record.seq) {
-            return Ok(());
-        }
-        self.turn.apply(record);
-        if matches!(record.entry, Entry::Compacted { .. }) {
-            self.memo.forget();
-        }
-        Ok(())
-    }
-
     /// Has a seat, when this returns.
     async fn sit(&mut self) -> Result<(), Halt> {
         if self.seat.is_parked() {
@@ -455,13 +378,6 @@ impl Run {
             depth: self.head.depth,
         }
     }
-}
-
-/// The journal of a task that nobody has run before: its submission and its claim are all there is.
-fn fresh_journal(task: &Claimed) -> Option<Vec<Record>> {
-    let Head { attempt, worker, seq, active, .. } = &task.head;
-    let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
-    (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
 }
 
 /// Until somebody may have written: a hint came, or none has for long.
@@ -533,85 +449,4 @@ async fn own_worktree(around: &Surroundings, submitted: &Submitted) -> Result<Wo
     // The longest, which no task of another store has either.
     let name = key.candidates().last().map(|id| id.to_string()).unwrap_or_default();
     Worktree::settle_in(dir, &name, &around.worktrees).await.map_err(failed)
-}
-
-/// Appends, and tries again for a while where that may help: a full disk or a lock may pass.
-pub(crate) async fn append(store: &dyn Store, batch: Batch) -> Result<Vec<Seq>, StoreError> {
-    let mut pause = Duration::from_millis(100);
-    loop {
-        match store.append(batch.clone()).await {
-            Err(StoreError::Database { what, passing: true }) if pause < Duration::from_secs(5) => {
-                tracing::warn!(error = what, "the store did not take an entry; trying again");
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-            }
-            other => return other,
-        }
-    }
-}
-
-/// A journal from somewhere to its end.
-pub(crate) async fn read_all(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
-    const PAGE: usize = 1000;
-    let mut records = store.read(task, after, PAGE).await?;
-    let mut page = records.len();
-    while page == PAGE {
-        let last = records.last().map_or(after, |r| r.seq);
-        let more = store.read(task, last, PAGE).await?;
-        page = more.len();
-        records.extend(more);
-    }
-    Ok(records)
-}
-
-/// Head, turn and order of a task; where it continues others, with the conversation it had as those.
-async fn recall(
-    store: &dyn Store,
-    team: &Team,
-    id: TaskId,
-    journal: &[Record],
-) -> Result<(Head, Turn, Submitted), Halt> {
-    let submitted = submission(id, journal)?;
-    let mut turn: Option<Turn> = None;
-    // The oldest first, one journal at a time.
-    for old in chain_before(store, submitted.continues).await?.into_iter().rev() {
-        let journal = read_all(store, old, Seq(0)).await?;
-        let told = follow(turn.take(), team, &submission(old, &journal)?, &journal);
-        turn = Some(told);
-    }
-    let turn = follow(turn, team, &submitted, journal);
-    let illegal = |why| StoreError::Illegal { task: id, why };
-    let head = Head::of(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
-    Ok((head, turn, submitted))
-}
-
-/// The turn of a task that goes on from another, or begins.
-fn follow(before: Option<Turn>, team: &Team, submitted: &Submitted, journal: &[Record]) -> Turn {
-    let mut turn = match before {
-        Some(turn) => turn.continued(submitted),
-        None => Turn::begin(submitted, team.root()),
-    };
-    journal.iter().for_each(|record| turn.apply(record));
-    turn
-}
-
-/// The tasks that a task continues, the last first.
-async fn chain_before(store: &dyn Store, mut continues: Option<TaskId>) -> Result<Vec<TaskId>, StoreError> {
-    let mut chain = Vec::new();
-    while let Some(old) = continues {
-        chain.push(old);
-        continues = submission(old, &store.read(old, Seq(0), 1).await?)?.continues;
-    }
-    Ok(chain)
-}
-
-#[cfg(test)]
-#[path = "recall_tests.rs"]
-mod recall_tests;
-
-fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
-    match journal.first().map(|r| &r.entry) {
-        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
-        _ => Err(StoreError::NoTask(id)),
-    }
 }

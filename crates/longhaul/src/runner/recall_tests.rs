@@ -1,8 +1,11 @@
 use super::*;
-use crate::entry::TeamRef;
+use std::sync::Arc;
+
+use crate::agent::Agent;
+use crate::entry::{Order, TeamRef};
 use crate::id::TaskKey;
 use crate::message::Message;
-use crate::store::Memory;
+use crate::store::{Batch, Fence, Memory};
 use crate::testing::{FnModel, reply};
 
 /// A conversation may go on for years. What it takes to recall it does not grow on the stack.

@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
+use indexmap::IndexMap;
+
 use super::near::{instead, otherwise};
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, Told};
 use super::variables::variables;
 use super::walk::{Spot, join, shortened};
 use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
+use crate::agent::validator;
 use crate::hook::Matcher;
 use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
@@ -83,33 +86,38 @@ fn stem(text: &str) -> &str {
 }
 
 /// All that is wrong with what a file refers to.
-pub(super) fn check(file: &TeamFile, told: &[Problem]) -> Vec<Problem> {
-    let mut check = Check { file, problems: Vec::new() };
+pub(super) fn check(file: &TeamFile, told: &[Problem]) -> Told {
+    let mut check = Check { file, told: Told::default(), matchers: 0 };
     check.top(told);
     for name in check.file.agents.keys() {
         check.agent(name);
     }
-    check.problems
+    check.told
 }
+
+/// How many matchers of hooks a file may have: each costs time to read.
+const MOST_MATCHERS: usize = 100;
 
 struct Check<'a> {
     file: &'a TeamFile,
-    problems: Vec<Problem>,
+    told: Told,
+    /// How many hooks have had their matchers read.
+    matchers: usize,
 }
 
-fn names<T>(map: &indexmap::IndexMap<String, T>) -> Vec<&str> {
+fn names<T>(map: &IndexMap<String, T>) -> Vec<&str> {
     map.keys().map(String::as_str).collect()
 }
 
 impl<'a> Check<'a> {
     fn wrong(&mut self, path: &str, message: String, help: impl Into<String>) {
         let at = self.file.place(path).value;
-        self.problems.push(Problem::error(at, path, message).help(help));
+        self.told.push(Problem::error(at, path, message).help(help));
     }
 
     fn warn(&mut self, path: &str, message: String, help: impl Into<String>) {
         let at = self.file.place(path).value;
-        self.problems.push(Problem::warning(at, path, message).help(help));
+        self.told.push(Problem::warning(at, path, message).help(help));
     }
 
     fn top(&mut self, told: &[Problem]) {
@@ -188,6 +196,9 @@ impl<'a> Check<'a> {
         ];
         for (key, patterns) in lists {
             for (index, pattern) in patterns.iter().enumerate() {
+                if self.told.is_enough() {
+                    break;
+                }
                 if let Err(why) = Pattern::parse(pattern) {
                     let help = "a pattern is tool, tool*, or tool:argument=text, such as shell:cmd=git*";
                     self.wrong(&format!("permissions.{key}[{index}]"), why, help);
@@ -222,7 +233,7 @@ impl<'a> Check<'a> {
         if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
             let at = file.place(&path).key;
             let message = format!("'{}' cannot be an agent's name", shortened(name));
-            self.problems.push(Problem::error(at, &path, message).help("use letters, digits, '-' and '_'"));
+            self.told.push(Problem::error(at, &path, message).help("use letters, digits, '-' and '_'"));
         }
         for (index, model) in agent.model.iter().enumerate() {
             self.model(model, &format!("{path}.model[{index}]"));
@@ -234,28 +245,11 @@ impl<'a> Check<'a> {
         }
         self.others(name, &agent.sub_agents, &format!("{path}.sub_agents"), "sub-agent");
         self.others(name, &agent.handoffs, &format!("{path}.handoffs"), "handoff");
-        self.known(&agent.budgets, &names(&file.budgets), &format!("{path}.budgets"), "budget", "budgets");
-        self.known(
-            &agent.use_toolsets,
-            &names(&file.toolsets),
-            &format!("{path}.use_toolsets"),
-            "toolset",
-            "toolsets",
-        );
-        self.known(
-            &agent.use_commands,
-            &names(&file.commands),
-            &format!("{path}.use_commands"),
-            "group of commands",
-            "commands",
-        );
-        self.known(
-            &agent.use_skills,
-            &names(&file.skills),
-            &format!("{path}.use_skills"),
-            "source of skills",
-            "skills",
-        );
+        let at = |key: &str| format!("{path}.{key}");
+        self.known(&agent.budgets, &file.budgets, &at("budgets"), "budget", "budgets");
+        self.known(&agent.use_toolsets, &file.toolsets, &at("use_toolsets"), "toolset", "toolsets");
+        self.known(&agent.use_commands, &file.commands, &at("use_commands"), "group of commands", "commands");
+        self.known(&agent.use_skills, &file.skills, &at("use_skills"), "source of skills", "skills");
         for (index, toolset) in agent.toolsets.iter().enumerate() {
             let path = format!("{path}.toolsets[{index}]");
             self.toolset(toolset, &path);
@@ -268,9 +262,9 @@ impl<'a> Check<'a> {
         }
         if let Some(output) = &agent.structured_output
             && !output.schema.is_null()
-            && let Err(error) = jsonschema::validator_for(&output.schema)
+            && let Err(error) = validator(&output.schema)
         {
-            let why: String = error.to_string().chars().take(200).collect();
+            let why: String = error.chars().take(200).collect();
             self.wrong(
                 &format!("{path}.structured_output.schema"),
                 format!("this is not a JSON schema: {why}"),
@@ -281,6 +275,18 @@ impl<'a> Check<'a> {
             [("pre_tool_use", &agent.hooks.pre_tool_use), ("post_tool_use", &agent.hooks.post_tool_use)];
         for (key, matchers) in hooks {
             for (index, matcher) in matchers.iter().enumerate() {
+                self.matchers += 1;
+                if self.matchers == MOST_MATCHERS + 1 {
+                    let message = format!("there are more than {MOST_MATCHERS} matchers in this file");
+                    self.wrong(
+                        &format!("{path}.hooks.{key}[{index}]"),
+                        message,
+                        "one matcher can have many hooks",
+                    );
+                }
+                if self.matchers > MOST_MATCHERS {
+                    break;
+                }
                 let pattern = matcher.matcher.as_deref().unwrap_or_default();
                 if let Err(error) = Matcher::parse(pattern) {
                     let why = error.lines().last().unwrap_or_default().trim().to_owned();
@@ -300,10 +306,10 @@ impl<'a> Check<'a> {
         let file = self.file;
         let mut seen = HashSet::new();
         for (index, other) in others.iter().enumerate() {
-            let path = format!("{path}[{index}]");
-            if other.is_empty() {
+            if other.is_empty() || self.told.is_enough() {
                 continue;
             }
+            let path = format!("{path}[{index}]");
             if !seen.insert(other.as_str()) {
                 self.wrong(&path, format!("agent '{agent}' has the {what} '{other}' twice"), "name it once");
                 continue;
@@ -349,17 +355,25 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn known(&mut self, used: &[String], known: &[&str], path: &str, what: &str, section: &str) {
+    fn known<T>(
+        &mut self,
+        used: &[String],
+        known: &IndexMap<String, T>,
+        path: &str,
+        what: &str,
+        section: &str,
+    ) {
         for (index, name) in used.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            if !known.contains(&name.as_str()) {
+            if !known.contains_key(name) && !self.told.is_enough() {
                 let message = format!("there is no {what} '{}' under `{section}`", shortened(name));
-                self.wrong(&format!("{path}[{index}]"), message, instead(name, known, section));
+                self.wrong(&format!("{path}[{index}]"), message, instead(name, &names(known), section));
             }
         }
     }
 
     fn model(&mut self, name: &str, path: &str) {
-        if name.is_empty() || name == "auto" || self.file.models.contains_key(name) {
+        let known = name == "auto" || self.file.models.contains_key(name);
+        if name.is_empty() || known || self.told.is_enough() {
             return;
         }
         match name.split_once('/') {
@@ -379,6 +393,9 @@ impl<'a> Check<'a> {
 
     fn provider(&mut self, name: &str, path: &str) {
         let file = self.file;
+        if file.providers.contains_key(name) || self.told.is_enough() {
+            return;
+        }
         let mut known = names(&file.providers);
         known.extend(known_providers().map(|name| -> &str { name }));
         known.push("scripted");

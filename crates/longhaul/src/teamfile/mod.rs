@@ -41,7 +41,7 @@ pub use node::LARGEST;
 pub use parts::*;
 pub use problem::{Place, Problem, Severity};
 pub use survey::{Around, survey};
-pub use variables::{fill, variables};
+pub use variables::{Unfilled, fill, variables};
 
 /// What a text is, read as a team file.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Reading {
 
 /// Reads a team file.
 pub fn read(text: &str) -> Reading {
-    let (node, mut problems) = match node::parse(text) {
+    let (node, mut told) = match node::parse(text) {
         Ok(read) => read,
         Err(problem) => return Reading { file: None, problems: vec![problem] },
     };
@@ -72,18 +72,17 @@ pub fn read(text: &str) -> Reading {
         match TeamFile::deserialize(value) {
             Ok(read) => {
                 let read = TeamFile { places: std::mem::take(&mut walk.places), ..read };
-                problems.extend(check::check(&read, &walk.problems));
+                told.append(check::check(&read, walk.told.kept()));
                 file = Some(read);
             }
             // The tables allow what the types do not: ours to mend.
             Err(error) => {
-                problems.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")))
+                told.push(Problem::error(node.at, "", format!("the file cannot be read: {error}")));
             }
         }
     }
-    problems.append(&mut walk.problems);
-    problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
-    problems.dedup();
+    told.append(walk.told);
+    let problems = told.in_order();
     let file = file.filter(|_| !problems.iter().any(Problem::is_error));
     Reading { file, problems }
 }

@@ -1,5 +1,8 @@
 //! What somebody may have meant.
 
+/// With so many candidates a word is compared.
+const COMPARED: usize = 100;
+
 /// The candidate that is nearest to a word, if one is near enough to be meant.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> String {
@@ -9,6 +12,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     let bound = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
+        .take(COMPARED)
         .map(|candidate| {
             let other = plain(candidate);
             let mut away = strsim::damerau_levenshtein(&word, &other);

@@ -6,10 +6,14 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, Told};
+use super::walk::shortened;
 
 /// The largest team file, in bytes.
 pub const LARGEST: usize = 1 << 20;
+
+/// The longest key, in bytes: keys stand in the path of all that is below them.
+const LONGEST_KEY: usize = 256;
 
 /// A piece of YAML.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +75,7 @@ impl Node {
 }
 
 /// Reads YAML into a tree. What is no YAML is one problem; a key that comes twice is one each.
-pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
+pub(super) fn parse(text: &str) -> Result<(Node, Told), Problem> {
     if text.len() > LARGEST {
         let message = format!("the file has {} bytes; a team file has at most {LARGEST}", text.len());
         return Err(Problem::error(Place::START, "", message));
@@ -102,6 +106,9 @@ pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
         let at = error.location().map_or(Place::START, |at| source.place(at));
         let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
         let message = match message.as_str() {
+            text if text.contains("tabs disallowed") => {
+                "YAML is indented with spaces, and here is a tab".to_owned()
+            }
             text if text.contains("Documents {") => {
                 "a team file is one YAML document, and here begins another".to_owned()
             }
@@ -113,9 +120,9 @@ pub(super) fn parse(text: &str) -> Result<(Node, Vec<Problem>), Problem> {
         Problem::error(at, "", message)
             .help("this is where reading YAML ended: there may be more that is wrong")
     })?;
-    let mut problems = Vec::new();
-    let node = source.node(raw, &mut problems);
-    Ok((node, problems))
+    let mut told = Told::default();
+    let node = source.node(raw, &mut told);
+    Ok((node, told))
 }
 
 /// The tree as the YAML reader builds it.
@@ -158,7 +165,7 @@ impl Source<'_> {
         self.text.get(offset..offset.checked_add(len)?).map(|text| text.trim().into())
     }
 
-    fn node(&self, raw: Spanned<Raw>, problems: &mut Vec<Problem>) -> Node {
+    fn node(&self, raw: Spanned<Raw>, told: &mut Told) -> Node {
         let at = self.place(raw.defined);
         let mut written = None;
         let kind = match raw.value {
@@ -176,23 +183,29 @@ impl Source<'_> {
                 written = self.written(raw.defined);
                 Kind::Float(value)
             }
-            Raw::List(items) => Kind::List(items.into_iter().map(|item| self.node(item, problems)).collect()),
+            Raw::List(items) => Kind::List(items.into_iter().map(|item| self.node(item, told)).collect()),
             Raw::Map(fields) => {
                 let mut map: Vec<(Key, Node)> = Vec::with_capacity(fields.len());
                 let mut seen = std::collections::HashMap::with_capacity(fields.len());
                 for (key, value) in fields {
-                    let key = self.node(key, problems);
-                    let value = self.node(value, problems);
+                    let key = self.node(key, told);
+                    let value = self.node(value, told);
                     let Some(name) = key.text().map(str::to_owned) else {
                         let message = format!("a key must be a text, and this is {}", key.what());
-                        problems.push(Problem::error(key.at, "", message));
+                        told.push(Problem::error(key.at, "", message));
                         continue;
                     };
+                    if name.len() > LONGEST_KEY {
+                        let message =
+                            format!("the key '{}' is longer than {LONGEST_KEY} bytes", shortened(&name));
+                        told.push(Problem::error(key.at, "", message).help("shorten it"));
+                        continue;
+                    }
                     if let Some(first) = seen.insert(name.clone(), key.at) {
                         // A key that a merge brought along gives way to the map's own.
                         let message = format!("the key '{name}' comes twice in one map");
                         let help = format!("the first is in line {}; keep one of them", first.line);
-                        problems.push(Problem::error(key.at, &name, message).help(help));
+                        told.push(Problem::error(key.at, &name, message).help(help));
                         continue;
                     }
                     map.push((Key { at: key.at, name }, value));

@@ -100,6 +100,69 @@ impl Problem {
     }
 }
 
+/// As many errors of a file are told, and as many warnings.
+pub(super) const MOST: usize = 100;
+
+/// What is wrong, as it is found. Of very much only the first is kept, so that no file costs much more than it says.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    problems: Vec<Problem>,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Told {
+    /// Tells a problem.
+    pub(super) fn push(&mut self, problem: Problem) {
+        let count = if problem.is_error() { &mut self.errors } else { &mut self.warnings };
+        *count += 1;
+        if *count <= MOST {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Whether no further error is told: then there is no need to look for one.
+    pub(super) fn is_enough(&self) -> bool {
+        self.errors >= MOST
+    }
+
+    /// What is kept of it so far.
+    pub(super) fn kept(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// All that others have found, too.
+    pub(super) fn append(&mut self, others: Told) {
+        let dropped = (others.errors.saturating_sub(MOST), others.warnings.saturating_sub(MOST));
+        others.problems.into_iter().for_each(|problem| self.push(problem));
+        self.errors += dropped.0;
+        self.warnings += dropped.1;
+    }
+
+    /// What is told in the end, in the order of the file; and whether there is more, in the last of it.
+    pub(super) fn in_order(mut self) -> Vec<Problem> {
+        self.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
+        self.problems.dedup();
+        let last = self.problems.last().map_or(Place::START, |problem| problem.at);
+        let more = |severity, what| Problem {
+            severity,
+            ..Problem::error(
+                last,
+                "",
+                format!("no more than {MOST} {what} are told, and there may be others"),
+            )
+            .help("mend these first")
+        };
+        // Where enough is told nobody looks further.
+        if self.errors >= MOST {
+            self.problems.push(more(Severity::Error, "errors"));
+        } else if self.warnings > MOST {
+            self.problems.push(more(Severity::Warning, "warnings"));
+        }
+        self.problems
+    }
+}
+
 /// How much of a line is shown.
 const WIDTH: usize = 110;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::TeamFile;
 use super::check::{Reference, reference};
-use super::problem::Problem;
+use super::problem::{Problem, Told};
 use super::variables::variables;
 use super::walk::join;
 use super::{McpPart, ToolsetKind, ToolsetPart};
@@ -20,16 +20,15 @@ pub trait Around {
 /// What is missing around a team file: a file that it names is an error, a variable that is not set a warning, because it may
 /// be set where the team runs.
 pub fn survey(file: &TeamFile, around: &dyn Around) -> Vec<Problem> {
-    let mut survey = Survey { file, around, problems: Vec::new() };
+    let mut survey = Survey { file, around, told: Told::default() };
     survey.all();
-    survey.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
-    survey.problems
+    survey.told.in_order()
 }
 
 struct Survey<'a> {
     file: &'a TeamFile,
     around: &'a dyn Around,
-    problems: Vec<Problem>,
+    told: Told,
 }
 
 impl Survey<'_> {
@@ -128,7 +127,7 @@ impl Survey<'_> {
             if !arguments.contains(&name) && !self.around.has_variable(name) {
                 let message = format!("the variable {name} is not set here");
                 let help = format!("set {name} before the team is run");
-                self.problems.push(Problem::warning(self.file.place(path).value, path, message).help(help));
+                self.told.push(Problem::warning(self.file.place(path).value, path, message).help(help));
             }
         }
     }
@@ -137,7 +136,7 @@ impl Survey<'_> {
         if !name.is_empty() && !self.around.has_file(Path::new(name)) {
             let message = format!("there is no file '{name}'");
             let help = "paths are relative to the team file";
-            self.problems.push(Problem::error(self.file.place(path).value, path, message).help(help));
+            self.told.push(Problem::error(self.file.place(path).value, path, message).help(help));
         }
     }
 }

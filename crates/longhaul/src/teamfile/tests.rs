@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+mod costs;
 mod random;
 
 fn dir(name: &str) -> PathBuf {

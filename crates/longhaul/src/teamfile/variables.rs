@@ -1,28 +1,67 @@
 //! Variables in texts: `${env.NAME}`, `${NAME}` and `$NAME`. `$$` is a dollar.
 
-/// A text with its variables filled in, or the names of those that are not set.
+use std::collections::HashSet;
+use std::fmt;
+
+use super::LARGEST;
+use super::near::listed;
+
+/// Why the variables of a text cannot be filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfilled {
+    /// These are not set; each once, in the order of the text.
+    Unset(Vec<String>),
+    /// The text would be longer than a team file may be.
+    TooLong,
+}
+
+impl fmt::Display for Unfilled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfilled::Unset(names) => match names.as_slice() {
+                [one] => write!(f, "the variable {one} is not set"),
+                many => {
+                    let names: Vec<&str> = many.iter().map(String::as_str).collect();
+                    write!(f, "the variables {} are not set", listed(&names))
+                }
+            },
+            Unfilled::TooLong => {
+                write!(f, "with its variables filled in, the text is longer than {LARGEST} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unfilled {}
+
+/// A text with its variables filled in, at most [`LARGEST`] bytes of it. What a variable is set to is not looked into.
 ///
 /// ```
-/// use longhaul::teamfile::fill;
+/// use longhaul::teamfile::{Unfilled, fill};
 ///
 /// let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
 /// assert_eq!(fill("${env.HOME}/x, $HOME/y, costs $$5", &home), Ok("/home/me/x, /home/me/y, costs $5".to_owned()));
-/// assert_eq!(fill("${USER}:$PASSWORD", &home), Err(vec!["USER".to_owned(), "PASSWORD".to_owned()]));
+/// let unset = Unfilled::Unset(vec!["USER".to_owned(), "PASSWORD".to_owned()]);
+/// assert_eq!(fill("${USER}:$PASSWORD", &home), Err(unset));
 /// ```
-pub fn fill(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Vec<String>> {
-    let mut filled = String::with_capacity(text.len());
+pub fn fill(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Unfilled> {
+    let mut filled = String::with_capacity(text.len().min(LARGEST));
     let mut unset: Vec<String> = Vec::new();
+    let mut told: HashSet<&str> = HashSet::new();
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => filled.push_str(text),
             Piece::Variable { name, otherwise } => match lookup(name).or(otherwise.map(str::to_owned)) {
                 Some(value) => filled.push_str(&value),
-                None if unset.iter().any(|had| had == name) => {}
-                None => unset.push(name.to_owned()),
+                None if told.insert(name) => unset.push(name.to_owned()),
+                None => {}
             },
         }
+        if filled.len() > LARGEST {
+            return Err(Unfilled::TooLong);
+        }
     }
-    if unset.is_empty() { Ok(filled) } else { Err(unset) }
+    if unset.is_empty() { Ok(filled) } else { Err(Unfilled::Unset(unset)) }
 }
 
 /// The names of the variables in a text that have nothing to fall back on.
@@ -40,18 +79,21 @@ enum Piece<'a> {
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    // Where no brace is closed any more, none is looked for.
+    let closed = text.rfind('}').map_or("", |at| &text[at..]).len();
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let (piece, after) = next(rest);
+        let (piece, after) = next(rest, rest.len() >= closed && closed > 0);
         rest = after;
         Some(piece)
     })
 }
 
-fn next(text: &str) -> (Piece<'_>, &str) {
+/// The first piece of a text, and what comes after it. `braces`: whether a brace is closed in it.
+fn next(text: &str, braces: bool) -> (Piece<'_>, &str) {
     let Some(after) = text.strip_prefix('$') else {
         let end = text.find('$').unwrap_or(text.len());
         let (plain, rest) = text.split_at(end);
@@ -60,7 +102,8 @@ fn next(text: &str) -> (Piece<'_>, &str) {
     if let Some(rest) = after.strip_prefix('$') {
         return (Piece::Text("$"), rest);
     }
-    if let Some((inside, rest)) = after.strip_prefix('{').and_then(|inside| inside.split_once('}')) {
+    let inside = after.strip_prefix('{').filter(|_| braces);
+    if let Some((inside, rest)) = inside.and_then(|inside| inside.split_once('}')) {
         let (name, otherwise) = match inside.split_once(":-") {
             Some((name, otherwise)) => (name, Some(otherwise)),
             None => (inside, None),
@@ -115,7 +158,32 @@ mod tests {
             assert_eq!(fill(text, &set), Ok(filled.to_owned()), "{text}");
         }
         assert_eq!(fill("${A:-b}", &|_| None), Ok("b".to_owned()));
-        assert_eq!(fill("$A $A $B", &|_| None), Err(vec!["A".to_owned(), "B".to_owned()]));
+        assert_eq!(fill("$A}${A", &set), Ok("<A>}${A".to_owned()));
+        assert_eq!(fill("$A $A $B", &|_| None), Err(Unfilled::Unset(vec!["A".to_owned(), "B".to_owned()])));
         assert_eq!(variables("$A ${env.B} ${C:-d} $$E"), ["A", "B"]);
+    }
+
+    #[test]
+    fn values_are_not_looked_into() {
+        let set = |name: &str| Some(format!("$A${{{name}}}$$"));
+        assert_eq!(fill("$A-${B}", &set), Ok("$A${A}$$-$A${B}$$".to_owned()));
+    }
+
+    /// A text whose every variable is long takes no more memory than a team file.
+    #[test]
+    fn what_grows_without_end_is_an_error() {
+        let long = |_: &str| Some("x".repeat(1 << 16));
+        assert_eq!(fill(&"$A".repeat(1 << 19), &long), Err(Unfilled::TooLong));
+        assert_eq!(fill(&"$A".repeat(16), &long).unwrap().len(), LARGEST);
+    }
+
+    /// Each of these took minutes, when every piece was looked for in all that comes after it, or before it.
+    #[test]
+    fn long_texts_are_read_once() {
+        let open = "${".repeat(LARGEST / 2);
+        assert_eq!(fill(&open, &|_| None), Ok(open.clone()));
+        let many: String = (0..150_000).map(|n| format!("$A{n}")).collect();
+        let Err(Unfilled::Unset(unset)) = fill(&many, &|_| None) else { panic!("none is set") };
+        assert_eq!((unset.len(), unset[149_999].as_str()), (150_000, "A149999"));
     }
 }

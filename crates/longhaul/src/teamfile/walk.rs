@@ -1,13 +1,16 @@
 //! Reads a tree by the tables of `form`: everything that is wrong is told, and what is right is handed on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::form::{self, Object, Rule, Standing, TOOLSETS, Type};
 use super::near::{instead, listed, nearest};
 use super::node::{Key, Kind, Node};
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, Told};
 use super::value::Value;
+
+/// How many names a text with commas may have.
+const MOST_NAMES: usize = 1000;
 
 /// Where something stands: the key that names it, and the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub(super) type Places = HashMap<String, Spot>;
 #[derive(Default)]
 pub(super) struct Walk {
     path: String,
-    pub(super) problems: Vec<Problem>,
+    pub(super) told: Told,
     pub(super) places: Places,
 }
 
@@ -45,15 +48,15 @@ impl Walk {
     }
 
     fn wrong(&mut self, at: Place, message: impl Into<String>) {
-        self.problems.push(Problem::error(at, &self.path, message));
+        self.told.push(Problem::error(at, &self.path, message));
     }
 
     fn wrong_help(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.problems.push(Problem::error(at, &self.path, message).help(help));
+        self.told.push(Problem::error(at, &self.path, message).help(help));
     }
 
     fn warn(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.problems.push(Problem::warning(at, &self.path, message).help(help));
+        self.told.push(Problem::warning(at, &self.path, message).help(help));
     }
 
     /// Goes into a key, or an item, and comes back.
@@ -201,6 +204,10 @@ impl Walk {
             }
             (_, Some(text)) if matches!(kind, Type::Names) => {
                 let mut before = 0;
+                if text.split(',').nth(MOST_NAMES).is_some() {
+                    self.wrong(node.at, format!("{} has more than {MOST_NAMES} names in it", self.name()));
+                    return None;
+                }
                 for piece in text.split(',') {
                     let name = piece.trim();
                     if !name.is_empty() {
@@ -252,6 +259,9 @@ impl Walk {
     }
 
     fn unknown(&mut self, key: &Key, object: &'static Object) {
+        if self.told.is_enough() {
+            return;
+        }
         let keys: Vec<&str> = object.keys.iter().map(|known| known.name).collect();
         let elsewhere: Vec<&str> = TOOLSETS
             .iter()
@@ -271,7 +281,7 @@ impl Walk {
         };
         let path = join(&self.path, &key.name);
         let message = format!("unknown key '{}' in {}", shortened(&key.name), object.name);
-        self.problems.push(Problem::error(key.at, &path, message).help(help));
+        self.told.push(Problem::error(key.at, &path, message).help(help));
     }
 
     fn rule(&mut self, rule: &Rule, fields: &[(Key, Node)], object: &Object, at: Place) {
@@ -332,13 +342,13 @@ impl Walk {
         let Some(object) = form::toolset(name) else {
             let message = format!("there is no toolset of type '{}': it is skipped", shortened(name));
             let help = instead(name, &names, "types");
-            self.problems.push(Problem::warning(kind.at, &path, message).help(help));
+            self.told.push(Problem::warning(kind.at, &path, message).help(help));
             let named = ("name".to_owned(), Value::Text(name.to_owned()));
             return Some(Value::Map(vec![("type".to_owned(), Value::Text("unknown".to_owned())), named]));
         };
         if matches!(name, "lsp" | "rag") {
             let message = format!("toolsets of type '{name}' are accepted, but Longhaul has no such tools");
-            self.problems.push(Problem::warning(kind.at, &path, message).help("the agent runs without it"));
+            self.told.push(Problem::warning(kind.at, &path, message).help("the agent runs without it"));
         }
         Some(self.object(fields, object, at))
     }
@@ -350,6 +360,7 @@ impl Walk {
             _ => vec![(None, node)],
         };
         let mut commands: Vec<(String, Value)> = Vec::new();
+        let mut had = HashSet::new();
         for (index, map) in maps {
             let Kind::Map(fields) = &map.kind else {
                 self.wrong(map.at, format!("a list of commands has maps in it, and this is {}", map.what()));
@@ -367,9 +378,10 @@ impl Walk {
                             .take(node, &Type::Text, key.at)
                             .map(|text| Value::Map(vec![("instruction".to_owned(), text)])),
                     });
-                if commands.iter().any(|(name, _)| *name == key.name) {
+                if had.contains(key.name.as_str()) {
                     self.wrong(key.at, format!("the command '{}' comes twice", key.name));
                 } else if let Some(value) = value {
+                    had.insert(key.name.as_str());
                     commands.push((key.name.clone(), value));
                 }
             }

@@ -18,6 +18,7 @@ mod delegation;
 mod derived;
 mod errand;
 mod excerpt;
+mod explained;
 mod fetch;
 mod files;
 mod managed;
@@ -29,6 +30,7 @@ mod openapi;
 mod model_picker;
 mod outputs;
 mod outward;
+mod redacted;
 #[cfg(unix)]
 mod sandbox;
 #[cfg(unix)]
@@ -59,6 +61,7 @@ pub use a2a::A2a;
 pub use api::{Api, ApiSettings};
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
+pub use explained::explained;
 pub use fetch::Fetch;
 pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
@@ -73,6 +76,7 @@ pub use model_picker::ModelPicker;
 pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
 pub use outward::Headers;
+pub use redacted::redacted;
 #[cfg(target_os = "linux")]
 pub use sandbox::sandbox_exec;
 #[cfg(unix)]

@@ -89,6 +89,48 @@ impl Toolset for Instructed {
     }
 }
 
+/// A toolset each of whose tools is made another.
+pub(super) fn each(
+    inner: Arc<dyn Toolset>,
+    make: impl Fn(Arc<dyn DynTool>) -> Arc<dyn DynTool> + Send + Sync + 'static,
+) -> Arc<dyn Toolset> {
+    Arc::new(Each { inner, make })
+}
+
+struct Each<F> {
+    inner: Arc<dyn Toolset>,
+    make: F,
+}
+
+impl<F> Toolset for Each<F>
+where
+    F: Fn(Arc<dyn DynTool>) -> Arc<dyn DynTool> + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { Ok(self.inner.open(patron).await?.into_iter().map(&self.make).collect()) })
+    }
+
+    fn instruction(&self, patron: &Patron) -> Option<String> {
+        self.inner.instruction(patron)
+    }
+
+    fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
+        self.inner.task_ended(task)
+    }
+
+    fn generation(&self) -> u64 {
+        self.inner.generation()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+}
+
 /// A toolset whose tools have a prefix: `prefix_name`.
 pub fn prefixed(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
     Arc::new(Prefixed { inner, prefix: prefix.into() })

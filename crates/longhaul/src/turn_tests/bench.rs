@@ -6,6 +6,7 @@ use crate::entry::TeamRef;
 use crate::id::{Seq, TaskKey, WorkerId};
 use crate::testing::ReplyBuilder;
 
+#[derive(Clone)]
 pub(super) struct Bench {
     pub(super) turn: Turn,
     pub(super) habits: Habits,

@@ -133,7 +133,9 @@ impl Server {
                 news.await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that");
+        tokio::time::timeout(Duration::from_secs(30), waiting)
+            .await
+            .unwrap_or_else(|_| panic!("it never came to that"));
     }
 }
 

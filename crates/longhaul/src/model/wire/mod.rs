@@ -24,6 +24,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+pub(crate) use text_calls::is_only_calls;
 pub use text_calls::{TextCalls, text_calls};
 
 use super::settings::ModelSettings;

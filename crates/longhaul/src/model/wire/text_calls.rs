@@ -21,6 +21,9 @@ pub struct TextCalls<'a> {
     pub calls: Vec<Call>,
 }
 
+/// Whether there is a tool of this name.
+type Known<'a> = &'a dyn Fn(&str) -> bool;
+
 /// The tags that models put around a call.
 const TAGS: [(&str, &str); 3] =
     [("<tool_call>", "</tool_call>"), ("<function_call>", "</function_call>"), ("<tools>", "</tools>")];
@@ -29,8 +32,20 @@ const BEGINNINGS: [&str; 3] = ["<|python_tag|>", "[TOOL_CALLS]", "functools"];
 
 /// The calls in a text, if they are what it is there for. Anything less plain is just text.
 pub fn text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
+    if tools.is_empty() {
+        return None;
+    }
+    calls_of(text, &|name| tools.iter().any(|tool| tool.name == name))
+}
+
+/// Whether a text is nothing but calls of such tools, and says nothing in words.
+pub(crate) fn is_only_calls(text: &str, tools: &dyn Fn(&str) -> bool) -> bool {
+    calls_of(text, tools).is_some_and(|found| found.said.trim().is_empty())
+}
+
+fn calls_of<'a>(text: &'a str, tools: Known<'_>) -> Option<TextCalls<'a>> {
     // Nothing else is worth the parsing.
-    if tools.is_empty() || !text.contains(['{', '[']) {
+    if !text.contains(['{', '[']) {
         return None;
     }
     let text = text.trim();
@@ -47,7 +62,7 @@ pub fn text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCall
     found(said, &parts, tools)
 }
 
-fn found<'a>(said: &'a str, parts: &[&str], tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
+fn found<'a>(said: &'a str, parts: &[&str], tools: Known<'_>) -> Option<TextCalls<'a>> {
     let mut calls = Vec::new();
     for part in parts {
         for json in fenced(part.trim())? {
@@ -88,7 +103,7 @@ fn strip<'a>(part: &'a str, close: &str) -> &'a str {
 }
 
 /// A call, a list of calls, or an object with such a list.
-fn several(value: &Value, tools: &[Arc<ToolSpec>], calls: &mut Vec<Call>) -> Option<()> {
+fn several(value: &Value, tools: Known<'_>, calls: &mut Vec<Call>) -> Option<()> {
     match value {
         Value::Array(list) => list.iter().try_for_each(|one| several(one, tools, calls)),
         Value::Object(object) => {
@@ -102,7 +117,7 @@ fn several(value: &Value, tools: &[Arc<ToolSpec>], calls: &mut Vec<Call>) -> Opt
     }
 }
 
-fn call(object: &Map<String, Value>, tools: &[Arc<ToolSpec>], at: usize) -> Option<Call> {
+fn call(object: &Map<String, Value>, tools: Known<'_>, at: usize) -> Option<Call> {
     const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
     const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "input", "tool_input"];
     let first =
@@ -117,7 +132,7 @@ fn call(object: &Map<String, Value>, tools: &[Arc<ToolSpec>], at: usize) -> Opti
     }
     let inner = object.get("function").and_then(Value::as_object).unwrap_or(object);
     let name = first(inner, &NAMES)?;
-    let tool = tools.iter().find(|tool| Some(tool.name.as_str()) == name.as_str())?;
+    let tool = name.as_str().filter(|name| tools(name))?;
     let arguments = match first(inner, &ARGUMENTS)? {
         Value::String(json) => json,
         Value::Object(object) => serde_json::to_string(&object).ok()?,
@@ -125,7 +140,7 @@ fn call(object: &Map<String, Value>, tools: &[Arc<ToolSpec>], at: usize) -> Opti
     };
     // A string counts only if an object is written in it.
     serde_json::from_str::<Map<String, Value>>(&arguments).ok()?;
-    Some(Call { id: format!("call_{at}"), tool: tool.name.clone(), arguments })
+    Some(Call { id: format!("call_{at}"), tool: tool.to_owned(), arguments })
 }
 
 #[cfg(test)]

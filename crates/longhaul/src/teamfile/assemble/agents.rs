@@ -12,6 +12,7 @@ use crate::teamfile::bundle::folder;
 use crate::teamfile::check::{Reference, is_a2a, reference};
 use crate::teamfile::walk::join;
 use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
+use crate::toolset::{explained, redacted};
 
 impl<'a> Workshop<'a> {
     /// Puts an agent together, and those of other files that it knows.
@@ -62,6 +63,12 @@ impl<'a> Workshop<'a> {
         let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
         let toolsets = self.toolsets(job, name, &part);
         agent.toolsets.extend(toolsets);
+        if part.redact_secrets {
+            agent.toolsets = agent.toolsets.into_iter().map(redacted).collect();
+        }
+        if part.add_description_parameter {
+            agent.toolsets = agent.toolsets.into_iter().map(explained).collect();
+        }
         self.agents.push(agent);
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, Notice};
-use super::problem::Problem;
+use super::problem::{MOST, Problem};
 use super::{TeamFile, read};
 use crate::agent::{Agent, Team, TeamError};
 use crate::dispatch::Limits;
@@ -217,7 +217,7 @@ impl<'a> Workshop<'a> {
         let problem = Problem::warning(job.team.place(path).value, path, message);
         let problem = if help.is_empty() { problem } else { problem.help(help) };
         let notice = Notice { file: job.source.name.clone(), problem };
-        if !self.notices.contains(&notice) {
+        if self.notices.len() < MOST && !self.notices.contains(&notice) {
             self.notices.push(notice);
         }
     }

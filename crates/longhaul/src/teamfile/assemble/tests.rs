@@ -289,6 +289,22 @@ async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
     longhaul.shutdown().await;
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
+    let text = "permissions: {allow: ['*']}\nagents: {root: {model: play, redact_secrets: true, add_description_parameter: true, toolsets: [{type: shell}]}}\n\
+                models: {play: {provider: scripted, script: \"agents: {root: {turns: [{calls: [{tool: shell, arguments: {description: Look., \
+                cmd: 'echo API_KEY=abcdefgh'}}]}, {text: '{{ result }}'}]}}\"}}";
+    let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+    assert_eq!(assembly.notices, []);
+    let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let id = longhaul.submit(Order::new("root", "go").working_dir(dir.path())).await.unwrap();
+    let (status, output) = answer(&longhaul, id).await;
+    assert_eq!((status, output.as_str()), (Status::Completed, "API_KEY=[redacted]\n[exit code 0]"));
+    longhaul.shutdown().await;
+}
+
 /// A server under `mcps` and the same one written out, by two agents: one process, which ends with the outfit's pool.
 #[cfg(all(target_os = "linux", feature = "mcp"))]
 #[tokio::test]

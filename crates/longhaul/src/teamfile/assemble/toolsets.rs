@@ -8,7 +8,9 @@ use indexmap::IndexMap;
 use super::agents::is_dialect;
 use super::{Job, Workshop};
 use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, ApiPart, FetchPart, FilesystemPart, SkillsPart, ToolsetKind, ToolsetPart};
+use crate::teamfile::{
+    AgentPart, ApiPart, FetchPart, FilesystemPart, SkillsPart, ToolsetKind, ToolsetPart, Unfilled,
+};
 #[cfg(unix)]
 use crate::teamfile::{SandboxPart, ScriptPart};
 use crate::toolset::{
@@ -264,12 +266,9 @@ impl Workshop<'_> {
     }
 }
 
-/// Which variables are not set.
-pub(super) fn unset_words(unset: &[String]) -> String {
-    match unset {
-        [one] => format!("the variable {one} is not set"),
-        many => format!("the variables {} are not set", many.join(", ")),
-    }
+/// Why a text could not be filled in.
+pub(super) fn unset_words(why: &Unfilled) -> String {
+    why.to_string()
 }
 
 /// A name that can be one of a file.

@@ -61,11 +61,11 @@ pub(super) static AGENT: Object = Object {
             "Where its tasks work: worktree gives each its own git worktree.",
         ),
         key("readonly", Type::Bool, "Only tools that change nothing."),
+        key("redact_secrets", Type::Bool, "Blots out what looks like a secret in what its tools return."),
+        key("add_description_parameter", Type::Bool, "Has the model say with each call what it is for."),
         idle("safety", Type::Any, "How careful another runtime is."),
-        idle("redact_secrets", Type::Any, "Whether secrets are blotted out."),
         idle("harness", Type::Any, "Another runtime for this agent."),
         idle("code_mode_tools", Type::Bool, "Whether tools are called by code."),
-        idle("add_description_parameter", Type::Bool, "Whether each tool call says why it is made."),
         idle("rag", Type::Names, "Sources for retrieval."),
         idle("name", Type::Text, "Its name, which the key above already says."),
         Key {

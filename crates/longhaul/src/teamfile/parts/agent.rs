@@ -10,7 +10,7 @@ use crate::agent::Notices;
 use crate::entry::{Deliver, OnFinish};
 
 /// An agent.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct AgentPart {
     /// Its models, of which one is picked each turn; none is `auto`.
@@ -73,6 +73,10 @@ pub struct AgentPart {
     pub isolation: Option<String>,
     /// Only tools that change nothing.
     pub readonly: bool,
+    /// Blots out what looks like a secret in what its tools return.
+    pub redact_secrets: bool,
+    /// Has the model say with each call what it is for.
+    pub add_description_parameter: bool,
 }
 
 /// A prompt with a name.

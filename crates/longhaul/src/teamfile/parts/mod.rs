@@ -22,7 +22,7 @@ use super::walk::Places;
 use crate::model::http::ApiType;
 
 /// A team file that has been read. Every name in it that refers to something refers to something that is there.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TeamFile {
     /// The version of the format, as the file says.

@@ -1,0 +1,86 @@
+//! A task out of its journal: who has it, how far it is, and the conversation, also of the tasks that it continues.
+
+use super::Halt;
+use crate::agent::Team;
+use crate::entry::{Entry, Record, Submitted};
+use crate::id::{Seq, TaskId};
+use crate::store::{Claimed, Store, StoreError};
+use crate::task::Head;
+use crate::turn::Turn;
+
+/// Head, turn and order of a task; where it continues others, with the conversation it had as those.
+pub(super) async fn recall(
+    store: &dyn Store,
+    team: &Team,
+    id: TaskId,
+    journal: &[Record],
+) -> Result<(Head, Turn, Submitted), Halt> {
+    let submitted = submission(id, journal)?;
+    let mut turn: Option<Turn> = None;
+    // The oldest first, one journal at a time.
+    for old in chain_before(store, submitted.continues).await?.into_iter().rev() {
+        let journal = read_all(store, old, Seq(0)).await?;
+        let told = follow(turn.take(), team, &submission(old, &journal)?, &journal);
+        turn = Some(told);
+    }
+    let turn = follow(turn, team, &submitted, journal);
+    let illegal = |why| StoreError::Illegal { task: id, why };
+    let head = Head::of(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+    Ok((head, turn, submitted))
+}
+
+/// The turn of a task that goes on from another, or begins.
+fn follow(before: Option<Turn>, team: &Team, submitted: &Submitted, journal: &[Record]) -> Turn {
+    let mut turn = match before {
+        Some(turn) => turn.continued(submitted),
+        None => Turn::begin(submitted, team.root()),
+    };
+    journal.iter().for_each(|record| turn.apply(record));
+    turn
+}
+
+/// The tasks that a task continues, the last first.
+pub(super) async fn chain_before(
+    store: &dyn Store,
+    mut continues: Option<TaskId>,
+) -> Result<Vec<TaskId>, StoreError> {
+    let mut chain = Vec::new();
+    while let Some(old) = continues {
+        chain.push(old);
+        continues = submission(old, &store.read(old, Seq(0), 1).await?)?.continues;
+    }
+    Ok(chain)
+}
+
+/// The journal of a task that nobody has run before: its submission and its claim are all there is.
+pub(super) fn fresh_journal(task: &Claimed) -> Option<Vec<Record>> {
+    let Head { attempt, worker, seq, active, .. } = &task.head;
+    let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
+    (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
+}
+
+/// A journal from somewhere to its end.
+pub(crate) async fn read_all(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
+    const PAGE: usize = 1000;
+    let mut records = store.read(task, after, PAGE).await?;
+    let mut page = records.len();
+    while page == PAGE {
+        let last = records.last().map_or(after, |r| r.seq);
+        let more = store.read(task, last, PAGE).await?;
+        page = more.len();
+        records.extend(more);
+    }
+    Ok(records)
+}
+
+/// The first entry of a journal.
+pub(super) fn submission(id: TaskId, journal: &[Record]) -> Result<Submitted, StoreError> {
+    match journal.first().map(|r| &r.entry) {
+        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
+        _ => Err(StoreError::NoTask(id)),
+    }
+}
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! Files that are made to cost more than they say: what is kept of them is bounded.
+
+use super::super::problem::{MOST, Told};
+use super::super::*;
+
+fn many(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The number of problems, and whether the last says that there are more.
+fn cut(text: &str) -> usize {
+    let reading = read(text);
+    assert!(reading.file.is_none());
+    let last = reading.problems.last().unwrap();
+    assert!(last.message.contains("no more than 100 errors"), "{last:?}");
+    reading.problems.len()
+}
+
+#[test]
+fn of_very_many_errors_the_first_are_told() {
+    let unknown = format!("agents: {{root: {{{}}}}}", many(20_000, |n| format!("zork{n}: 1")));
+    assert_eq!(cut(&unknown), MOST + 1);
+    let twice =
+        format!("agents: {{root: {{}}}}\nmetadata: {{{}}}", many(20_000, |_| "author: me".to_owned()));
+    assert_eq!(cut(&twice), MOST + 1);
+    let nobody = format!("agents: {{root: {{sub_agents: [{}]}}}}", many(20_000, |n| format!("zork{n}")));
+    assert_eq!(cut(&nobody), MOST + 1);
+    // Each of these names was compared with each of those.
+    let names = format!(
+        "agents: {{root: {{budgets: [{}]}}}}\nbudgets: {{{}}}",
+        many(20_000, |n| format!("zork{n}")),
+        many(12_000, |n| format!("b{n}: {{}}"))
+    );
+    assert_eq!(cut(&names), MOST + 1);
+}
+
+#[test]
+fn warnings_never_hide_an_error() {
+    let mut text =
+        format!("agents: {{root: {{toolsets: [{}]}}}}", many(2_000, |_| "{type: zork}".to_owned()));
+    let reading = read(&text);
+    assert!(reading.file.is_some());
+    assert_eq!(reading.problems.len(), MOST + 1);
+    assert!(reading.problems.last().unwrap().message.contains("no more than 100 warnings"));
+    text.push_str("\nzork: 1\n");
+    let reading = read(&text);
+    assert!(reading.file.is_none());
+    assert_eq!(reading.errors(), 1);
+}
+
+#[test]
+fn what_is_only_counted_is_still_wrong() {
+    let mut first = Told::default();
+    let mut second = Told::default();
+    for line in 1..=MOST as u32 + 5 {
+        second.push(Problem::error(Place { line, column: 1, length: 1 }, "", "no"));
+    }
+    assert!(second.is_enough());
+    first.append(second);
+    let problems = first.in_order();
+    assert_eq!(problems.len(), MOST + 1);
+    assert!(problems.iter().all(Problem::is_error));
+}
+
+/// A key stands in the path of all that is below it: with half a megabyte of it, a file of one became ten gigabytes.
+#[test]
+fn keys_are_short() {
+    let key = "k".repeat(257);
+    let reading = read(&format!("agents: {{root: {{model: auto}}, {key}: {{model: auto}}}}"));
+    assert_eq!(reading.problems.len(), 1, "{:?}", reading.problems);
+    assert!(reading.problems[0].message.ends_with("is longer than 256 bytes"), "{:?}", reading.problems);
+    assert!(reading.problems[0].message.len() < 150);
+    let key = "k".repeat(128);
+    assert!(read(&format!("agents: {{root: {{model: auto}}, {key}: {{model: auto}}}}")).file.is_some());
+}
+
+/// A text with commas is a list that no count of YAML's sees.
+#[test]
+fn names_with_commas_are_not_without_number() {
+    let reading = read(&format!("agents: {{root: {{model: '{}'}}}}", many(200_000, |_| "x".to_owned())));
+    assert_eq!(reading.problems.len(), 1, "{:?}", reading.problems);
+    assert!(reading.problems[0].message.contains("more than 1000 names"));
+}
+
+#[test]
+fn patterns_are_neither_large_nor_many() {
+    let hooks = |count: usize, pattern: &str| {
+        let one = format!("{{matcher: '{pattern}', hooks: [{{type: command, command: x}}]}}");
+        format!(
+            "agents: {{root: {{model: auto, hooks: {{pre_tool_use: [{}]}}}}}}",
+            many(count, |_| one.clone())
+        )
+    };
+    assert!(read(&hooks(100, "shell|edit_.*")).file.is_some());
+    let reading = read(&hooks(2_000, "shell"));
+    assert_eq!(reading.problems.len(), 1);
+    assert!(reading.problems[0].message.contains("more than 100 matchers"));
+    assert_eq!(read(&hooks(1, "\\w{5000}")).errors(), 1);
+
+    let schema = |pattern: &str| {
+        let schema = format!("{{type: object, properties: {{a: {{type: string, pattern: '{pattern}'}}}}}}");
+        format!("agents: {{root: {{model: auto, structured_output: {{name: x, schema: {schema}}}}}}}")
+    };
+    assert!(read(&schema("^[a-z]+-(?=x)")).file.is_some());
+    assert_eq!(read(&schema("\\w{5000}")).errors(), 1);
+}

@@ -1,0 +1,64 @@
+//! Has a model say with every call what it is for, so that people who watch or are asked can tell.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::Toolset;
+use super::wrap::each;
+use crate::model::ToolSpec;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+
+/// The argument that is added.
+const DESCRIPTION: &str = "description";
+
+/// A toolset whose tools take one argument more, a description of the call. Tools that have such an argument of their own
+/// stay as they are.
+pub fn explained(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
+    each(inner, |tool| {
+        let spec = tool.spec();
+        let has = spec.parameters.get("properties").is_some_and(|all| all.get(DESCRIPTION).is_some());
+        match has || !spec.parameters.is_object() {
+            true => tool,
+            false => Arc::new(Explained(tool)),
+        }
+    })
+}
+
+struct Explained(Arc<dyn DynTool>);
+
+impl DynTool for Explained {
+    fn spec(&self) -> ToolSpec {
+        let mut spec = self.0.spec();
+        let about =
+            json!({"type": "string", "description": "What this call is for, in a few words, for people."});
+        if let Some(parameters) = spec.parameters.as_object_mut() {
+            let properties = parameters.entry("properties").or_insert_with(|| json!({}));
+            if let Some(properties) = properties.as_object_mut() {
+                properties.insert(DESCRIPTION.to_owned(), about);
+            }
+        }
+        spec
+    }
+
+    fn manner(&self) -> Manner {
+        self.0.manner()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            // What is no object is the tool's to complain of.
+            let given = serde_json::from_str::<Map<String, Value>>(arguments);
+            let without = given.ok().and_then(|mut given| given.remove(DESCRIPTION).map(|_| given));
+            match without {
+                Some(rest) => self.0.call(&Value::Object(rest).to_string(), context).await,
+                None => self.0.call(arguments, context).await,
+            }
+        })
+    }
+}
