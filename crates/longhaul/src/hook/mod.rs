@@ -61,7 +61,7 @@ impl Matcher {
         let pattern = match text.trim() {
             "" | "*" => None,
             text => {
-                let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 20).build();
+                let whole = regex::RegexBuilder::new(&format!("^(?:{text})$")).size_limit(1 << 18).build();
                 let wrong = |error| format!("the matcher '{text}' is no regular expression: {error}");
                 Some(whole.map_err(wrong)?)
             }

@@ -11,6 +11,9 @@ use super::glob::{Glob, lower};
 /// How long a pattern may be, in bytes.
 const LONGEST: usize = 2048;
 
+/// How deep lists in lists are looked into, each as it is written and each of what is in it. Deeper ones may be anything.
+const DEEPEST: usize = 8;
+
 /// Calls that are meant: `tool`, `tool*`, `tool:arg=glob`, `tool:arg=glob:arg2=glob`.
 ///
 /// Upper and lower case are the same. In a glob `*` stands for any text, across `/` and spaces too; `?` for one
@@ -99,14 +102,15 @@ impl Condition {
     fn surely(&self, arguments: &Value) -> bool {
         let mut found = Vec::new();
         find(arguments, &self.argument, &mut found);
-        !found.is_empty() && found.into_iter().all(|value| self.surely_is(value))
+        !found.is_empty() && found.into_iter().all(|value| self.surely_is(value, 0))
     }
 
-    fn surely_is(&self, value: &Value) -> bool {
+    fn surely_is(&self, value: &Value, depth: usize) -> bool {
         match value {
             Value::String(text) => self.surely_text(text),
+            Value::Array(_) if depth >= DEEPEST => false,
             Value::Array(all) if !all.is_empty() => {
-                all.iter().all(|one| self.surely_is(one)) || self.surely_text(&value.to_string())
+                all.iter().all(|one| self.surely_is(one, depth + 1)) || self.surely_text(&value.to_string())
             }
             other => self.surely_text(&other.to_string()),
         }
@@ -124,15 +128,16 @@ impl Condition {
         }
         let mut found = Vec::new();
         find(arguments, &self.argument, &mut found);
-        found.into_iter().any(|value| self.maybe_is(value))
+        found.into_iter().any(|value| self.maybe_is(value, 0))
     }
 
-    fn maybe_is(&self, value: &Value) -> bool {
+    fn maybe_is(&self, value: &Value, depth: usize) -> bool {
         match value {
             Value::String(text) => self.maybe_text(text),
+            Value::Array(_) if depth >= DEEPEST => true,
             Value::Array(all) => {
                 let words: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
-                all.iter().any(|one| self.maybe_is(one))
+                all.iter().any(|one| self.maybe_is(one, depth + 1))
                     || self.maybe_text(&value.to_string())
                     || (self.is_command && self.maybe_text(&words.join(" ")))
             }

@@ -56,6 +56,18 @@ fn names_match_whole_and_in_any_case() {
     }
 }
 
+/// Each list in a list is read as it is written: that is not done a hundred times over.
+#[test]
+fn lists_in_lists_are_looked_into_so_far() {
+    let nested = |depth: usize| (0..depth).fold(json!("rm x"), |inner, _| json!([inner]));
+    let write = |depth| json!({ "text": nested(depth) });
+    assert!(pattern("write:text=rm x").might_be("write", &write(8)));
+    assert!(pattern("write:text=rm x").is_surely("write", &write(8)));
+    assert!(!pattern("write:text=other").might_be("write", &write(8)));
+    assert!(pattern("write:text=other").might_be("write", &write(9)), "it may be anything");
+    assert!(!pattern("write:text=rm x").is_surely("write", &write(9)));
+}
+
 /// A sigma at the end of a word has a small letter of its own; at the end of a pattern it stands for both.
 #[test]
 fn the_case_of_a_letter_does_not_hang_on_its_neighbours() {
