@@ -63,7 +63,12 @@ fn sandboxed() -> Option<ExitCode> {
 /// Logs go to standard error, and only those that `RUST_LOG` asks for; errors always.
 fn log(screen: &view::Screen) {
     use tracing_subscriber::filter::{EnvFilter, LevelFilter};
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into()).from_env_lossy();
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into());
+    let filter = match std::env::var_os("RUST_LOG") {
+        Some(_) => filter.from_env_lossy(),
+        // What goes wrong with a server is told by us; the protocol's own errors are for who looks for them.
+        None => filter.parse_lossy("error,rmcp=off"),
+    };
     let color = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let screen = screen.clone();
     tracing_subscriber::fmt()

@@ -120,6 +120,7 @@ fn place(listens: &str, port: &str) -> String {
 fn file(path: &Path, flag: &str) -> Result<String, Trouble> {
     std::fs::read_to_string(path).map_err(|error| {
         Trouble::new(Code::Usage, format!("{flag}: {} cannot be read: {error}", path.display()))
+            .hint("name a file that is there, and that you may read")
     })
 }
 

@@ -27,6 +27,7 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
             name.as_str().into()
         }
     };
+    let budget = budget(args, made.budget)?;
     team::somebody_to_ask(&made.team, &outfit).await?;
     let store = place.open()?;
     let team = made.kept(&*store).await?;
@@ -40,7 +41,7 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         .when_nobody(args.unattended.into())
         .start()
         .await?;
-    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget(args, made.budget)?);
+    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget);
     if let Some(timeout) = args.timeout {
         order = order.timeout(timeout);
     }
@@ -108,12 +109,15 @@ fn expanded(prompt: &str, commands: &[(String, String)]) -> Result<String, Troub
 
 /// The bounds of the command line, and where it has none, those of the file.
 fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
+    if args.max_tokens == Some(0) || args.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        let flag = if args.max_tokens == Some(0) { "--max-tokens" } else { "--timeout" };
+        let what = format!("{flag} is 0: nothing could be done within that");
+        return Err(Trouble::new(Code::Usage, what).hint(format!("leave {flag} out for no bound")));
+    }
     let cost = match args.max_cost {
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
-            return Err(Trouble::new(
-                Code::Usage,
-                format!("--max-cost is in dollars and above 0, not {dollars}"),
-            ));
+            let what = format!("--max-cost is in dollars and above 0, not {dollars}");
+            return Err(Trouble::new(Code::Usage, what).hint("leave --max-cost out for no bound"));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),

@@ -227,6 +227,8 @@ fn what_cannot_begin_says_why() {
     tell(&["run", "team.yaml", "x", "--replay", "nowhere.jsonl"], 2);
     tell(&["run", "team.yaml", "x", "--env-from-file", "nowhere.env"], 2);
     tell(&["run", "team.yaml", "x", "--max-cost", "0"], 2);
+    tell(&["run", "team.yaml", "x", "--max-tokens", "0"], 2);
+    tell(&["run", "team.yaml", "x", "--timeout", "0s"], 2);
     insta::assert_snapshot!("run_errors", told);
     assert_eq!(fed(kit.command(&["run", "team.yaml", "-"]), b"\xff\xfe").ended(2).out, "");
     assert!(kit.journals().is_empty(), "nothing was submitted");

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
+
 use std::time::Instant;
 
 use serde_json::json;

@@ -418,7 +418,7 @@ impl<'a> Check<'a> {
             ToolsetKind::Mcp(mcp) => {
                 if let Some(reference) = &mcp.reference
                     && !reference.starts_with("docker:")
-                    && path.starts_with("agents")
+                    && !path.starts_with("mcps")
                     && !self.file.mcps.contains_key(reference)
                 {
                     let message = format!("there is no MCP server '{}' under `mcps`", shortened(reference));

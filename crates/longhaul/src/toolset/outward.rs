@@ -68,15 +68,16 @@ impl Headers {
         for (_, value) in &self.0 {
             let whole = value.expose_secret().trim();
             let token = whole.split_once(' ').map_or(whole, |(_, token)| token.trim());
-            for secret in [whole, token] {
-                // Anything shorter is no secret, and may be a word of the text.
-                if secret.len() >= 8 && text.contains(secret) {
-                    text = text.replace(secret, "[secret]");
-                }
-            }
+            text = without(without(text, whole), token);
         }
         text
     }
+}
+
+/// A text without a secret.
+pub(super) fn without(text: String, secret: &str) -> String {
+    // Anything shorter is no secret, and may be a word of the text.
+    if secret.len() >= 8 && text.contains(secret) { text.replace(secret, "[secret]") } else { text }
 }
 
 /// A client of its own for each toolset: no cookies, no proxies, nothing shared.

@@ -248,6 +248,7 @@ fn every_test_that_the_demands_name_is_there() {
             }
             ["lib", room, file, test] => (format!("src/{room}/{file}.rs"), test),
             ["http", file, test] if *file != "file" => (format!("tests/http/{file}.rs"), test),
+            ["mcp", file, test] if *file != "file" => (format!("tests/mcp/{file}.rs"), test),
             ["crash", test] if *test != "…" => ("tests/crash/main.rs".to_owned(), test),
             ["cli", file, test] if *file != "file" => (format!("../longhaul-cli/tests/cli/{file}.rs"), test),
             ["engine" | "lib" | "http" | "crash" | "cli", .., last] if !["test", "…"].contains(last) => {

@@ -141,3 +141,55 @@ async fn who_is_not_there_is_named() {
     }
     stage.end().await;
 }
+
+/// Refuses everything with a 500; the heads of the requests that came.
+async fn refuses(listener: tokio::net::TcpListener, heads: std::sync::mpsc::Sender<String>) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        let mut buffer = [0; 4096];
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            match stream.read(&mut buffer).await {
+                Ok(n @ 1..) => head.extend_from_slice(&buffer[..n]),
+                _ => break,
+            }
+        }
+        heads.send(String::from_utf8_lossy(&head).to_lowercase()).unwrap();
+        let _ =
+            stream.write_all(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+    }
+}
+
+#[tokio::test]
+async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url() {
+    let stage = Stage::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, heads) = std::sync::mpsc::channel();
+    let serving = tokio::task::spawn(refuses(listener, tell));
+    // Nobody listens at the second: what it says of that is of another kind.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let patron = longhaul::toolset::Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    for transport in [McpTransport::Streamable, McpTransport::Sse] {
+        for port in [port, closed] {
+            let server = McpServer::remote(format!("http://127.0.0.1:{port}/mcp?key=hunter2-hunter2"))
+                .transport(transport)
+                .named("net")
+                .header("X-Test", "hunter3-hunter3");
+            let toolset = stage.pool.toolset(server);
+            let why = toolset.open(&patron).await.err().unwrap().to_string();
+            assert!(why.contains(&format!("http://127.0.0.1:{port}/mcp")), "{why}");
+            let all = format!("{why} {toolset:?}");
+            assert!(!all.contains("hunter"), "{all}");
+            toolset.close().await;
+        }
+        let heads: Vec<String> = heads.try_iter().collect();
+        assert!(!heads.is_empty());
+        for head in heads {
+            assert!(head.contains("x-test: hunter3-hunter3") && head.contains("/mcp?key=hunter2"), "{head}");
+        }
+    }
+    serving.abort();
+    stage.end().await;
+}

@@ -340,7 +340,7 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
     }
     let about = |label: &str| format!("About the tools of the MCP server '{label}':\nBe kind.");
     assert_eq!(offered[0], ("f_say_it".to_owned(), format!("Mind: {}", about("f"))));
-    assert_eq!(offered[1], ("say_it hang write die".to_owned(), about("f")));
+    assert_eq!(offered[1], ("say_it hang write die".to_owned(), about("fake.sh")));
     let noted = std::fs::read_to_string(&log).unwrap();
     let started: Vec<&str> = noted.lines().filter_map(|line| line.strip_prefix("started ")).collect();
     assert_eq!(started.len(), 1, "{noted}");

@@ -1,4 +1,5 @@
-//! An HTTP client for the protocol that never leaves a request without an answer.
+//! An HTTP client for the protocol that never leaves a request without an answer, and whose errors tell no URL: there may
+//! be a secret in it.
 //!
 //! A server that does not know a session any more should answer 404. Some answer 400 and an error that names no request,
 //! which the protocol's own client passes on as an error of nobody's, and waits.
@@ -42,6 +43,13 @@ fn named(
     Ok(answer)
 }
 
+fn bare(error: Failure) -> Failure {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        other => other,
+    }
+}
+
 impl StreamableHttpClient for Answered {
     type Error = reqwest::Error;
 
@@ -54,7 +62,7 @@ impl StreamableHttpClient for Answered {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let (asked, in_session) = (message.clone(), session.is_some());
-        let answer = self.0.post_message(uri, message, session, auth, headers).await?;
+        let answer = self.0.post_message(uri, message, session, auth, headers).await.map_err(bare)?;
         named(answer, &asked, in_session)
     }
 
@@ -69,7 +77,7 @@ impl StreamableHttpClient for Answered {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let (asked, in_session) = (message.clone(), session.is_some());
         let posting = self.0.post_message_with_max_sse_event_size(uri, message, session, auth, headers, most);
-        named(posting.await?, &asked, in_session)
+        named(posting.await.map_err(bare)?, &asked, in_session)
     }
 
     async fn delete_session(
@@ -79,7 +87,7 @@ impl StreamableHttpClient for Answered {
         auth: Option<String>,
         headers: Headers,
     ) -> Result<(), Failure> {
-        self.0.delete_session(uri, session, auth, headers).await
+        self.0.delete_session(uri, session, auth, headers).await.map_err(bare)
     }
 
     async fn get_stream(
@@ -90,7 +98,7 @@ impl StreamableHttpClient for Answered {
         auth: Option<String>,
         headers: Headers,
     ) -> Result<Events, Failure> {
-        self.0.get_stream(uri, session, last_event, auth, headers).await
+        self.0.get_stream(uri, session, last_event, auth, headers).await.map_err(bare)
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -102,6 +110,8 @@ impl StreamableHttpClient for Answered {
         headers: Headers,
         most: usize,
     ) -> Result<Events, Failure> {
-        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, most).await
+        let getting =
+            self.0.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, most);
+        getting.await.map_err(bare)
     }
 }

@@ -143,14 +143,15 @@ impl McpTool {
     }
 
     async fn explained(&self, link: &InUse, error: ServiceError) -> ToolError {
+        let said = |text: &str, most| clipped(&self.host.server.scrub(text.to_owned()), most);
         match error {
             // The model can do better.
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
-                ToolError::Retry(clipped(&error.message, 2000))
+                ToolError::Retry(said(&error.message, 2000))
             }
             ServiceError::McpError(error) => self.failed(format!(
                 "refused the call: {} (error {})",
-                clipped(&error.message, 2000),
+                said(&error.message, 2000),
                 error.code.0
             )),
             ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
@@ -159,10 +160,7 @@ impl McpTool {
             },
             error => {
                 link.retire();
-                self.failed(format!(
-                    "could not be asked: {}",
-                    self.host.server.scrub(clipped(&error.to_string(), 500))
-                ))
+                self.failed(format!("could not be asked: {}", said(&error.to_string(), 500)))
             }
         }
     }

@@ -286,7 +286,7 @@ impl Host {
             text = format!("{text}: {deeper}");
             cause = deeper.source();
         }
-        self.server.scrub(clipped(&text, 400))
+        clipped(&self.server.scrub(text), 400)
     }
 
     /// Looks after a connection until it ends, and sees to it that nothing of it is left.

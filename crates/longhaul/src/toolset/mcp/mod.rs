@@ -129,7 +129,7 @@ impl McpPool {
 
     /// The tools of a server. Nothing is started before they are opened.
     pub fn toolset(&self, server: McpServer) -> Mcp {
-        let prefix = server.name.clone();
+        let (prefix, label) = (server.name.clone(), server.label());
         let key = server.key();
         let mut hosts = self.hosts();
         hosts.retain(|_, host| host.strong_count() > 0);
@@ -140,7 +140,7 @@ impl McpPool {
             host
         });
         host.take();
-        Mcp { pool: self.clone(), host, prefix, only: None, closed: AtomicBool::new(false) }
+        Mcp { pool: self.clone(), host, prefix, label, only: None, closed: AtomicBool::new(false) }
     }
 
     /// Ends all servers, and waits until nothing of them is left.
@@ -164,6 +164,8 @@ pub struct Mcp {
     pool: McpPool,
     host: Arc<Host>,
     prefix: Option<String>,
+    /// What it is called here; who shares it may have another name for it.
+    label: String,
     only: Option<Vec<String>>,
     closed: AtomicBool,
 }
@@ -194,7 +196,7 @@ impl Toolset for Mcp {
         Box::pin(async {
             let listed = self.host.listed().await.map_err(|why| ToolsetError {
                 toolset: "mcp".to_owned(),
-                why: format!("the MCP server '{}' did not start: {why}", self.host.label),
+                why: format!("the MCP server '{}' did not start: {why}", self.label),
             })?;
             let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
             let wanted = |(name, tool): &(String, &rmcp::model::Tool)| {
@@ -210,7 +212,7 @@ impl Toolset for Mcp {
 
     fn instruction(&self, _patron: &Patron) -> Option<String> {
         let text = self.host.known()?.instructions?;
-        Some(format!("About the tools of the MCP server '{}':\n{text}", self.host.label))
+        Some(format!("About the tools of the MCP server '{}':\n{text}", self.label))
     }
 
     fn generation(&self) -> u64 {

@@ -13,12 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::McpOptions;
 use super::settings::{McpCommand, McpServer};
 use crate::process::Group;
-use crate::toolset::text::grouped;
+use crate::toolset::text::{clipped, grouped};
 
 /// How many lines of stderr are logged in a second; of more it is only said how many there were.
 const LINES_A_SECOND: u32 = 50;
-/// How much of a line is kept, and how many lines are remembered.
-const LONGEST_LINE: usize = 400;
+/// How much of a line is kept, and how much of it is shown: half a secret, where it was cut, is not.
+const LONGEST_LINE: usize = 4096;
+const SHOWN: usize = 400;
+/// How many lines are remembered.
 const LAST_WORDS: usize = 6;
 
 /// A program that runs.
@@ -112,7 +114,7 @@ impl Stderr {
         if line.trim_ascii().is_empty() {
             return;
         }
-        log.line(|| self.server.scrub(String::from_utf8_lossy(&line).into_owned()));
+        log.line(|| self.shown(&line));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() == LAST_WORDS {
             last.pop_front();
@@ -126,8 +128,13 @@ impl Stderr {
         if last.is_empty() {
             return String::new();
         }
-        let lines: Vec<_> = last.iter().map(|line| String::from_utf8_lossy(line.trim_ascii())).collect();
-        self.server.scrub(format!("; its last words were: {}", lines.join(" | ")))
+        let lines: Vec<_> = last.iter().map(|line| self.shown(line)).collect();
+        format!("; its last words were: {}", lines.join(" | "))
+    }
+
+    /// A line as people may see it.
+    fn shown(&self, line: &[u8]) -> String {
+        clipped(&self.server.scrub(String::from_utf8_lossy(line.trim_ascii()).into_owned()), SHOWN)
     }
 }
 

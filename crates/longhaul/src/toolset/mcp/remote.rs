@@ -23,25 +23,26 @@ pub(super) async fn connect(
     mode: ClientLifecycleMode,
 ) -> Result<Service, Refused> {
     let url = web_url(&remote.url)
-        .map_err(|why| format!("'{}' is not the URL of a server: {why}", clipped(&remote.url, 100)))?;
+        .map_err(|why| format!("'{}' is not the URL of a server: {why}", clipped(&remote.shown(), 100)))?;
+    let named = |error| format!("{}: {}", shown(&url), host.explained(&error));
     let outward = Outward::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {
-        let transport = OldSse::connect(outward, url).await?;
+        let transport = OldSse::connect(outward, url.clone()).await?;
         // Who speaks this knows nothing newer.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
-        return served.map_err(|error| host.explained(&error).into());
+        return served.map_err(|error| named(error).into());
     }
     let client = outward.client();
     let headers = remote.headers.map()?;
     let own_key = headers.contains_key(reqwest::header::AUTHORIZATION);
-    let named = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(named);
+    let all = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
     if own_key {
         let transport = StreamableHttpClientTransport::with_client(Answered(client), config);
         let served = serve_client_with_lifecycle(handler, transport, mode).await;
         return served.map_err(|error| match error.is_authorization_required() {
             true => format!("{} does not accept the header `Authorization`", shown(&url)).into(),
-            false => Refused::again(host.explained(&error)),
+            false => Refused::again(named(error)),
         });
     }
     let mut may_ask = true;
@@ -61,7 +62,7 @@ pub(super) async fn connect(
         };
         let challenge = error.auth_challenge().map(str::to_owned);
         if !may_ask || (challenge.is_none() && !error.is_authorization_required()) {
-            return Err(Refused::again(host.explained(&error)));
+            return Err(Refused::again(named(error)));
         }
         may_ask = false;
         host.logins.login(host, &url, &client, challenge, host.options.connect / 2).await?;

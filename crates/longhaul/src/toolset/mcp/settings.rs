@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use crate::toolset::Headers;
-use crate::toolset::outward::{shown, web_url};
+use crate::toolset::outward::{shown, web_url, without};
 
 /// An MCP server. Toolsets that name the same server with the same settings share it; its `name` does not count.
 ///
@@ -59,7 +59,7 @@ pub struct McpCommand {
 }
 
 /// A server on the network.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct McpRemote {
     /// Its URL.
     pub url: String,
@@ -67,6 +67,27 @@ pub struct McpRemote {
     pub transport: McpTransport,
     /// What goes along with every request.
     pub headers: Headers,
+}
+
+impl fmt::Debug for McpRemote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let McpRemote { transport, headers, .. } = self;
+        let mut shown = f.debug_struct("McpRemote");
+        shown.field("url", &self.shown()).field("transport", transport).field("headers", headers).finish()
+    }
+}
+
+impl McpRemote {
+    /// Its URL without what may be a secret: a password, and what follows a question mark.
+    pub(super) fn shown(&self) -> String {
+        web_url(&self.url).map_or_else(
+            |_| {
+                let plain = self.url.split(['?', '#']).next().unwrap_or_default();
+                plain.rsplit('@').next().unwrap_or_default().to_owned()
+            },
+            |url| shown(&url),
+        )
+    }
 }
 
 /// What a server on the network speaks.
@@ -102,14 +123,8 @@ impl Vars {
     }
 
     /// A text without the values.
-    pub(super) fn scrub(&self, mut text: String) -> String {
-        for (_, secret) in self.exposed() {
-            // Anything shorter is no secret, and may be a word of the text.
-            if secret.len() >= 8 && text.contains(secret) {
-                text = text.replace(secret, "[secret]");
-            }
-        }
-        text
+    fn scrub(&self, text: String) -> String {
+        self.exposed().fold(text, |text, (_, secret)| without(text, secret))
     }
 }
 
@@ -192,9 +207,7 @@ impl McpServer {
                     command.args.iter().find(tells).filter(|_| starter.contains(&&*file(&command.command)));
                 first.map_or_else(|| file(&command.command), |word| file(word))
             }
-            McpWay::Remote(remote) => {
-                web_url(&remote.url).map_or_else(|_| remote.url.clone(), |url| shown(&url))
-            }
+            McpWay::Remote(remote) => remote.shown(),
             McpWay::Docker { server, .. } => format!("docker:{server}"),
         }
     }
@@ -213,17 +226,17 @@ impl McpServer {
                 add(&args.len().to_string());
                 args.iter().for_each(|arg| add(arg));
                 add(&cwd.as_ref().map_or(String::new(), |dir| dir.to_string_lossy().into_owned()));
-                sorted(env.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+                words(env.exposed()).for_each(&mut add);
             }
             McpWay::Remote(McpRemote { url, transport, headers }) => {
                 add(&format!("{transport:?}"));
                 add(url);
-                sorted(headers.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+                words(headers.exposed()).for_each(&mut add);
             }
             McpWay::Docker { server, env } => {
                 add("docker");
                 add(server);
-                sorted(env.exposed()).iter().flat_map(|(name, value)| [*name, *value]).for_each(&mut add);
+                words(env.exposed()).for_each(&mut add);
             }
         }
         add(if self.sampling { "sampling" } else { "" });
@@ -257,10 +270,11 @@ impl McpServer {
     }
 }
 
-fn sorted<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+/// Names and values in an order of their own.
+fn words<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> impl Iterator<Item = &'a str> {
     let mut pairs: Vec<_> = pairs.collect();
     pairs.sort_unstable();
-    pairs
+    pairs.into_iter().flat_map(|(name, value)| [name, value])
 }
 
 #[cfg(test)]
@@ -301,6 +315,13 @@ mod tests {
             format!("{server:?}").contains("Authorization") && !format!("{server:?}").contains("hunter2")
         );
         assert_eq!(server.scrub("it says hunter2-hunter2!".to_owned()), "it says [secret]!");
+        for url in
+            ["https://me:hunter2@x.example.com/mcp?key=hunter2", "me:hunter2@x.example.com/mcp?key=hunter2"]
+        {
+            let server = McpServer::remote(url);
+            let shown = format!("{server:?} {}", server.label());
+            assert!(shown.contains("x.example.com/mcp") && !shown.contains("hunter2"), "{shown}");
+        }
     }
 
     #[test]
