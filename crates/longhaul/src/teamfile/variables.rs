@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(fill(&"$A".repeat(16), &long).unwrap().len(), LARGEST);
     }
 
-    /// Each of these took minutes, when every piece was looked for in all that comes after it, or before it.
+    /// Each of these is quadratic where every piece is looked for in all that comes after it, or before it.
     #[test]
     fn long_texts_are_read_once() {
         let open = "${".repeat(LARGEST / 2);

@@ -62,7 +62,7 @@ fn what_is_only_counted_is_still_wrong() {
     assert!(problems.iter().all(Problem::is_error));
 }
 
-/// A key stands in the path of all that is below it: with half a megabyte of it, a file of one became ten gigabytes.
+/// A key stands in the path of all that is below it: half a megabyte of it, twenty thousand times, would be ten gigabytes.
 #[test]
 fn keys_are_short() {
     let key = "k".repeat(257);
