@@ -59,7 +59,8 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn error(at: Place, path: &str, message: impl Into<String>) -> Problem {
-        Problem { severity: Severity::Error, at, path: path.to_owned(), message: message.into(), help: None }
+        let message = plain(message.into());
+        Problem { severity: Severity::Error, at, path: path.to_owned(), message, help: None }
     }
 
     pub(super) fn warning(at: Place, path: &str, message: impl Into<String>) -> Problem {
@@ -67,7 +68,7 @@ impl Problem {
     }
 
     pub(super) fn help(mut self, help: impl Into<String>) -> Problem {
-        self.help = Some(help.into());
+        self.help = Some(plain(help.into()));
         self
     }
 
@@ -98,6 +99,14 @@ impl Problem {
         }
         told
     }
+}
+
+/// A text of one line that commands no terminal, whatever a file has in its names.
+fn plain(text: String) -> String {
+    if !text.chars().any(char::is_control) {
+        return text;
+    }
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// As many errors of a file are told, and as many warnings.
@@ -169,8 +178,7 @@ const WIDTH: usize = 110;
 /// The part of a line that has a column in it, and where the column is in that.
 fn window(line: &str, column: usize) -> (String, usize) {
     let skipped = if column > WIDTH - 20 { column - WIDTH / 2 } else { 0 };
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).map(plain).collect();
+    let mut shown = plain(line.trim_end().chars().skip(skipped).take(WIDTH).collect());
     if line.trim_end().chars().count() > skipped + WIDTH {
         shown.push('…');
     }

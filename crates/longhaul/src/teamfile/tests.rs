@@ -51,6 +51,20 @@ fn told(name: &str, text: &str, problems: &[Problem]) -> String {
     problems.iter().map(|problem| problem.render(name, text)).collect::<Vec<_>>().join("\n")
 }
 
+/// Found by the fuzzer: the name of a file that is not there was told as it is.
+#[test]
+fn nothing_that_is_told_commands_a_terminal() {
+    for name in ["x:./a\\x1b[2J.yaml", "x:./a\\tb.yaml", "zo\\x07rk"] {
+        let text = format!("agents: {{root: {{model: auto, sub_agents: [\"{name}\"]}}}}");
+        let reading = checked(&text, Path::new("a/team.yaml"));
+        assert!(!reading.problems.is_empty(), "{name}");
+        for problem in &reading.problems {
+            let told = format!("{}{}{}", problem.message, problem.path, problem.render("team.yaml", &text));
+            assert!(!told.chars().any(|c| c.is_control() && c != '\n'), "{told:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
     let files = files("tests/teams/wrong");
