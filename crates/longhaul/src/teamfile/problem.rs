@@ -59,7 +59,8 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn error(at: Place, path: &str, message: impl Into<String>) -> Problem {
-        Problem { severity: Severity::Error, at, path: path.to_owned(), message: message.into(), help: None }
+        let message = plain(message.into());
+        Problem { severity: Severity::Error, at, path: path.to_owned(), message, help: None }
     }
 
     pub(super) fn warning(at: Place, path: &str, message: impl Into<String>) -> Problem {
@@ -67,7 +68,7 @@ impl Problem {
     }
 
     pub(super) fn help(mut self, help: impl Into<String>) -> Problem {
-        self.help = Some(help.into());
+        self.help = Some(plain(help.into()));
         self
     }
 
@@ -166,11 +167,19 @@ impl Told {
 /// How much of a line is shown.
 const WIDTH: usize = 110;
 
+/// A text with nothing in it that commands a terminal: words of the file are quoted, and they may have anything in them.
+fn plain(text: String) -> String {
+    match text.contains(char::is_control) {
+        true => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        false => text,
+    }
+}
+
 /// The part of a line that has a column in it, and where the column is in that.
 fn window(line: &str, column: usize) -> (String, usize) {
     let skipped = if column > WIDTH - 20 { column - WIDTH / 2 } else { 0 };
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).map(plain).collect();
+    let shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).collect();
+    let mut shown = plain(shown);
     if line.trim_end().chars().count() > skipped + WIDTH {
         shown.push('…');
     }

@@ -268,3 +268,18 @@ fn a_long_line_is_shown_around_the_place() {
     assert_eq!(lines[3].chars().skip(mark).take(5).collect::<String>(), "modle", "{shown}");
     assert!(lines.iter().all(|line| line.chars().count() < 130), "{shown}");
 }
+
+#[test]
+fn what_is_quoted_commands_no_terminal() {
+    let wrong = "agents:\n  root: {model: auto, \"mo\\edel\": x}\n";
+    let nowhere = "agents:\n  root: {model: auto, sub_agents: [\"no-\\e[31m\\t-file.yaml\"]}\n";
+    let surveyed = survey(&read(nowhere).file.unwrap(), &Bare(Path::new("/nowhere")));
+    for (text, problems) in [(wrong, read(wrong).problems), (nowhere, surveyed)] {
+        assert!(!problems.is_empty());
+        for problem in problems {
+            let shown = problem.render("team.yaml", text);
+            assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+            assert!(!problem.message.contains(char::is_control), "{:?}", problem.message);
+        }
+    }
+}
