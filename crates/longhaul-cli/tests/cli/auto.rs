@@ -1,7 +1,7 @@
 //! `auto`: a key that is set, a server of this machine, or an error that says what to do.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use crate::kit::{Kit, Provider, Ran};
 use crate::server::{Act, Asked, says};
@@ -57,8 +57,13 @@ fn the_first_provider_whose_key_is_set() {
             .envs(NOBODY)
             .env("OLLAMA_HOST", ollama)
             .env(key, "sk-marked-0123456789")
-            .env("HTTPS_PROXY", at);
+            .env("HTTPS_PROXY", &at)
+            .env("https_proxy", &at)
+            .env("NO_PROXY", "127.0.0.1")
+            .env("no_proxy", "127.0.0.1");
         let ran = Ran::from(command.output().unwrap());
+        // If nobody came, it would wait for ever.
+        let _ = TcpStream::connect(at.trim_start_matches("http://"));
         assert_ne!(ran.status.code(), Some(0), "{}", ran.err);
         assert_eq!(heard.join().unwrap().trim_end(), format!("CONNECT {host} HTTP/1.1"));
         assert!(provider.asked().is_empty());

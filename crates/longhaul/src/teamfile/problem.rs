@@ -101,14 +101,6 @@ impl Problem {
     }
 }
 
-/// A text of one line that commands no terminal, whatever a file has in its names.
-fn plain(text: String) -> String {
-    if !text.chars().any(char::is_control) {
-        return text;
-    }
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// As many errors of a file are told, and as many warnings.
 pub(super) const MOST: usize = 100;
 
@@ -175,10 +167,19 @@ impl Told {
 /// How much of a line is shown.
 const WIDTH: usize = 110;
 
+/// A text with nothing in it that commands a terminal: words of the file are quoted, and they may have anything in them.
+fn plain(text: String) -> String {
+    match text.contains(char::is_control) {
+        true => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        false => text,
+    }
+}
+
 /// The part of a line that has a column in it, and where the column is in that.
 fn window(line: &str, column: usize) -> (String, usize) {
     let skipped = if column > WIDTH - 20 { column - WIDTH / 2 } else { 0 };
-    let mut shown = plain(line.trim_end().chars().skip(skipped).take(WIDTH).collect());
+    let shown: String = line.trim_end().chars().skip(skipped).take(WIDTH).collect();
+    let mut shown = plain(shown);
     if line.trim_end().chars().count() > skipped + WIDTH {
         shown.push('…');
     }
