@@ -216,7 +216,7 @@ fn any_move() -> impl Strategy<Value = Entry> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(250))]
 
     #[test]
     fn whatever_is_thrown_at_it(moves in proptest::collection::vec(any_move(), 0..60)) {

@@ -242,7 +242,7 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
             }
         });
         let calls = async {
-            for round in 0..150 {
+            for round in 0..60 {
                 for path in ["flip/secret.txt", "leaf"] {
                     match yard.call("read_file", json!({ "path": path })).await {
                         Ok(text) => {
