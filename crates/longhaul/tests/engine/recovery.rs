@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::entry::{CodecError, Entry, FailureKind, Outcome, Stop, StopCause};
-use longhaul::id::{TaskId, WorkerId};
+use longhaul::id::{Seq, TaskId, WorkerId};
 use longhaul::store::{Batch, Claim, Clock, Filter, Memory, Sqlite, Store};
 use longhaul::testing::reply;
+use longhaul::tool::Manner;
 use longhaul::worker::Unfinished;
 use longhaul::{Longhaul, Order, Status};
 use serde_json::json;
@@ -441,4 +442,53 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
         }
     }
     longhaul.shutdown().await;
+}
+
+/// Decision 0006: what is owed to the journal is in it soon although the model thinks on, and before the task is given
+/// back; so whoever goes on does not call again.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_may_be_got_again_is_written_down_soon_and_at_the_latest_with_a_drain() {
+    for wait in [Duration::from_secs(1), Duration::ZERO] {
+        let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let build = |held: bool| {
+            let (gate, ran) = (gate.clone(), ran.clone());
+            let model = slow(move |asked| {
+                let gate = gate.clone();
+                async move {
+                    match asked.turn {
+                        0 => reply().call("look", json!({})),
+                        _ if held => {
+                            gate.pass().await;
+                            reply().text("too late")
+                        }
+                        _ => reply().text("seen"),
+                    }
+                }
+            });
+            let look = tool_of(Manner::READ_ONLY, "look", move |_, _| {
+                ran.fetch_add(1, Ordering::SeqCst);
+                async { Ok("a tree".into()) }
+            });
+            Longhaul::builder(team(agent("solo", &model).toolset(look))).store_arc(store.clone())
+        };
+        let first = build(true).start().await.unwrap();
+        let id = first.submit(Order::new("solo", "go")).await.unwrap();
+        gate.came(1).await;
+        let returned = async || {
+            let journal = store.read(id, Seq(0), 100).await.unwrap();
+            journal.iter().filter(|r| matches!(r.entry, Entry::Returned(_))).count()
+        };
+        tokio::time::sleep(wait).await;
+        if !wait.is_zero() {
+            assert_eq!(returned().await, 1, "the model has thought for long enough");
+        }
+        first.shutdown().await;
+        assert_eq!(returned().await, 1);
+        let second = build(false).start().await.unwrap();
+        let done = end(&second, id).await;
+        assert_eq!(done.output, "seen");
+        assert_eq!(ran.load(Ordering::SeqCst), 1, "a finished step is not run again");
+        second.shutdown().await;
+    }
 }

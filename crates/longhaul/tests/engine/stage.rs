@@ -142,9 +142,21 @@ pub(crate) fn tool<F>(
 where
     F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
 {
+    tool_of(Manner::default(), name, act)
+}
+
+/// A tool that is a function, and behaves in this manner.
+pub(crate) fn tool_of<F>(
+    manner: Manner,
+    name: &'static str,
+    act: impl Fn(String, CallContext) -> F + Send + Sync + 'static,
+) -> Tools
+where
+    F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
     let act =
         Box::new(move |arguments, context| -> BoxFuture<'static, _> { Box::pin(act(arguments, context)) });
-    Tools::new().with_dyn(Arc::new(FnTool { name, manner: Manner::default(), act }))
+    Tools::new().with_dyn(Arc::new(FnTool { name, manner, act }))
 }
 
 impl DynTool for FnTool {
