@@ -46,6 +46,11 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Carry on tasks that a killed or interrupted process left behind
     Resume(ResumeArgs),
+    /// Watch a tree that another process carries, as `run` does; Ctrl-C leaves it, and the tasks go on
+    Attach(AttachArgs),
+    /// Carry a tree on in the background: what `run --detach` starts
+    #[command(hide = true)]
+    Carry(CarryArgs),
     /// Tell what is wrong with team files
     Check(CheckArgs),
     /// Print the JSON schema of team files, for editors
@@ -58,7 +63,7 @@ impl Command {
     /// Where progress goes: to standard error, if standard output is for the answer.
     pub(crate) fn progress(&self) -> Out {
         match self {
-            Command::Run(_) => Out::Stderr,
+            Command::Run(_) | Command::Attach(_) | Command::Carry(_) => Out::Stderr,
             _ => Out::Stdout,
         }
     }
@@ -82,9 +87,12 @@ pub(crate) struct RunArgs {
     /// Approve every call that is not denied
     #[arg(long)]
     pub(crate) yolo: bool,
-    /// What becomes of approvals and questions when nobody is at the terminal
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Deny)]
-    pub(crate) unattended: Unattended,
+    /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) unattended: Option<Unattended>,
+    /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
+    #[arg(long)]
+    pub(crate) detach: bool,
     /// At most this many dollars for the whole run
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<f64>,
@@ -268,6 +276,31 @@ pub(crate) struct ResumeArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) outside: Outside,
+    /// How slowly the demo's team goes
+    #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
+    pub(crate) pace: Pace,
+}
+
+/// What is joined.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// A task of the tree: its id, or the beginning of it
+    pub(crate) id: String,
+    /// One event a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a process in the background carries on.
+#[derive(Debug, Args)]
+pub(crate) struct CarryArgs {
+    /// The root of the tree
+    pub(crate) root: longhaul::TaskId,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+    /// What becomes of approvals and questions
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Wait)]
+    pub(crate) unattended: Unattended,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,

@@ -1,6 +1,7 @@
 //! The `longhaul` command: run, watch and steer background agents from a terminal.
 
 mod args;
+mod carrier;
 mod carry;
 mod cmd;
 mod demo;

@@ -8,6 +8,7 @@ mod auto;
 mod bad;
 mod crash;
 mod demo;
+mod detach;
 mod exit;
 mod form;
 mod heavy;
