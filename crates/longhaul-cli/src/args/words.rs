@@ -7,13 +7,61 @@ use longhaul::id::QuestionId;
 
 /// Which tasks are listed.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Without a filter: all that have not ended, and those of the last day. Filters are put together: a task is shown \
+                        if it fits all of them.\n\nExamples:\n    longhaul tasks --state failed,cancelled --since 7d\n    longhaul \
+                        tasks --root t-7f3k2 --watch\n    longhaul tasks --json --state open | jq -r .id"
+)]
 pub(crate) struct TasksArgs {
     /// All tasks there are
     #[arg(long, short)]
     pub(crate) all: bool,
+    /// Only tasks that stand like this: open, ended, pending, interrupted, running, waiting, asks, stopping, completed,
+    /// failed, cancelled; several with commas
+    #[arg(long, value_name = "STATE", value_enum, value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) state: Vec<State>,
+    /// Only tasks of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Vec<String>,
+    /// Only the tree that this task is in: an id, or the beginning of it
+    #[arg(long, value_name = "ID")]
+    pub(crate) root: Vec<String>,
+    /// Only tasks submitted within this time: 30m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
+    pub(crate) since: Option<Duration>,
+    /// Only tasks submitted longer ago than this: 30m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
+    pub(crate) older_than: Option<Duration>,
+    /// One line a task, oldest first, instead of trees
+    #[arg(long)]
+    pub(crate) table: bool,
+    /// Go on: drawn again when something changes; in a pipe, a line a change
+    #[arg(long, short)]
+    pub(crate) watch: bool,
     /// One task a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How a task stands, as it can be asked for. The five words of the journal, finer ones, and two that take several together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum State {
+    /// Pending or running
+    Open,
+    /// Completed, failed or cancelled
+    Ended,
+    Pending,
+    /// Pending, and run before by a process that is gone
+    Interrupted,
+    /// Running, also if it waits
+    Running,
+    Waiting,
+    /// Asks a person
+    Asks,
+    Stopping,
+    Completed,
+    Failed,
+    Cancelled,
 }
 
 /// Which task is shown.
@@ -83,9 +131,12 @@ pub(crate) struct WaitArgs {
     /// The tasks' ids, or the beginnings of them
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// Until one of them has ended, not all
-    #[arg(long)]
+    /// Until one of them has ended
+    #[arg(long, conflicts_with = "all")]
     pub(crate) any: bool,
+    /// Until all of them have ended [the default]
+    #[arg(long)]
+    pub(crate) all: bool,
     /// No longer than this: 30s, 5m, 1h30m, 500ms
     #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
     pub(crate) timeout: Option<Duration>,

@@ -25,3 +25,5 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
+mod term;
+mod words;
