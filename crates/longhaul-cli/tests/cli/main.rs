@@ -26,3 +26,5 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
+mod term;
+mod words;
