@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
     Demo(DemoArgs),
+    /// Show all tasks on a screen of their own, and steer them: what `longhaul` alone does on a terminal
+    Tui(TuiArgs),
     /// List tasks: those that have not ended, and those of the last day
     Tasks(TasksArgs),
     /// Show all there is to know about a task
@@ -70,6 +72,32 @@ impl Command {
             _ => Out::Stdout,
         }
     }
+}
+
+/// What the screen shows.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct TuiArgs {
+    /// A team file, to start runs of it from the screen
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+}
+
+/// What was typed; nothing but `longhaul`, on a terminal, is the screen.
+pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    use std::io::IsTerminal as _;
+    let mut args: Vec<_> = args.collect();
+    let bare = match &args[1.min(args.len())..] {
+        [] => true,
+        [flag, _] => flag == "--data",
+        [flag] => flag.to_string_lossy().starts_with("--data="),
+        _ => false,
+    };
+    if bare && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        args.push("tui".into());
+    }
+    args
 }
 
 /// What is run.

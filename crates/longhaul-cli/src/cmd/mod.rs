@@ -58,6 +58,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
     match command {
         Command::Run(args) => run::run(desk, &args).await,
         Command::Demo(args) => demo::run(desk, &args).await,
+        Command::Tui(args) => crate::tui::run(desk, args).await,
         Command::Tasks(args) => tasks::run(desk, &args).await,
         Command::Show(args) => show::run(desk, &args).await,
         Command::Logs(args) => logs::run(desk, &args).await,

@@ -7,8 +7,8 @@ mod grid;
 mod paint;
 mod screen;
 mod tables;
-mod tell;
-mod words;
+pub(crate) mod tell;
+pub(crate) mod words;
 
 pub(crate) use block::{Frame, lines};
 pub(crate) use board::Board;
