@@ -27,8 +27,8 @@ pub(crate) struct Areas {
     pub(crate) foot: Rect,
 }
 
-/// The places on a screen of this size; none, if it is too small.
-pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: bool) -> Option<Areas> {
+/// The places on a screen of this size, with so many rows for what is asked; none, if it is too small.
+pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16) -> Option<Areas> {
     let (width, height) = size;
     if width < SMALLEST.0 || height < SMALLEST.1 {
         return None;
@@ -45,7 +45,8 @@ pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: bool) -> Option<Areas> {
         (false, Pane::List) => (Rect::new(0, 1, width, body), none),
         (false, Pane::Detail) => (none, Rect::new(0, 1, width, body)),
     };
-    let asks = if asks && detail.height > 0 { 3 } else { 0 };
+    // What is asked may take half of it, and not more.
+    let asks = asks.min(detail.height / 2);
     let row = |from: u16, rows: u16| {
         Rect::new(detail.x, (detail.y + from).min(detail.bottom()), detail.width, rows.min(detail.height))
     };

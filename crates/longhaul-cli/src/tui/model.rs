@@ -16,7 +16,8 @@ use super::input::Input;
 use super::pages::Page;
 use super::talk::Talk;
 use super::theme::Theme;
-use crate::view::Ink;
+use super::wrap::wrap;
+use crate::view::{Ink, one_line};
 
 /// How many tasks are kept at most; of more, the oldest trees that have ended are forgotten.
 pub(crate) const TASKS_KEPT: usize = 5_000;
@@ -296,7 +297,13 @@ impl Model {
 
     /// The places on the screen; none, if there is no room for any.
     pub(crate) fn areas(&self) -> Option<Areas> {
-        areas(self.size, self.pane, self.asks().is_some())
+        let areas = |rows| areas(self.size, self.pane, rows);
+        let without = areas(0)?;
+        if self.asks().is_none() || without.text.width == 0 {
+            return Some(without);
+        }
+        let rows = self.question(usize::from(without.text.width.saturating_sub(2))).len();
+        areas(u16::try_from(rows + 2).unwrap_or(u16::MAX))
     }
 
     /// The task that is looked at.
@@ -311,6 +318,13 @@ impl Model {
         let asks = if own { head.id } else { self.forest.sums.get(&head.id)?.asks? };
         let asking = self.heads.get(&asks)?;
         Some((asking, asking.asked.first()?))
+    }
+
+    /// What is asked, in lines of so many columns.
+    pub(crate) fn question(&self, columns: usize) -> Vec<String> {
+        let Some((head, question)) = self.asks() else { return Vec::new() };
+        let agent = one_line(head.agent.as_str());
+        wrap(&format!("{agent} {} asks: {}", head.id, one_line(&question.text)), columns)
     }
 
     /// Whether times go on.

@@ -171,7 +171,11 @@ impl Talk {
                 self.got(record, returned.call, got);
             }
             Entry::Letter(letter) => {
-                let text = kept(clean(letter.text.trim()), TEXT_KEPT);
+                let text = match (letter.ending, &letter.summary) {
+                    (Some(_), Some(summary)) => format!("{summary}: {}", inner(&letter.text)),
+                    _ => letter.text.trim().to_owned(),
+                };
+                let text = kept(clean(&text), TEXT_KEPT);
                 let what =
                     What::Letter { id: letter.id.clone(), from: letter.from.clone(), text, read: false };
                 self.push(record, what);
@@ -375,6 +379,14 @@ fn said(thought: bool, text: String, live: bool) -> What {
 
 fn is_live(what: &What) -> bool {
     matches!(what, What::Text { live: true, .. } | What::Thought { live: true, .. })
+}
+
+/// What is between the tags of a letter about an end: they are for models.
+fn inner(text: &str) -> &str {
+    let text = text.trim();
+    let inner =
+        text.strip_prefix("<task_ended ").and_then(|text| text.split_once('>')).map(|(_, inner)| inner);
+    inner.map_or(text, |inner| inner.trim_end_matches("</task_ended>").trim())
 }
 
 /// The text, or its beginning and how much more there is.

@@ -26,5 +26,6 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
+mod tui;
 mod term;
 mod words;

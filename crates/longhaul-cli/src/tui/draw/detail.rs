@@ -5,17 +5,25 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{doing, dollars, focused, who};
+use super::{doing, dollars, focused, time};
 use crate::tui::areas::Areas;
 use crate::tui::model::{Model, Pane, Tab};
 use crate::tui::wrap::{fit, width, wrap};
-use crate::view::words::{elapsed, short};
-use crate::view::{Ink, one_line, standing};
+use crate::view::words::short;
+use crate::view::{Ink, standing};
 
 /// What a tab is called where there is so much room.
 fn name(tab: Tab, columns: u16) -> &'static str {
-    let title = tab.title();
-    if columns >= 60 { title } else { &title[..title.len().min(5)] }
+    if columns >= 56 {
+        return tab.title();
+    }
+    match tab {
+        Tab::Transcript => "Talk",
+        Tab::Output => "Out",
+        Tab::Timeline => "Time",
+        Tab::Usage => "Use",
+        tab => tab.title(),
+    }
 }
 
 /// The tabs, each from a column to another.
@@ -53,7 +61,7 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
     let (_, does) = doing(head, model);
     let mut facts = vec![
         Span::styled(format!("{sign} {word}"), theme.ink(ink)),
-        Span::raw(format!(" · {}", elapsed(head.elapsed(model.now)))),
+        Span::raw(format!(" · {}", time(head, model))),
         Span::styled(format!(" · {} tok", short(head.usage.total())), theme.ink(Ink::Faint)),
     ];
     if head.cost > 0 {
@@ -100,25 +108,24 @@ fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
 
 /// What is asked, where a person sees it before all else.
 fn asks(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let Some((head, question)) = model.asks().filter(|_| area.height >= 3) else { return };
+    let Some((_, question)) = model.asks().filter(|_| area.height >= 3) else { return };
     let theme = model.theme;
-    let (style, room) = (theme.ink(Ink::Waits), usize::from(area.width.saturating_sub(2)));
+    let room = usize::from(area.width.saturating_sub(2));
     buffer.set_string(area.x, area.y, "─".repeat(usize::from(area.width)), theme.ink(Ink::Faint));
-    let text = format!("{} asks: {}", who(model, head.id), one_line(&question.text));
-    let mut lines = wrap(&text, room);
-    if lines.len() > 2 {
-        let rest = lines[1..].join(" ");
-        lines.truncate(1);
-        lines.push(fit(&rest, room));
-    }
-    if lines.len() < 2 {
-        let keys =
-            if question.tool.is_some() { "y yes · n no · a always, in this tree" } else { "m answers" };
-        lines.push(fit(keys, room));
+    let mut lines = model.question(room);
+    let most = usize::from(area.height - 2);
+    if lines.len() > most {
+        // The transcript has all of it.
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            *last = fit(&format!("{last} …{}", " ".repeat(room)), room);
+        }
     }
     for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
-        buffer.set_stringn(area.x + 1, row, line, room, style);
+        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
     }
+    let keys = if question.tool.is_some() { "y yes · n no · a always, in this tree" } else { "m answers" };
+    buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));
 }
 
 fn welcome(model: &Model, areas: &Areas, buffer: &mut Buffer) {

@@ -5,11 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{doing, dollars, focused};
+use super::{doing, dollars, focused, time};
 use crate::tui::forest::{Group, Place, Row};
 use crate::tui::model::{Model, Pane};
 use crate::tui::wrap::{fit, width};
-use crate::view::words::{elapsed, short};
+use crate::view::words::short;
 use crate::view::{Ink, one_line, standing};
 
 pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
@@ -40,13 +40,13 @@ fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 /// A line to be drawn.
-pub(crate) struct Drawn {
+pub(super) struct Drawn {
     line: Line<'static>,
     selected: bool,
 }
 
 /// The lines in sight, and no others.
-pub(crate) fn lines(model: &Model, area: Rect) -> Vec<Drawn> {
+pub(super) fn lines(model: &Model, area: Rect) -> Vec<Drawn> {
     let columns = usize::from(area.width);
     let rows = model.forest.rows.iter().skip(model.top).take(usize::from(area.height));
     let line = |row: &Row| {
@@ -79,8 +79,8 @@ fn branch(place: &Place, first: bool) -> String {
     for level in 0..place.depth {
         let more = level < 32 && place.more & (1 << level) != 0;
         branch.push_str(match (level + 1 == place.depth, more) {
-            (true, true) if first => "├ ",
-            (true, false) if first => "└ ",
+            (true, true) if first => "├─",
+            (true, false) if first => "└─",
             (_, true) => "│ ",
             (_, false) => "  ",
         });
@@ -98,6 +98,7 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
         (sign, ink) = ("?", Ink::Waits);
     }
     let fold = match (place.parent, place.folded) {
+        (false, _) if place.depth > 0 => "─ ",
         (false, _) => "  ",
         (true, true) => "▸ ",
         (true, false) => "▾ ",
@@ -116,7 +117,7 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     if columns >= 44 {
         numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });
     }
-    let time = if head.started.is_some() { elapsed(head.elapsed(model.now)) } else { "–".to_owned() };
+    let time = time(head, model);
     numbers = format!("{time:>6}{numbers} ");
 
     let stem = format!("{}{}", branch(place, true), fold);

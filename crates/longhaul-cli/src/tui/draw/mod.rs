@@ -22,6 +22,12 @@ use crate::view::{Ink, one_line, standing};
 
 pub(crate) use detail::tab_at;
 
+/// How many lines of the list are built.
+#[cfg(test)]
+pub(crate) fn list_lines(model: &Model, area: Rect) -> usize {
+    list::lines(model, area).len()
+}
+
 /// Draws the whole screen.
 pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
     let area = frame.area();
@@ -142,8 +148,9 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
     let put =
         |buffer: &mut Buffer, line: Line<'_>| buffer.set_line(area.x + 1, area.y, &line, area.width - 2);
     if let Some(confirm) = model.confirm {
-        let (question, keys) = confirmation(model, confirm);
-        let question = fit(&question, room.saturating_sub(width(keys) + 2));
+        let (question, short, keys) = confirmation(model, confirm);
+        let room = room.saturating_sub(width(keys) + 2);
+        let question = fit(if width(&question) <= room { &question } else { &short }, room);
         let line = vec![
             Span::styled(question, theme.ink(Ink::Waits)),
             Span::raw("  "),
@@ -196,22 +203,25 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
     focused.then(|| Position::new(area.x + 1 + (before + at) as u16, area.y))
 }
 
-fn confirmation(model: &Model, confirm: Confirm) -> (String, &'static str) {
+/// What is asked; the same in few words; and the keys that answer it.
+fn confirmation(model: &Model, confirm: Confirm) -> (String, String, &'static str) {
     match confirm {
         Confirm::Stop(id) => {
             let below = model.forest.sums.get(&id).map_or(0, |sum| sum.below);
             let below =
                 if below == 0 { String::new() } else { format!(" and {} below", many(below, "task")) };
-            (format!("Stop {}{below}?", who(model, id)), "y stop · n no")
+            (format!("Stop {}{below}?", who(model, id)), format!("Stop {id}?"), "y stop · n no")
         }
         Confirm::StopAll => {
             let open = model.heads.values().filter(|head| !head.status.is_final()).count();
-            (format!("Stop all {} that have not ended?", many(open, "task")), "y stop all · n no")
+            let question = format!("Stop all {} that have not ended?", many(open, "task"));
+            (question, format!("Stop {open}?"), "y stop all · n no")
         }
         Confirm::Leave => {
             let open = model.open();
             let go = if open == 1 { "goes" } else { "go" };
-            (format!("{} {go} on without this screen.", many(open, "task")), "q leave · d drain · Esc stay")
+            let question = format!("{} {go} on without this screen.", many(open, "task"));
+            (question, format!("{open} {go} on"), "q leave · d drain · Esc stay")
         }
     }
 }
@@ -225,7 +235,7 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let keys = if model.size.0 >= 100 {
-        "↑↓ move · Enter open · m write · s stop · / search · ? help · q leave"
+        "Enter open · m write · s stop · / search · ? help · q leave"
     } else {
         "? help"
     };
@@ -247,12 +257,13 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         (counts[2], "waiting", Ink::Faint),
         (counts[3], "finished", Ink::Faint),
     ];
+    // Where there is little room, signs stand for the words.
     let tight = area.width < 70;
     let mut spans = Vec::new();
     let mut used = 0;
-    for (many, word, ink) in words {
-        let word = if tight { word.split(' ').next().unwrap_or(word) } else { word };
-        let text = format!("{}{many} {word}", if spans.is_empty() { "" } else { " · " });
+    for ((many, word, ink), sign) in words.into_iter().zip(["?", "●", "◌", "✓"]) {
+        let text = if tight { format!("{sign} {many}") } else { format!("{many} {word}") };
+        let text = format!("{}{text}", if spans.is_empty() { "" } else { " · " });
         used += width(&text);
         spans.push(Span::styled(text, theme.ink(ink)));
     }
@@ -298,6 +309,16 @@ fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
     for row in page.y + 1..page.bottom() - 1 {
         buffer.set_string(page.x, row, "│", faint);
         buffer.set_string(page.right() - 1, row, "│", faint);
+    }
+}
+
+/// How long it took so far; of one that nobody runs, nothing is known.
+fn time(head: &Head, model: &Model) -> String {
+    match head.started {
+        Some(_) if head.status != longhaul::Status::Pending => {
+            crate::view::words::elapsed(head.elapsed(model.now))
+        }
+        _ => "–".to_owned(),
     }
 }
 
