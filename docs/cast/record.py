@@ -15,7 +15,7 @@ import unicodedata
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONGHAUL = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "target/release/longhaul")
-COLUMNS, ROWS = 100, 28
+COLUMNS, ROWS = 110, 26
 CELL_W, CELL_H, FONT = 7.8, 17, 13
 PALETTE = {
     30: "#4b5263", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2", 37: "#d7dae0",
@@ -30,7 +30,7 @@ class Tmux:
         self.name = f"cast-{os.getpid()}"
         env = {k: v for k, v in os.environ.items() if k not in ("TMUX", "NO_COLOR") and not k.startswith("LONGHAUL")}
         env.update(LC_ALL="C.UTF-8", PS1="$ ", HISTFILE="", TERM="xterm-256color", PATH=f"{os.path.dirname(LONGHAUL)}:{env['PATH']}",
-                   LONGHAUL_DATA=os.path.join(home, "data"))
+                   HOME=home, XDG_DATA_HOME=os.path.join(home, "data"))
         # A shell of root's has a prompt of its own, unless it is told otherwise when it starts.
         env["ENV"] = os.path.join(home, "rc")
         with open(env["ENV"], "w", encoding="utf-8") as rc:
@@ -74,7 +74,7 @@ class Tmux:
     def type(self, text, note=""):
         """Types as people do."""
         for word in re.findall(r"\S+\s*", text):
-            self.tell("send-keys", "-l", word)
+            self.tell("send-keys", "-l", "--", word)
             time.sleep(0.08)
             self.shot(0.25, note)
 
@@ -93,7 +93,9 @@ def spans(line):
     for part in re.split(r"(\x1b\[[0-9;]*m)", line):
         codes = re.fullmatch(r"\x1b\[([0-9;]*)m", part)
         if codes:
-            for code in [int(c or 0) for c in codes[1].split(";")]:
+            # Colours of the terminal's own sixteen are written in two ways.
+            plain = re.sub(r"38;5;([0-7])(?![0-9])", lambda m: str(30 + int(m[1])), codes[1])
+            for code in [int(c or 0) for c in plain.split(";")]:
                 if code == 0:
                     style = dict(fg=None, bold=False, dim=False, under=False, rev=False)
                 elif code in (1, 2, 4, 7):
@@ -171,7 +173,7 @@ def write(frames, path):
     style = (f"text{{font:{FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:{INK};white-space:pre}}"
              f".b{{font-weight:700}}.d{{opacity:.55}}.u{{text-decoration:underline}}.n{{text-anchor:middle;fill:#8a919e;font-family:sans-serif}}"
              f".f{{visibility:hidden;animation-duration:{total:.1f}s;animation-iteration-count:infinite;animation-timing-function:step-end}}")
-    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" xml:space="preserve" role="img" '
            f'aria-label="Longhaul: a run in the background, watched and steered on a screen">'
            f'<style>{style}{"".join(rules)}</style><defs>{"".join(defs)}</defs>'
            f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/><g transform="translate(12,12)">{"".join(groups)}</g></svg>\n')

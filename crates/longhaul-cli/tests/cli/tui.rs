@@ -86,6 +86,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
             && screen.contains("? writer Take notes")
             && screen.contains("● idler Be idle")
             && screen.contains("I wait for all three.")
+            && screen.contains("│   waits for 3 tasks")
             && screen.matches("  shell").count() == 2
     });
     screens(|| insta::assert_snapshot!("tui_watch", watch));
@@ -128,13 +129,14 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.keys(&["/"]);
     terminal.types("idle");
     let search = terminal.until("what is found", |screen| {
-        screen.contains("/idle")
-            && !screen.contains("scout")
-            && screen.contains("✓ 1") | screen.contains("1 finished")
+        let heard = screen.contains("» t-") && screen.contains(" and t-") && screen.contains("1 finished");
+        screen.contains("/idle") && !screen.contains("● scout") && heard
     });
     screens(|| insta::assert_snapshot!("tui_search", search));
     terminal.keys(&["Enter", "Down", "s"]);
-    let stop = terminal.until("that it asks", |screen| screen.contains("Stop idler t-"));
+    let stop = terminal.until("that it asks", |screen| {
+        screen.contains("Stop idler t-") && screen.contains("▸ shell(cmd: until [ -e never ]")
+    });
     screens(|| insta::assert_snapshot!("tui_stop", stop));
     terminal.keys(&["n"]);
     terminal.until("nothing to be stopped", |screen| !screen.contains("Stop idler"));
@@ -145,14 +147,18 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
 
     // Smaller, and smaller.
     terminal.resize(80, 24);
-    let fits = |screen: &str| screen.contains("⊘ idler") && screen.contains("✓ writer");
+    // The root has heard of both.
+    let fits = |screen: &str| {
+        let waits = screen.contains("│   waits for t-") && !screen.contains(" and t-");
+        screen.contains("⊘ idler") && screen.contains("✓ writer") && waits
+    };
     let shot = terminal.until("80 columns", |screen| {
         fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 80)
     });
     screens(|| insta::assert_snapshot!("tui_80x24", shot));
     terminal.resize(40, 12);
     let shot = terminal.until("40 columns", |screen| {
-        screen.contains("⊘ idler") && screen.lines().next().is_some_and(|line| line.chars().count() == 40)
+        fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 40)
     });
     screens(|| insta::assert_snapshot!("tui_40x12", shot));
     terminal.resize(39, 12);
@@ -286,4 +292,83 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
         let all = journals.iter().all(|(head, _)| head.status != Status::Running);
         all.then_some(())
     });
+}
+
+/// A task whose journal has this many entries, as one that has talked for a long time.
+fn long(kit: &Kit, entries: usize) {
+    use longhaul::entry::{Order, Submitted, TeamRef, Voice};
+    use longhaul::id::{Attempt, TaskKey, WorkerId};
+    use longhaul::message::Reply;
+    use longhaul::store::{Batch, Claim, Fence, Store as _};
+    crate::kit::block_on(async {
+        let store = longhaul::store::Sqlite::open(kit.database()).unwrap();
+        let key = TaskKey::chosen("long");
+        let id = key.candidates().next().unwrap();
+        let order = Order::new("talker", "Talk for a long time");
+        let team = TeamRef::Named("none".into());
+        let (parent, continues, letter, above) = (None, None, None, Vec::new());
+        let submitted = Submitted {
+            key,
+            order,
+            team: team.clone(),
+            parent,
+            root: id,
+            depth: 0,
+            continues,
+            letter,
+            above,
+        };
+        store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
+        let worker = WorkerId::fresh();
+        store.renew(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();
+        let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: 1 };
+        assert_eq!(store.claim(claim).await.unwrap().len(), 1);
+        let mut written = 2;
+        while written < entries {
+            let many = (entries - written).min(2_000);
+            let entry = |n: usize| match n % 5 {
+                4 => Entry::Replied(std::sync::Arc::new(Reply::text_only(
+                    format!("number {n} of what it has to say. ").repeat(4),
+                ))),
+                _ => Entry::Said { voice: Voice::Text, text: format!("number {n} of what it has to say. ") },
+            };
+            let batch = (written..written + many).map(entry).collect();
+            store.append(Batch::one(id, Fence::Attempt(Attempt(1)), batch)).await.unwrap();
+            written += many;
+        }
+        let end = vec![Entry::Replied(std::sync::Arc::new(Reply::text_only("The very last word.")))];
+        store.append(Batch::one(id, Fence::Attempt(Attempt(1)), end)).await.unwrap();
+    });
+}
+
+/// Run it with `cargo test --release -p longhaul-cli --test cli -- --ignored --nocapture tui::a_long_journal`.
+#[test]
+#[ignore = "a measurement, for a release build"]
+fn a_long_journal_is_opened_in_less_than_300_ms() {
+    let kit = Kit::new();
+    long(&kit, 50_000);
+    let begin = std::time::Instant::now();
+    let terminal = Terminal::run(&kit.command(&["tui"]), 120, 40);
+    let shell = begin.elapsed();
+    terminal.until("the end of the journal", |screen| screen.contains("The very last word."));
+    let all = begin.elapsed();
+    // To its beginning, 50,000 entries away, and back.
+    terminal.keys(&["Enter"]);
+    let begin = std::time::Instant::now();
+    terminal.keys(&["Home"]);
+    terminal.until("its beginning", |screen| screen.contains("› Talk for a long time"));
+    let home = begin.elapsed();
+    let begin = std::time::Instant::now();
+    terminal.keys(&["End"]);
+    terminal.until("its end", |screen| screen.contains("The very last word."));
+    let back = begin.elapsed();
+    terminal.keys(&["q", "q"]);
+    terminal.end();
+    #[expect(clippy::print_stdout, reason = "a measurement")]
+    {
+        println!(
+            "50,000 entries: shown {all:?} after tmux was called (tmux alone {shell:?}), beginning {home:?}, end {back:?}"
+        );
+    }
+    assert!(all < std::time::Duration::from_millis(300) + shell, "{all:?}");
 }

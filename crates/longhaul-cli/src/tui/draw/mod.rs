@@ -38,7 +38,9 @@ pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
     rules(model, &areas, buffer);
     if areas.list.width > 0 {
         if model.heads.is_empty() {
-            nothing(model, areas.list, buffer);
+            // Without a team there is nothing beside it either.
+            let whole = Rect { width: buffer.area.width, ..areas.list };
+            nothing(model, if model.team.is_none() { whole } else { areas.list }, buffer);
         } else {
             list::draw(model, areas.list, buffer);
         }
@@ -73,7 +75,7 @@ fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
     for row in [0, bottom] {
         buffer.set_stringn(0, row, "─".repeat(usize::from(whole)), usize::from(whole), faint);
     }
-    if areas.both {
+    if areas.both && !(model.heads.is_empty() && model.team.is_none()) {
         let x = areas.list.right();
         buffer.set_string(x, 0, "┬", faint);
         buffer.set_string(x, bottom, "┴", faint);
@@ -180,7 +182,10 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
                 ("y yes · n no · a always".to_owned(), format!("{} asks", who(model, head.id)))
             }
             (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
-            (_, Some(_)) => ("m".to_owned(), format!("writes {label}")),
+            (_, Some(_)) => {
+                let writes = label.strip_prefix("continue ").map(|whom| format!("continues {whom}"));
+                ("m".to_owned(), writes.unwrap_or_else(|| format!("writes {label}")))
+            }
             (_, None) => return None,
         };
         let line = vec![
