@@ -1,14 +1,17 @@
 //! What can be typed.
 
+mod words;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
 use crate::view::Out;
+
+pub(crate) use words::*;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]
@@ -30,6 +33,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
     Demo(DemoArgs),
+    /// Show all tasks on a screen of their own, and steer them: what `longhaul` alone does on a terminal
+    Tui(TuiArgs),
     /// List tasks: those that have not ended, and those of the last day
     Tasks(TasksArgs),
     /// Show all there is to know about a task
@@ -46,6 +51,11 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Carry on tasks that a killed or interrupted process left behind
     Resume(ResumeArgs),
+    /// Watch a tree that another process carries, as `run` does; Ctrl-C leaves it, and the tasks go on
+    Attach(AttachArgs),
+    /// Carry a tree on in the background: what `run --detach` starts
+    #[command(hide = true)]
+    Carry(CarryArgs),
     /// Tell what is wrong with team files
     Check(CheckArgs),
     /// Print the JSON schema of team files, for editors
@@ -58,10 +68,36 @@ impl Command {
     /// Where progress goes: to standard error, if standard output is for the answer.
     pub(crate) fn progress(&self) -> Out {
         match self {
-            Command::Run(_) => Out::Stderr,
+            Command::Run(_) | Command::Attach(_) | Command::Carry(_) => Out::Stderr,
             _ => Out::Stdout,
         }
     }
+}
+
+/// What the screen shows.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct TuiArgs {
+    /// A team file, to start runs of it from the screen
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+}
+
+/// What was typed; nothing but `longhaul`, on a terminal, is the screen.
+pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    use std::io::IsTerminal as _;
+    let mut args: Vec<_> = args.collect();
+    let bare = match &args[1.min(args.len())..] {
+        [] => true,
+        [flag, _] => flag == "--data",
+        [flag] => flag.to_string_lossy().starts_with("--data="),
+        _ => false,
+    };
+    if bare && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        args.push("tui".into());
+    }
+    args
 }
 
 /// What is run.
@@ -82,9 +118,12 @@ pub(crate) struct RunArgs {
     /// Approve every call that is not denied
     #[arg(long)]
     pub(crate) yolo: bool,
-    /// What becomes of approvals and questions when nobody is at the terminal
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Deny)]
-    pub(crate) unattended: Unattended,
+    /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) unattended: Option<Unattended>,
+    /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
+    #[arg(long)]
+    pub(crate) detach: bool,
     /// At most this many dollars for the whole run
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<f64>,
@@ -153,110 +192,6 @@ pub(crate) struct DemoArgs {
     pub(crate) script: Option<std::path::PathBuf>,
 }
 
-/// Which tasks are listed.
-#[derive(Debug, Args)]
-pub(crate) struct TasksArgs {
-    /// All tasks there are
-    #[arg(long, short)]
-    pub(crate) all: bool,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Which task is shown.
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// As one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Whose journal is told.
-#[derive(Debug, Args)]
-pub(crate) struct LogsArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// Go on until the task has ended
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// One event a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is written to whom.
-#[derive(Debug, Args)]
-pub(crate) struct SendArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// What to say; `-` reads it from standard input
-    #[arg(required = true)]
-    pub(crate) text: Vec<String>,
-    /// Where the letter went, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is answered to whom.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
-                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
-                        `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
-                        been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
-)]
-pub(crate) struct AnswerArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// The answer; `-` reads it from standard input
-    #[arg(value_name = "ANSWER", required_unless_present = "decline", conflicts_with = "decline")]
-    pub(crate) words: Vec<String>,
-    /// Which question, where the task asks several things
-    #[arg(long, value_name = "NAME")]
-    pub(crate) question: Option<QuestionId>,
-    /// Say that there will be no answer
-    #[arg(long)]
-    pub(crate) decline: bool,
-    /// What was answered, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is waited for.
-#[derive(Debug, Args)]
-pub(crate) struct WaitArgs {
-    /// The tasks' ids, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Until one of them has ended, not all
-    #[arg(long)]
-    pub(crate) any: bool,
-    /// No longer than this: 30s, 5m, 1h30m, 500ms
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
-    pub(crate) timeout: Option<Duration>,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is stopped.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).args(["ids", "all"]))]
-pub(crate) struct StopArgs {
-    /// The tasks' ids, or the beginnings of them
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Every task that has not ended
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// What is carried on.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
@@ -268,6 +203,31 @@ pub(crate) struct ResumeArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) outside: Outside,
+    /// How slowly the demo's team goes
+    #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
+    pub(crate) pace: Pace,
+}
+
+/// What is joined.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// A task of the tree: its id, or the beginning of it
+    pub(crate) id: String,
+    /// One event a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a process in the background carries on.
+#[derive(Debug, Args)]
+pub(crate) struct CarryArgs {
+    /// The root of the tree
+    pub(crate) root: longhaul::TaskId,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+    /// What becomes of approvals and questions
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Wait)]
+    pub(crate) unattended: Unattended,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,

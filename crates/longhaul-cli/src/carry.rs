@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use longhaul::snapshot::Event;
 use longhaul::store::{Filter, StoreError};
 use longhaul::task::Head;
-use longhaul::{Longhaul, LonghaulError, TaskId};
+use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
+use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
@@ -25,10 +26,26 @@ pub(crate) struct Carry<'a> {
     pub(crate) roots: Vec<TaskId>,
     /// What was before this is known, and not told again.
     pub(crate) since: Timestamp,
-    pub(crate) json: bool,
+    pub(crate) manner: Manner,
+    /// Whether this process runs them; otherwise it only watches, and they go on without it.
+    pub(crate) ours: bool,
     /// What is said first.
     pub(crate) intro: Vec<String>,
 }
+
+/// How it is told what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// To people: a live block, or lines.
+    Told,
+    /// One event a line.
+    Json,
+    /// Not at all.
+    Silent,
+}
+
+/// How often one who only watches looks whether there is still somebody who runs the tasks.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Why watching was over.
 enum Over {
@@ -36,6 +53,8 @@ enum Over {
     Ended,
     /// Somebody wants us to go.
     Interrupted,
+    /// Nobody runs the tasks any more.
+    Left,
     /// Nothing can be written down any more.
     Trouble(StoreError),
 }
@@ -45,6 +64,9 @@ impl Carry<'_> {
     /// answers and what they took.
     pub(crate) async fn on(self) -> Result<Code, Trouble> {
         let mut signals = Signals::listen()?;
+        // A carrier in the background has signed already.
+        let signs: Vec<_> =
+            self.roots.iter().filter(|_| self.ours).map(|root| carrier::sign(self.place, *root)).collect();
         let mut board = Board::default();
         let over = match self.watch(&mut board, &mut signals).await {
             Ok(over) => over,
@@ -54,11 +76,13 @@ impl Carry<'_> {
                 return Err(trouble.while_running());
             }
         };
-        match over {
+        let done = match over {
             Over::Ended => {
                 self.longhaul.shutdown().await;
                 self.sum_up().await
             }
+            Over::Interrupted if !self.ours => self.left("goes on; watch it again with", Place::attach).await,
+            Over::Left => self.left("is run by nobody any more; carry it on with", Place::resume).await,
             Over::Interrupted => self.leave(&board, &mut signals).await,
             Over::Trouble(error) => {
                 self.desk.screen.clear(self.desk.term.size().0)?;
@@ -67,13 +91,42 @@ impl Carry<'_> {
                     self.roots.iter().map(|root| self.place.resume(*root)).collect::<Vec<_>>().join("; ");
                 Err(Trouble::from(LonghaulError::from(error)).hint(format!("then carry on with: {resume}")))
             }
+        };
+        drop(signs);
+        done
+    }
+
+    /// One who only watched goes away.
+    async fn left(&self, how: &str, command: fn(&Place, TaskId) -> String) -> Result<Code, Trouble> {
+        self.desk.screen.clear(self.desk.term.size().0)?;
+        for root in &self.roots {
+            self.desk.note(&format!("{root} {how}:  {}", command(self.place, *root)));
         }
+        Ok(Code::Interrupted)
+    }
+
+    /// Waits until nobody runs the tasks any more, though they have not ended.
+    async fn abandoned(&self) -> Result<(), Trouble> {
+        if self.ours {
+            std::future::pending::<()>().await;
+        }
+        let mut alone = 0;
+        // Somebody may just be taking it up.
+        while alone < 3 {
+            tokio::time::sleep(LOOK).await;
+            let heads = self.heads().await?;
+            let open = heads.iter().any(|head| !head.status.is_final());
+            let runs = heads.iter().any(|head| head.status == Status::Running);
+            let signed = self.roots.iter().any(|root| carrier::of(self.place, *root).is_some());
+            alone = if open && !runs && !signed { alone + 1 } else { 0 };
+        }
+        Ok(())
     }
 
     async fn watch(&self, board: &mut Board, signals: &mut Signals) -> Result<Over, Trouble> {
         let term = self.desk.term;
-        let live = term.live && !self.json;
-        if !self.json {
+        let live = self.live();
+        if self.manner == Manner::Told {
             self.intro.iter().try_for_each(|line| term.line(line))?;
         }
         let mut teller = Teller::new(term, Detail::Lines).at(self.place);
@@ -82,6 +135,8 @@ impl Carry<'_> {
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut beats = 0;
+        let abandoned = self.abandoned();
+        tokio::pin!(abandoned);
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
@@ -90,9 +145,9 @@ impl Carry<'_> {
                         board.feed(&event);
                         if event.at < self.since {
                             teller.skip(&event);
-                        } else if self.json {
+                        } else if self.manner == Manner::Json {
                             term.json(&event)?;
-                        } else if !live {
+                        } else if self.manner == Manner::Told && !live {
                             for line in teller.tell(&event) {
                                 term.line(&line)?;
                             }
@@ -106,6 +161,7 @@ impl Carry<'_> {
                 () = signals.next() => {
                     return Ok(Over::Interrupted);
                 }
+                left = &mut abandoned => return left.map(|()| Over::Left),
                 error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
@@ -115,11 +171,16 @@ impl Carry<'_> {
             tokio::select! {
                 waited = self.longhaul.wait(open) => drop(waited?),
                 () = signals.next() => return Ok(Over::Interrupted),
+                left = &mut abandoned => return left.map(|()| Over::Left),
                 error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
         self.desk.screen.clear(term.size().0)?;
         Ok(Over::Ended)
+    }
+
+    fn live(&self) -> bool {
+        self.desk.term.live && self.manner == Manner::Told
     }
 
     fn draw(&self, board: &Board, beat: usize, footer: &str) -> Result<(), Trouble> {
@@ -134,9 +195,9 @@ impl Carry<'_> {
         const DRAINING: &str =
             "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
         let term = self.desk.term;
-        if term.live && !self.json {
+        if self.live() {
             self.draw(board, 0, DRAINING)?;
-        } else {
+        } else if self.manner != Manner::Silent {
             self.desk.note(DRAINING);
         }
         let stopped = tokio::select! {
@@ -155,7 +216,7 @@ impl Carry<'_> {
             if open.is_empty() {
                 return self.sum_up().await;
             }
-            for root in open {
+            for root in open.into_iter().filter(|_| self.manner != Manner::Silent) {
                 self.desk
                     .note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
             }
@@ -190,7 +251,7 @@ impl Carry<'_> {
     /// The answers, and what they took.
     async fn sum_up(&self) -> Result<Code, Trouble> {
         let (term, heads) = (self.desk.term, self.heads().await?);
-        if !self.json {
+        if self.manner == Manner::Told {
             for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
                 let output = clean(&self.longhaul.output(root.id).await?);
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.

@@ -19,7 +19,7 @@ Exit codes:
     6  a team file is wrong, or what it needs is missing
     7  a limit cut the run short: turns, tokens, money or time (an answer that there is all the same is printed)
   124  `wait` timed out (the tasks go on)
-  130  interrupted: tasks were given back, `longhaul resume` carries them on";
+  130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,17 @@ pub(crate) enum Code {
     TimedOut = 124,
     /// Drained.
     Interrupted = 130,
+}
+
+impl Code {
+    /// The code of this number; of one that there is not, that something failed.
+    pub(crate) fn of(number: u8) -> Code {
+        use Code::*;
+        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, TimedOut, Interrupted]
+            .into_iter()
+            .find(|code| *code as u8 == number)
+            .unwrap_or(Failed)
+    }
 }
 
 impl From<Code> for std::process::ExitCode {

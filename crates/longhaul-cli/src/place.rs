@@ -49,6 +49,16 @@ impl Place {
         format!("{} resume {root}", self.longhaul())
     }
 
+    /// What to type to watch a tree that another process carries.
+    pub(crate) fn attach(&self, root: TaskId) -> String {
+        format!("{} attach {root}", self.longhaul())
+    }
+
+    /// The directory of the database.
+    pub(crate) fn directory(&self) -> &Path {
+        self.database.parent().unwrap_or(Path::new("."))
+    }
+
     /// What to type to answer a task; its question is named where it asks several things.
     pub(crate) fn answer(&self, task: TaskId, named: Option<QuestionId>, wants: &Wants) -> String {
         let which = named.map(|question| format!(" --question {question}")).unwrap_or_default();

@@ -165,6 +165,19 @@ fn wrong(error: &AssembleError, file: &Path) -> Trouble {
     }
 }
 
+/// The bounds that the file of a team sets, if it has one.
+pub(crate) async fn limits(
+    store: &dyn Store,
+    team: &TeamRef,
+    outfit: &Outfit,
+) -> Result<Option<Limits>, Trouble> {
+    let TeamRef::File(digest) = team else { return Ok(None) };
+    let file = store.kept(digest.clone()).await?;
+    let bundle = file.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok());
+    // What is wrong with it is told by whoever runs its tasks.
+    Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
+}
+
 /// Makes teams of what is kept in the store: team files, and scripts that the demo was given.
 pub(crate) struct Kept {
     pub(crate) scripts: demo::Scripts,

@@ -9,7 +9,7 @@ use longhaul::{Longhaul, Order};
 
 use super::Desk;
 use crate::args::DemoArgs;
-use crate::carry::Carry;
+use crate::carry::{Carry, Manner};
 use crate::demo;
 use crate::exit::{Code, Trouble};
 use crate::view::{Ink, clean};
@@ -45,7 +45,8 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")),
         String::new(),
     ];
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro }.on().await
+    let manner = if args.json { Manner::Json } else { Manner::Told };
+    Carry { desk, place: &place, longhaul, roots: vec![root], since, manner, ours: true, intro }.on().await
 }
 
 /// A script that somebody else wrote.

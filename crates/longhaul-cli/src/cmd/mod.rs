@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
 mod answer;
+mod attach;
+mod carry;
 mod check;
 mod demo;
 mod init;
@@ -34,7 +36,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Where the database is.
-    fn place(&self) -> Result<Place, Trouble> {
+    pub(crate) fn place(&self) -> Result<Place, Trouble> {
         Place::of(self.data.as_deref())
     }
 
@@ -56,6 +58,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
     match command {
         Command::Run(args) => run::run(desk, &args).await,
         Command::Demo(args) => demo::run(desk, &args).await,
+        Command::Tui(args) => crate::tui::run(desk, args).await,
         Command::Tasks(args) => tasks::run(desk, &args).await,
         Command::Show(args) => show::run(desk, &args).await,
         Command::Logs(args) => logs::run(desk, &args).await,
@@ -64,6 +67,8 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Wait(args) => wait::run(desk, &args).await,
         Command::Stop(args) => stop::run(desk, &args).await,
         Command::Resume(args) => resume::run(desk, &args).await,
+        Command::Attach(args) => attach::run(desk, &args).await,
+        Command::Carry(args) => carry::run(desk, &args).await,
         Command::Check(args) => check::run(desk, &args),
         Command::Schema => check::schema(desk),
         Command::Init(args) => init::run(desk, &args),

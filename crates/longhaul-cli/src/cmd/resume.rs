@@ -1,19 +1,24 @@
 //! `longhaul resume`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
+use longhaul::agent::Nobody;
 use longhaul::entry::TeamRef;
 use longhaul::store::{Filter, Store};
 use longhaul::task::Head;
-use longhaul::{Longhaul, Status, TaskId};
+use longhaul::teamfile::Outfit;
+use longhaul::{Longhaul, TaskId, Team};
 
 use super::Desk;
-use crate::args::ResumeArgs;
-use crate::carry::Carry;
-use crate::demo;
+use crate::args::{Outside, ResumeArgs};
+use crate::carrier;
+use crate::carry::{Carry, Manner};
+use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
+use crate::place::Place;
 use crate::team::{self, Kept};
 use crate::view::{Ink, clean, many, one_line};
 
@@ -26,7 +31,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let known = team.reference().clone();
 
     let asked = asked(&*store, &args.ids).await?;
-    let owned = owned(&*store).await?;
+    let owned = carrier::owned(&*store).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
@@ -38,7 +43,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
             // Whoever runs some of a tree sees to all of it.
             left.insert(
                 root,
-                format!("{root} is run by another process: `longhaul logs -f {root}` follows it"),
+                format!("{root} is run by another process: `longhaul attach {root}` watches it"),
             );
         } else if !is_known(&*store, &team, &known).await? {
             let team = clean(&team.to_string());
@@ -60,22 +65,57 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         return Ok(Code::Fine);
     }
 
-    let outfit = team::outfit(desk, &args.outside, &place)?;
-    let mut builder =
-        Longhaul::builder(team).store_arc(store.clone()).loader(Kept::new(args.pace, outfit.clone()));
-    for root in &roots {
-        builder = builder.tree(*root);
-    }
-    let longhaul = builder.start().await?;
+    let hands = Hands::start(desk, &place, store, &roots, &args.outside, team, args.pace, None).await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
-    let done = Carry { desk, place: &place, longhaul, roots, since, json: args.json, intro }.on().await;
-    team::close(&outfit).await;
+    let manner = if args.json { Manner::Json } else { Manner::Told };
+    let longhaul = hands.longhaul;
+    let carry = Carry { desk, place: &place, longhaul, roots, since, manner, ours: true, intro };
+    let done = carry.on().await;
+    team::close(&hands.outfit).await;
     done
 }
 
+/// What carries on trees that others left: any team whose file is in the store, and the demo's.
+pub(super) struct Hands {
+    pub(super) longhaul: Longhaul,
+    pub(super) outfit: Outfit,
+}
+
+impl Hands {
+    #[expect(clippy::too_many_arguments, reason = "what a process is made of, said once")]
+    pub(super) async fn start(
+        desk: &Desk,
+        place: &Place,
+        store: Arc<dyn Store>,
+        roots: &[TaskId],
+        outside: &Outside,
+        demo: Team,
+        pace: Pace,
+        nobody: Option<Nobody>,
+    ) -> Result<Hands, Trouble> {
+        let outfit = team::outfit(desk, outside, place)?;
+        let mut builder = Longhaul::builder(demo).loader(Kept::new(pace, outfit.clone()));
+        for root in roots {
+            builder = builder.tree(*root);
+        }
+        // Bounds are a process's, not a tree's: several trees have the usual ones.
+        if let [root] = roots
+            && let Some(head) = store.head(*root).await?
+            && let Some(limits) = team::limits(&*store, &head.team, &outfit).await?
+        {
+            builder = builder.limits(limits);
+        }
+        if let Some(nobody) = nobody {
+            builder = builder.when_nobody(nobody);
+        }
+        let longhaul = builder.store_arc(store).start().await?;
+        Ok(Hands { longhaul, outfit })
+    }
+}
+
 /// Whether this program can run tasks of a team: the demo's, or one that plays a script that is kept in the store.
-async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) -> Result<bool, Trouble> {
+pub(super) async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) -> Result<bool, Trouble> {
     Ok(match team {
         TeamRef::File(digest) => store.kept(digest.clone()).await?.is_some_and(|file| Kept::knows(&file)),
         team => team == demo,
@@ -93,14 +133,6 @@ async fn asked(store: &dyn Store, ids: &[String]) -> Result<Option<HashSet<TaskI
         roots.extend(store.head(id).await?.map(|head| head.root));
     }
     Ok(Some(roots))
-}
-
-/// The trees of which a process that is alive runs tasks.
-async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
-    let running = Filter { status: vec![Status::Running], ..Filter::default() };
-    let running = store.list(running).await?;
-    let abandoned: HashSet<TaskId> = store.abandoned().await?.into_iter().map(|head| head.id).collect();
-    Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).map(|head| head.root).collect())
 }
 
 /// Why there is nothing to do.

@@ -3,14 +3,17 @@
 use std::io::{IsTerminal as _, Read as _};
 
 use jiff::Timestamp;
+use longhaul::entry::TeamRef;
 use longhaul::{Budget, Longhaul, Order};
 
 use super::Desk;
-use crate::args::RunArgs;
-use crate::carry::Carry;
+use crate::args::{RunArgs, Unattended};
+use crate::carrier;
+use crate::carry::{Carry, Manner};
 use crate::exit::{Code, Trouble};
+use crate::place::Place;
 use crate::team;
-use crate::view::{Ink, clean};
+use crate::view::{Ink, Out, Term, clean};
 
 pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let since =
@@ -31,16 +34,6 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     team::somebody_to_ask(&made.team, &outfit).await?;
     let store = place.open()?;
     let team = made.kept(&*store).await?;
-    // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
-    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let longhaul = Longhaul::builder(team)
-        .store_arc(store)
-        .limits(made.limits)
-        .own_trees_only()
-        .attended(attended)
-        .when_nobody(args.unattended.into())
-        .start()
-        .await?;
     let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget);
     if let Some(timeout) = args.timeout {
         order = order.timeout(timeout);
@@ -48,6 +41,20 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     if args.yolo {
         order = order.approve_all();
     }
+    if args.detach {
+        return detached(desk, args, &place, Longhaul::client(store).await?, team.reference().clone(), order)
+            .await;
+    }
+    // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let longhaul = Longhaul::builder(team)
+        .store_arc(store)
+        .limits(made.limits)
+        .own_trees_only()
+        .attended(attended)
+        .when_nobody(args.unattended.unwrap_or(Unattended::Deny).into())
+        .start()
+        .await?;
     let root = longhaul.submit(order).await?;
     let term = desk.term;
     let intro = vec![
@@ -55,10 +62,33 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
         format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
         String::new(),
     ];
-    let carry = Carry { desk, place: &place, longhaul, roots: vec![root], since, json: args.json, intro };
+    let manner = if args.json { Manner::Json } else { Manner::Told };
+    let carry = Carry { desk, place: &place, longhaul, roots: vec![root], since, manner, ours: true, intro };
     let done = carry.on().await;
     team::close(&outfit).await;
     done
+}
+
+/// Hands the order to a process in the background, and tells its id.
+async fn detached(
+    desk: &Desk,
+    args: &RunArgs,
+    place: &Place,
+    client: Longhaul,
+    team: TeamRef,
+    order: Order,
+) -> Result<Code, Trouble> {
+    let root = client.submit_to(team, order).await?;
+    carrier::start(place, root, &args.outside, args.unattended.unwrap_or(Unattended::Wait)).await?;
+    if args.json {
+        desk.term.json(&serde_json::json!({ "task": root }))?;
+        return Ok(Code::Fine);
+    }
+    // The id, and nothing else: a script takes it from there.
+    Term::of(Out::Stdout).line(&root.to_string())?;
+    let watch = format!("it goes on in the background; watch it with:  {}", place.attach(root));
+    desk.note(&watch);
+    Ok(Code::Fine)
 }
 
 /// What is to be done, wherever it is written.

@@ -27,7 +27,9 @@ pub(super) async fn run(desk: &Desk, args: &WaitArgs) -> Result<Code, Trouble> {
     if args.json {
         heads.iter().try_for_each(|head| desk.term.json(head))?;
     } else {
-        view::tasks(&heads, desk.term, Timestamp::now()).iter().try_for_each(|line| desk.term.line(line))?;
+        view::tasks(&heads, desk.term, Timestamp::now(), view::Layout::Tree)
+            .iter()
+            .try_for_each(|line| desk.term.line(line))?;
     }
     if waited.timed_out {
         desk.note("the time is up; the tasks go on");

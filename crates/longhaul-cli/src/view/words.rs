@@ -78,6 +78,25 @@ pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| wrong())
 }
 
+/// How old something is, as it is typed: what [`duration`] takes, and days and weeks.
+pub(crate) fn age(typed: &str) -> Result<Duration, String> {
+    let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
+    if let Ok(time) = duration(typed) {
+        return Ok(time);
+    }
+    let span: jiff::Span = typed.parse().map_err(|_| wrong())?;
+    let time = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
+    Duration::try_from(time).map_err(|_| wrong())
+}
+
+/// Money, from millionths of a dollar: `$12.30`, `$0.0042`.
+pub(crate) fn dollars(cost: u64) -> String {
+    match cost as f64 / 1e6 {
+        much if much >= 10.0 => format!("${much:.2}"),
+        little => format!("${little:.4}"),
+    }
+}
+
 /// How many columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
@@ -196,6 +215,23 @@ mod tests {
         for wrong in ["", "soon", "-1s", "-3", "inf"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn ages_may_be_days_and_weeks() {
+        assert_eq!(age("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(age("12h"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(age("2w 1d"), Ok(Duration::from_secs(1_296_000)));
+        for wrong in ["", "old", "-3d", "1y", "2 months"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn money_is_told_as_finely_as_it_is_worth() {
+        assert_eq!(dollars(4_200), "$0.0042");
+        assert_eq!(dollars(12_300_000), "$12.30");
     }
 
     #[test]

@@ -1,0 +1,84 @@
+//! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
+
+use jiff::Timestamp;
+use longhaul::TaskId;
+use longhaul::store::{Filter, Store};
+
+use super::Desk;
+use super::resume::{Hands, is_known};
+use crate::args::CarryArgs;
+use crate::carrier::{self, Begun, Signed};
+use crate::carry::{Carry, Manner};
+use crate::demo;
+use crate::exit::{Code, Trouble};
+use crate::place::Place;
+use crate::team;
+use crate::view::clean;
+
+pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> {
+    // A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
+    #[cfg(unix)]
+    let _ = nix::unistd::setsid();
+    let place = desk.place()?;
+    let begun = begin(desk, args, &place).await;
+    match &begun {
+        Ok(_) => Begun::Carrying.say(),
+        Err(trouble) => Begun::not(trouble).say(),
+    }
+    let (hands, signed) = begun?;
+    let (longhaul, since) = (hands.longhaul, Timestamp::now());
+    let carry = Carry {
+        desk,
+        place: &place,
+        longhaul,
+        roots: vec![args.root],
+        since,
+        manner: Manner::Silent,
+        ours: true,
+        intro: Vec::new(),
+    };
+    let done = carry.on().await;
+    team::close(&hands.outfit).await;
+    drop(signed);
+    let log = carrier::log(&place, args.root);
+    // Nothing went wrong: nothing is left.
+    if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
+        let _ = std::fs::remove_file(log);
+    }
+    done
+}
+
+async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, Option<Signed>), Trouble> {
+    let store = place.open()?;
+    let root = args.root;
+    let tree = store.list(Filter::tree(root).live()).await?;
+    let Some(task) = tree.first() else { return Err(nothing(&*store, root).await?) };
+    let signed = carrier::sign(place, root);
+    if carrier::owned(&*store).await?.contains(&root)
+        || (signed.is_none() && carrier::of(place, root).is_some())
+    {
+        return Err(Trouble::new(Code::Failed, format!("{root} is run by another process already"))
+            .hint(format!("watch it: {}", place.attach(root))));
+    }
+    let demo = demo::team(args.pace).map_err(super::demo::broken)?;
+    if !is_known(&*store, &task.team, demo.reference()).await? {
+        let what =
+            format!("{root} is of {}, which this program does not know", clean(&task.team.to_string()));
+        return Err(Trouble::new(Code::Failed, what).hint("the program that has made the team can run it"));
+    }
+    let nobody = Some(args.unattended.into());
+    let hands = Hands::start(desk, place, store, &[root], &args.outside, demo, args.pace, nobody).await?;
+    Ok((hands, signed))
+}
+
+async fn nothing(store: &dyn Store, root: TaskId) -> Result<Trouble, Trouble> {
+    Ok(match store.head(root).await? {
+        Some(head) => Trouble::new(
+            Code::Failed,
+            format!("{root} has ended ({}): there is nothing to carry on", head.status),
+        )
+        .hint(format!("to continue it, write to it: longhaul send {root} …")),
+        None => Trouble::new(Code::NotFound, format!("there is no task {root}"))
+            .hint("`longhaul tasks` lists them"),
+    })
+}
