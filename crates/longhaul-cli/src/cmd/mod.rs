@@ -3,11 +3,16 @@
 mod answer;
 mod check;
 mod demo;
+mod doctor;
+mod export;
 mod init;
 mod logs;
+mod prune;
 mod resume;
+mod retry;
 mod run;
 mod send;
+mod shell;
 mod show;
 mod stop;
 mod tasks;
@@ -51,6 +56,12 @@ impl Desk {
     }
 }
 
+/// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
+/// noted, looking was still fine.
+async fn looked_at(longhaul: &Longhaul, id: longhaul::TaskId) {
+    let _ = longhaul.look_at(id).await;
+}
+
 /// Does what was typed.
 pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
     match command {
@@ -64,6 +75,12 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Wait(args) => wait::run(desk, &args).await,
         Command::Stop(args) => stop::run(desk, &args).await,
         Command::Resume(args) => resume::run(desk, &args).await,
+        Command::Retry(args) => retry::run(desk, &args).await,
+        Command::Export(args) => export::run(desk, &args).await,
+        Command::Prune(args) => prune::run(desk, &args).await,
+        Command::Doctor(args) => doctor::run(desk, &args).await,
+        Command::Completions(args) => shell::completions(desk, &args),
+        Command::Man(args) => shell::man(desk, &args),
         Command::Check(args) => check::run(desk, &args),
         Command::Schema => check::schema(desk),
         Command::Init(args) => init::run(desk, &args),
