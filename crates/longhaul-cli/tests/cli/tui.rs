@@ -315,6 +315,7 @@ fn long(kit: &Kit, entries: usize) {
             root: id,
             depth: 0,
             continues,
+            retries: None,
             letter,
             above,
         };
