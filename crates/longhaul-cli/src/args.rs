@@ -8,6 +8,7 @@ use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
+use crate::notify::How;
 use crate::view::Out;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
@@ -78,6 +79,12 @@ pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
+    /// What to do next, when that is done: several run in turn, in one session
+    #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
+    pub(crate) prompts: Vec<String>,
+    /// Go on with an earlier run: its conversation, its agent, its bounds
+    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "max_cost", "max_tokens", "timeout", "detach"])]
+    pub(crate) session: Option<String>,
     /// The agent to ask, instead of the team's first
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -90,6 +97,18 @@ pub(crate) struct RunArgs {
     /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<Unattended>,
+    /// What becomes of tasks that still run when the root has nothing more to say [default: what the team file says]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) on_finish: Option<OnFinish>,
+    /// Nothing but the answer, and errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Ring when it ends or asks something, if it has taken long enough to look away
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub(crate) notify: Option<How>,
+    /// How long that is
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration, default_value = "10s")]
+    pub(crate) notify_after: Duration,
     /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
     #[arg(long)]
     pub(crate) detach: bool,
@@ -108,8 +127,29 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) outside: Outside,
     /// One event a line, as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quiet")]
     pub(crate) json: bool,
+}
+
+/// What becomes of tasks that outlive their root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnFinish {
+    /// The root waits for them, and reads what they have to say
+    Wait,
+    /// They go on in the background when the root has answered
+    Detach,
+    /// They are stopped
+    Stop,
+}
+
+impl From<OnFinish> for longhaul::OnFinish {
+    fn from(policy: OnFinish) -> Self {
+        match policy {
+            OnFinish::Wait => longhaul::OnFinish::Wait,
+            OnFinish::Detach => longhaul::OnFinish::Detach,
+            OnFinish::Stop => longhaul::OnFinish::Stop,
+        }
+    }
 }
 
 /// What becomes of questions that nobody is there to answer.

@@ -119,6 +119,9 @@ pub struct Head {
     pub granted: Vec<Pattern>,
     /// The tool calls that are running now.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
+    /// Calls that a person does not want it to wait in: as soon as one only waits for other tasks, it returns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backgrounded: Vec<CallId>,
     /// What a tool last said about its progress.
     pub progress: Option<String>,
     /// Letters that it has not read.
@@ -240,6 +243,7 @@ impl Head {
             asked: Vec::new(),
             granted: Vec::new(),
             calling: Vec::new(),
+            backgrounded: Vec::new(),
             progress: None,
             unread: 0,
             turns: 0,
@@ -339,6 +343,13 @@ impl Head {
                 }
             }
 
+            // Which calls those are is kept when its process dies: they are made again, and must not wait then.
+            (Entry::Backgrounded, Status::Running) => {
+                let calls = self.calling.iter().map(|(call, _)| *call);
+                let new: Vec<CallId> = calls.filter(|call| !self.backgrounded.contains(call)).collect();
+                self.backgrounded.extend(new);
+            }
+
             (entry, Status::Running) => self.work(entry, record.at, not_now)?,
 
             _ => return Err(not_now),
@@ -367,6 +378,7 @@ impl Head {
             }
             Entry::Replied(reply) => {
                 self.asked.clear();
+                self.backgrounded.clear();
                 self.turns = self.turns.saturating_add(1);
                 self.usage += reply.usage;
                 match reply.cost {
@@ -388,6 +400,7 @@ impl Head {
             }
             Entry::Returned(returned) => {
                 self.calling.retain(|(call, _)| *call != returned.call);
+                self.backgrounded.retain(|call| *call != returned.call);
                 self.asked.retain(|asked| asked.question.call != returned.call);
                 self.progress = None;
             }

@@ -1,6 +1,5 @@
 //! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
 
-use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
@@ -26,17 +25,7 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
         Err(trouble) => Begun::not(trouble).say(),
     }
     let (hands, signed) = begun?;
-    let (longhaul, since) = (hands.longhaul, Timestamp::now());
-    let carry = Carry {
-        desk,
-        place: &place,
-        longhaul,
-        roots: vec![args.root],
-        since,
-        manner: Manner::Silent,
-        ours: true,
-        intro: Vec::new(),
-    };
+    let carry = Carry { manner: Manner::Silent, ..Carry::new(desk, &place, hands.longhaul, vec![args.root]) };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
     drop(signed);

@@ -1,20 +1,25 @@
 //! What people see.
 
+mod asked;
 mod block;
 mod board;
 mod clean;
+mod flow;
 mod grid;
+mod markdown;
 mod paint;
 mod screen;
 mod tables;
 mod tell;
 mod words;
 
+pub(crate) use asked::{Asked, Reply};
 pub(crate) use block::{Frame, lines};
 pub(crate) use board::Board;
 pub(crate) use clean::{clean, one_line};
+pub(crate) use flow::Flow;
 pub(crate) use paint::{Ink, Out, Term, glyph, standing};
-pub(crate) use screen::Screen;
+pub(crate) use screen::{Line, Screen};
 pub(crate) use tables::{summary, tasks};
 pub(crate) use tell::{Detail, Teller, waits_for};
-pub(crate) use words::{ago, count, duration, elapsed, many, moment};
+pub(crate) use words::{ago, count, duration, elapsed, fit, many, moment, width};

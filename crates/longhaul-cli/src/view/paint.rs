@@ -25,6 +25,14 @@ impl Out {
         }
     }
 
+    /// Writes all of it, as soon as somebody reads it.
+    pub(crate) async fn write_when_read(self, text: String) -> std::io::Result<()> {
+        // On a thread of its own: a reader who does not read holds up that one only.
+        tokio::task::spawn_blocking(move || self.write(&text))
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+
     /// Writes all of it at once.
     pub(super) fn write(self, text: &str) -> std::io::Result<()> {
         let all = |mut out: Box<dyn Write>| out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -90,13 +98,18 @@ impl Term {
 
     /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
     pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Trouble> {
+        Ok(Out::Stdout.write(&Self::json_line(value)?)?)
+    }
+
+    /// A value as a line of JSON, with the version of the form it is in.
+    pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String, Trouble> {
         #[derive(serde::Serialize)]
         struct Versioned<'a, T> {
             v: u8,
             #[serde(flatten)]
             value: &'a T,
         }
-        Term { out: Out::Stdout, ..self }.line(&serde_json::to_string(&Versioned { v: 1, value })?)
+        Ok(format!("{}\n", serde_json::to_string(&Versioned { v: 1, value })?))
     }
 }
 

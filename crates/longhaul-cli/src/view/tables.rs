@@ -9,7 +9,7 @@ use longhaul::task::Head;
 use super::clean::one_line;
 use super::grid::{Cell, Column, grid};
 use super::tell::waits_for;
-use super::words::{ago, count, elapsed, short};
+use super::words::{ago, count, dollars, elapsed, short};
 use super::{Ink, Term, standing};
 
 /// Tasks in the order of trees: each with what is drawn before it.
@@ -91,7 +91,7 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
 
 /// What a tree has done, in the end.
 pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 8] = [
         Column::words("TASK", 0),
         Column::elastic("AGENT", 6),
         Column::words("STATUS", 0),
@@ -99,7 +99,12 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
         Column::numbers("TURNS", 5),
         Column::numbers("TOOLS", 4),
         Column::numbers("TOKENS", 3),
+        Column::numbers("COST", 1),
     ];
+    let priced = heads.iter().any(|head| head.cost > 0);
+    // What nothing cost, or nobody knows the price of, has no column.
+    let shown = if priced { 8 } else { 7 };
+    let cost = |cost: u64| if cost > 0 { dollars(cost) } else { "–".to_owned() };
     let mut rows: Vec<Vec<Cell>> = trees(heads)
         .into_iter()
         .map(|(branch, head)| {
@@ -112,6 +117,7 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
                 Cell::new(Ink::Plain, count(head.turns.into())),
                 Cell::new(Ink::Plain, count(head.calls.into())),
                 Cell::new(Ink::Plain, count(head.usage.total())),
+                Cell::new(Ink::Plain, cost(head.cost)),
             ]
         })
         .collect();
@@ -129,7 +135,8 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
             Cell::new(Ink::Strong, sum(|head| head.turns.into())),
             Cell::new(Ink::Strong, sum(|head| head.calls.into())),
             Cell::new(Ink::Strong, sum(|head| head.usage.total())),
+            Cell::new(Ink::Strong, cost(heads.iter().map(|head| head.cost).sum())),
         ]);
     }
-    grid(&COLUMNS, &rows, term, term.size().0)
+    grid(&COLUMNS[..shown], &rows, term, term.size().0)
 }

@@ -63,6 +63,16 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
+/// Millionths of a dollar at a glance: `$0.0042`, `$1.25`, `$1234`.
+pub(crate) fn dollars(millionths: u64) -> String {
+    let dollars = millionths as f64 / 1e6;
+    match millionths {
+        0..1_000_000 => format!("${dollars:.4}"),
+        1_000_000..1_000_000_000 => format!("${dollars:.2}"),
+        _ => format!("${dollars:.0}"),
+    }
+}
+
 /// So many of something: `1 task`, `3 tasks`.
 pub(crate) fn many(number: usize, what: &str) -> String {
     format!("{} {what}{}", count(number as u64), if number == 1 { "" } else { "s" })
@@ -185,6 +195,10 @@ mod tests {
         assert_eq!(short(999_999), "999k");
         assert_eq!(short(1_250_000), "1.2M");
         assert_eq!(many(1, "task"), "1 task");
+        assert_eq!(
+            [dollars(4_200), dollars(1_250_000), dollars(1_234_000_000)],
+            ["$0.0042", "$1.25", "$1234"]
+        );
     }
 
     #[test]
