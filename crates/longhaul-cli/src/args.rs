@@ -1,15 +1,18 @@
 //! What can be typed.
 
+mod words;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use longhaul::id::QuestionId;
 
 use crate::demo::Pace;
 use crate::exit;
 use crate::notify::How;
 use crate::view::Out;
+
+pub(crate) use words::*;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]
@@ -41,6 +44,12 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Answer what a task asks: whether it may call a tool, or what else it wants to know
     Answer(AnswerArgs),
+    /// Submit the order of a task that failed or was cancelled again
+    Retry(RetryArgs),
+    /// Write down a task and all below it: as Markdown, as a page of HTML, as JSON
+    Export(ExportArgs),
+    /// Delete old trees of tasks that have ended and whose end somebody has seen
+    Prune(PruneArgs),
     /// Wait until tasks have ended
     Wait(WaitArgs),
     /// Stop a task and everything below it
@@ -54,6 +63,12 @@ pub(crate) enum Command {
     Carry(CarryArgs),
     /// Tell what is wrong with team files
     Check(CheckArgs),
+    /// Look whether all is there that Longhaul needs, and say what to do about what is not
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
     /// Print the JSON schema of team files, for editors
     Schema,
     /// Write a team file to begin with
@@ -199,110 +214,6 @@ pub(crate) struct DemoArgs {
     /// Play another script with the same team (docs/scripted.md tells what can be in it)
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<std::path::PathBuf>,
-}
-
-/// Which tasks are listed.
-#[derive(Debug, Args)]
-pub(crate) struct TasksArgs {
-    /// All tasks there are
-    #[arg(long, short)]
-    pub(crate) all: bool,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Which task is shown.
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// As one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Whose journal is told.
-#[derive(Debug, Args)]
-pub(crate) struct LogsArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// Go on until the task has ended
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// One event a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is written to whom.
-#[derive(Debug, Args)]
-pub(crate) struct SendArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// What to say; `-` reads it from standard input
-    #[arg(required = true)]
-    pub(crate) text: Vec<String>,
-    /// Where the letter went, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is answered to whom.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
-                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
-                        `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
-                        been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
-)]
-pub(crate) struct AnswerArgs {
-    /// The task's id, or the beginning of it
-    pub(crate) id: String,
-    /// The answer; `-` reads it from standard input
-    #[arg(value_name = "ANSWER", required_unless_present = "decline", conflicts_with = "decline")]
-    pub(crate) words: Vec<String>,
-    /// Which question, where the task asks several things
-    #[arg(long, value_name = "NAME")]
-    pub(crate) question: Option<QuestionId>,
-    /// Say that there will be no answer
-    #[arg(long)]
-    pub(crate) decline: bool,
-    /// What was answered, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is waited for.
-#[derive(Debug, Args)]
-pub(crate) struct WaitArgs {
-    /// The tasks' ids, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Until one of them has ended, not all
-    #[arg(long)]
-    pub(crate) any: bool,
-    /// No longer than this: 30s, 5m, 1h30m, 500ms
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
-    pub(crate) timeout: Option<Duration>,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What is stopped.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).args(["ids", "all"]))]
-pub(crate) struct StopArgs {
-    /// The tasks' ids, or the beginnings of them
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Every task that has not ended
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// One task a line, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What is carried on.

@@ -242,8 +242,8 @@ impl<'a> Audience<'a> {
     }
 
     async fn json(&mut self, event: &Event) -> Result<(), Trouble> {
-        let line = Term::json_line(event)?;
-        self.put(Out::Stdout, line).await
+        let line = Term::as_json(event)?;
+        self.put(Out::Stdout, format!("{line}\n")).await
     }
 
     /// Writes without holding up anything else: who does not read is waited for, who is gone is told nothing more, and

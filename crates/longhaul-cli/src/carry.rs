@@ -362,6 +362,8 @@ impl<'a> Carry<'a> {
                         term.line(&term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
+                // Told here, it has been heard of: `longhaul prune` may take it some day.
+                let _ = self.longhaul.look_at(root.id).await;
                 if let Some(limit) = &root.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
                     term.line(&term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;

@@ -24,10 +24,15 @@ pub(super) async fn run(desk: &Desk, args: &WaitArgs) -> Result<Code, Trouble> {
     }
     let waited = wait.await?;
     let heads: Vec<Head> = waited.tasks.into_iter().map(|task| task.head).collect();
+    for head in &heads {
+        super::looked_at(&longhaul, head.id).await;
+    }
     if args.json {
         heads.iter().try_for_each(|head| desk.term.json(head))?;
     } else {
-        view::tasks(&heads, desk.term, Timestamp::now()).iter().try_for_each(|line| desk.term.line(line))?;
+        view::tasks(&heads, desk.term, Timestamp::now(), view::Layout::Tree)
+            .iter()
+            .try_for_each(|line| desk.term.line(line))?;
     }
     if waited.timed_out {
         desk.note("the time is up; the tasks go on");

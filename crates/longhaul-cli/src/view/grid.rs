@@ -11,22 +11,30 @@ pub(crate) struct Column {
     rank: u8,
     /// Whether it is cut, down to so many columns, before another goes.
     least: Option<usize>,
+    /// How many it should have, though all but the most important others go for that.
+    wish: usize,
 }
 
 impl Column {
     /// A column of words.
     pub(crate) const fn words(title: &'static str, rank: u8) -> Column {
-        Column { title, right: false, rank, least: None }
+        Column { title, right: false, rank, least: None, wish: 0 }
     }
 
     /// A column of numbers.
     pub(crate) const fn numbers(title: &'static str, rank: u8) -> Column {
-        Column { title, right: true, rank, least: None }
+        Column { title, right: true, rank, least: None, wish: 0 }
     }
 
     /// The column that gives way.
     pub(crate) const fn elastic(title: &'static str, least: usize) -> Column {
-        Column { title, right: false, rank: 0, least: Some(least) }
+        Column { title, right: false, rank: 0, least: Some(least), wish: least }
+    }
+
+    /// The same, where so many columns are worth more than others of a rank above 1.
+    pub(crate) const fn wishes(mut self, wish: usize) -> Column {
+        self.wish = wish;
+        self
     }
 }
 
@@ -61,16 +69,22 @@ pub(crate) fn grid(columns: &[Column], rows: &[Vec<Cell>], term: Term, room: usi
         .map(|(i, column)| rows.iter().map(|row| row[i].width()).max().unwrap_or(0).max(width(column.title)))
         .collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let needed = |kept: &[usize]| {
-        let least = |i: &usize| columns[*i].least.map_or(natural[*i], |least| least.min(natural[*i]));
+    let needed = |kept: &[usize], least: fn(&Column) -> usize| {
+        let least = |i: &usize| match columns[*i].least {
+            Some(_) => least(&columns[*i]).min(natural[*i]),
+            None => natural[*i],
+        };
         kept.iter().map(least).sum::<usize>() + 2 * kept.len().saturating_sub(1)
     };
-    while needed(&kept) > room {
-        match kept.iter().copied().filter(|i| columns[*i].rank > 0).max_by_key(|i| columns[*i].rank) {
-            Some(least) => kept.retain(|i| *i != least),
-            None => break,
+    let mut go = |above: u8, least: fn(&Column) -> usize| {
+        while needed(&kept, least) > room {
+            let goes = kept.iter().copied().filter(|i| columns[*i].rank > above);
+            let Some(goes) = goes.max_by_key(|i| columns[*i].rank) else { break };
+            kept.retain(|i| *i != goes);
         }
-    }
+    };
+    go(1, |column| column.wish);
+    go(0, |column| column.least.unwrap_or(0));
     let mut wide = natural.clone();
     if let Some(elastic) = kept.iter().copied().find(|i| columns[*i].least.is_some()) {
         let others: usize = kept.iter().filter(|i| **i != elastic).map(|i| natural[*i]).sum();

@@ -20,6 +20,8 @@ pub(crate) use clean::{clean, one_line};
 pub(crate) use flow::Flow;
 pub(crate) use paint::{Ink, Out, Term, glyph, standing};
 pub(crate) use screen::{Line, Screen};
-pub(crate) use tables::{summary, tasks};
+pub(crate) use tables::{Layout, summary, tasks, what};
 pub(crate) use tell::{Detail, Teller, waits_for};
-pub(crate) use words::{ago, count, duration, elapsed, fit, many, moment, width};
+pub(crate) use words::{
+    age, ago, bytes, clock, count, dollars, duration, elapsed, fit, left, many, moment, width,
+};

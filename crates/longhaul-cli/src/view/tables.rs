@@ -45,48 +45,84 @@ fn time(head: &Head, now: Timestamp) -> String {
     if head.started.is_some() { elapsed(head.elapsed(now)) } else { "–".to_owned() }
 }
 
+/// How tasks are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Children below their parents.
+    Tree,
+    /// One after another, in order of submission.
+    Table,
+}
+
 /// `longhaul tasks`.
-pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
-    const COLUMNS: [Column; 9] = [
-        Column::words("TASK", 0),
-        Column::words("STATUS", 0),
-        Column::words("AGENT", 1),
-        Column::elastic("WHAT", 12),
+pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp, layout: Layout) -> Vec<String> {
+    let priced = heads.iter().any(|head| head.cost > 0);
+    let flat = layout == Layout::Table;
+    let mut columns = vec![Column::words("TASK", 0), Column::words("STATUS", 0), Column::words("AGENT", 1)];
+    columns.push(Column::elastic("WHAT", 12).wishes(28));
+    if flat {
+        columns.push(Column::words("PARENT", 7));
+    }
+    columns.extend([
         Column::numbers("ELAPSED", 2),
         Column::numbers("TURNS", 6),
         Column::numbers("TOOLS", 5),
         Column::numbers("TOKENS", 4),
-        Column::words("AGE", 3),
-    ];
-    let rows: Vec<Vec<Cell>> = trees(heads)
-        .into_iter()
-        .map(|(branch, head)| {
-            let (sign, word, ink) = standing(head);
-            let what = match (&head.waiting, &head.error) {
-                _ if !head.asked.is_empty() => {
-                    let asked = head.asked.first().map(|asked| one_line(&asked.text)).unwrap_or_default();
-                    format!("{asked} · {}", one_line(&head.headline))
-                }
-                (Some(waiting), _) => {
-                    format!("for {} · {}", waits_for(&waiting.on), one_line(&head.headline))
-                }
-                (None, Some(error)) => format!("{} · {}", one_line(error), one_line(&head.headline)),
-                (None, None) => one_line(&head.headline),
-            };
-            vec![
-                Cell::below(branch, Ink::Id, head.id.to_string()),
-                Cell::new(ink, format!("{sign} {word}")),
-                Cell::new(Ink::Strong, one_line(head.agent.as_str())),
-                Cell::new(Ink::Plain, what),
-                Cell::new(Ink::Plain, time(head, now)),
-                Cell::new(Ink::Plain, count(head.turns.into())),
-                Cell::new(Ink::Plain, count(head.calls.into())),
-                Cell::new(Ink::Plain, short(head.usage.total())),
-                Cell::new(Ink::Faint, ago(head.created, now)),
-            ]
-        })
-        .collect();
-    grid(&COLUMNS, &rows, term, term.size().0)
+    ]);
+    if priced {
+        columns.push(Column::numbers("COST", 4));
+    }
+    columns.push(Column::words("AGE", 3));
+    let row = |(branch, head): (String, &Head)| {
+        let (sign, word, ink) = standing(head);
+        let mut row = vec![
+            Cell::below(branch, Ink::Id, head.id.to_string()),
+            Cell::new(ink, format!("{sign} {word}")),
+            Cell::new(Ink::Strong, one_line(head.agent.as_str())),
+            Cell::new(Ink::Plain, what(head)),
+        ];
+        if flat {
+            let parent = head.parent.map_or_else(|| "–".to_owned(), |parent| parent.to_string());
+            row.push(Cell::new(Ink::Faint, parent));
+        }
+        row.extend([
+            Cell::new(Ink::Plain, time(head, now)),
+            Cell::new(Ink::Plain, count(head.turns.into())),
+            Cell::new(Ink::Plain, count(head.calls.into())),
+            Cell::new(Ink::Plain, short(head.usage.total())),
+        ]);
+        if priced {
+            row.push(Cell::new(Ink::Plain, price(head)));
+        }
+        row.push(Cell::new(Ink::Faint, ago(head.created, now)));
+        row
+    };
+    let rows: Vec<Vec<Cell>> = match layout {
+        Layout::Tree => trees(heads).into_iter().map(row).collect(),
+        Layout::Table => heads.iter().map(|head| row((String::new(), head))).collect(),
+    };
+    grid(&columns, &rows, term, term.size().0)
+}
+
+/// What a task is about, and first of all what keeps it.
+pub(crate) fn what(head: &Head) -> String {
+    let headline = one_line(&head.headline);
+    match (head.asked.first(), &head.waiting, &head.error) {
+        (Some(asked), _, _) => format!("{} · {headline}", one_line(&asked.text)),
+        (None, Some(waiting), _) => format!("for {} · {headline}", waits_for(&waiting.on)),
+        (None, None, Some(error)) => format!("{} · {headline}", one_line(error)),
+        (None, None, None) => headline,
+    }
+}
+
+/// What it cost: `?` where that is not known, `+` where it is more than what is known.
+fn price(head: &Head) -> String {
+    match (head.cost, head.unpriced) {
+        (0, 0) => "–".to_owned(),
+        (0, _) => "?".to_owned(),
+        (cost, 0) => dollars(cost),
+        (cost, _) => format!("{}+", dollars(cost)),
+    }
 }
 
 /// What a tree has done, in the end.

@@ -63,14 +63,17 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
-/// Millionths of a dollar at a glance: `$0.0042`, `$1.25`, `$1234`.
-pub(crate) fn dollars(millionths: u64) -> String {
-    let dollars = millionths as f64 / 1e6;
-    match millionths {
-        0..1_000_000 => format!("${dollars:.4}"),
-        1_000_000..1_000_000_000 => format!("${dollars:.2}"),
-        _ => format!("${dollars:.0}"),
+/// So many bytes: `812 B`, `34 KB`, `1.2 MB`, `56 GB`.
+pub(crate) fn bytes(number: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let mut unit = 0;
+    let mut scaled = number as f64;
+    while scaled >= 1000.0 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
     }
+    let digits = usize::from(unit > 0 && scaled < 10.0);
+    format!("{scaled:.digits$} {}", units[unit])
 }
 
 /// So many of something: `1 task`, `3 tasks`.
@@ -86,6 +89,25 @@ pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
     }
     let span: jiff::SignedDuration = typed.parse().map_err(|_| wrong())?;
     Duration::try_from(span).map_err(|_| wrong())
+}
+
+/// How old something is, as it is typed: what [`duration`] takes, and days and weeks.
+pub(crate) fn age(typed: &str) -> Result<Duration, String> {
+    let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
+    if let Ok(time) = duration(typed) {
+        return Ok(time);
+    }
+    let span: jiff::Span = typed.parse().map_err(|_| wrong())?;
+    let time = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
+    Duration::try_from(time).map_err(|_| wrong())
+}
+
+/// Money, from millionths of a dollar: `$12.30`, `$0.0042`.
+pub(crate) fn dollars(cost: u64) -> String {
+    match cost as f64 / 1e6 {
+        much if much >= 10.0 => format!("${much:.2}"),
+        little => format!("${little:.4}"),
+    }
 }
 
 /// How many columns a text takes.
@@ -195,10 +217,9 @@ mod tests {
         assert_eq!(short(999_999), "999k");
         assert_eq!(short(1_250_000), "1.2M");
         assert_eq!(many(1, "task"), "1 task");
-        assert_eq!(
-            [dollars(4_200), dollars(1_250_000), dollars(1_234_000_000)],
-            ["$0.0042", "$1.25", "$1234"]
-        );
+        assert_eq!(bytes(812), "812 B");
+        assert_eq!(bytes(1_234_567), "1.2 MB");
+        assert_eq!(bytes(56_000_000_000), "56 GB");
     }
 
     #[test]
@@ -210,6 +231,23 @@ mod tests {
         for wrong in ["", "soon", "-1s", "-3", "inf"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn ages_may_be_days_and_weeks() {
+        assert_eq!(age("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(age("12h"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(age("2w 1d"), Ok(Duration::from_secs(1_296_000)));
+        for wrong in ["", "old", "-3d", "1y", "2 months"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn money_is_told_as_finely_as_it_is_worth() {
+        assert_eq!(dollars(4_200), "$0.0042");
+        assert_eq!(dollars(12_300_000), "$12.30");
     }
 
     #[test]

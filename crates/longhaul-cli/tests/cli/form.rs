@@ -20,7 +20,7 @@ macro_rules! looks_like {
             (r"\d\.\ds", "0.0s"),
             // Tokens are counted by the byte of what an agent is told, which may change.
             (r"\b\d{3}\b", "NNN"),
-            (r"just now|\d s ago", "just now"),
+            (r"just now|\d+ s ago", "just now"),
         ]}, { insta::assert_snapshot!($name, $text) });
     };
 }

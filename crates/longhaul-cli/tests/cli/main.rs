@@ -13,6 +13,7 @@ mod exit;
 mod form;
 mod heavy;
 mod kit;
+mod long;
 #[cfg(target_os = "linux")]
 mod mcp;
 #[cfg(target_os = "linux")]
@@ -26,3 +27,5 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
+mod term;
+mod words;

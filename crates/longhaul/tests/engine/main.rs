@@ -20,6 +20,7 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+mod pruning;
 mod recovery;
 mod rooms;
 mod stopping;
