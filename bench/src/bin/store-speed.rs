@@ -41,6 +41,7 @@ fn submission(id: TaskId) -> Entry {
         root: id,
         depth: 0,
         continues: None,
+        retries: None,
         letter: None,
         above: Vec::new(),
     }))

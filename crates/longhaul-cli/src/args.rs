@@ -56,6 +56,18 @@ pub(crate) enum Command {
     /// Carry a tree on in the background: what `run --detach` starts
     #[command(hide = true)]
     Carry(CarryArgs),
+    /// Submit the order of a task that failed or was cancelled again
+    Retry(RetryArgs),
+    /// Write down a task and all below it: as Markdown, as a page of HTML, as JSON
+    Export(ExportArgs),
+    /// Delete old trees of tasks that have ended and whose end somebody has seen
+    Prune(PruneArgs),
+    /// Look whether all is there that Longhaul needs, and say what to do about what is not
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
     /// Tell what is wrong with team files
     Check(CheckArgs),
     /// Print the JSON schema of team files, for editors

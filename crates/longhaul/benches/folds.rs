@@ -30,6 +30,7 @@ fn submitted() -> Submitted {
         root: id(),
         depth: 0,
         continues: None,
+        retries: None,
         letter: None,
         above: Vec::new(),
     }

@@ -82,6 +82,9 @@ pub struct Head {
     pub interactive: bool,
     /// The finished task that it continues.
     pub continues: Option<TaskId>,
+    /// The task that failed or was cancelled, and whose order it has.
+    #[serde(default)]
+    pub retries: Option<TaskId>,
     /// The task that continues it.
     pub continued_by: Option<TaskId>,
 
@@ -211,7 +214,7 @@ impl Head {
         let Entry::Submitted(submitted) = &record.entry else {
             return Err(IllegalMove::NotABeginning(record.entry.kind()));
         };
-        let Submitted { order, team, parent, root, depth, continues, key: _, letter: _, above: _ } =
+        let Submitted { order, team, parent, root, depth, continues, retries, key: _, letter: _, above: _ } =
             &**submitted;
         Ok(Head {
             id,
@@ -223,6 +226,7 @@ impl Head {
             depth: *depth,
             interactive: order.interactive,
             continues: *continues,
+            retries: *retries,
             continued_by: None,
             status: Status::Pending,
             attempt: Attempt(0),

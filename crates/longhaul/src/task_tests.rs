@@ -28,6 +28,7 @@ fn submitted() -> Entry {
         root: id(),
         depth: 0,
         continues: None,
+        retries: None,
         letter: None,
         above: Vec::new(),
     }))

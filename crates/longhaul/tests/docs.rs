@@ -70,6 +70,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             root: id(),
             depth: 0,
             continues: None,
+            retries: None,
             letter: None,
             above: Vec::new(),
         })),

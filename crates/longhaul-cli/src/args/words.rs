@@ -1,5 +1,6 @@
 //! What can be typed to look at tasks, and to steer them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -158,4 +159,106 @@ pub(crate) struct StopArgs {
     /// One task a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is tried again.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The new task has the old one's order and its place: team, parent, tree, rights and tree budget. A root becomes \
+                  a new root, with a budget of its own. Both are linked: `longhaul show` tells of it. It runs where its tree \
+                  is run, or with `longhaul resume`."
+)]
+pub(crate) struct RetryArgs {
+    /// The tasks' ids, or the beginnings of them
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// One task a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is written down.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n    longhaul export t-7f3k2 -o run.html\n    longhaul export t-7f3k2 --format json | jq '.tasks[].head.cost'"
+)]
+pub(crate) struct ExportArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+    /// The form [default: what the file's name ends with, or else markdown]
+    #[arg(long, short, value_name = "FORM", value_enum)]
+    pub(crate) format: Option<Form>,
+    /// Into this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// A form in which a task is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    /// One object with all tasks and their events
+    Json,
+    /// Text to be read
+    #[value(alias = "md")]
+    Markdown,
+    /// One page that needs nothing else
+    Html,
+}
+
+/// What is deleted.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A tree is deleted whole, with all trees that continue it, when nothing has happened to any of its tasks for \
+                  that long: journals, letters, notes of tools, outputs and teams that nothing else refers to.\n\nKept without \
+                  --force: what has not ended, and what is unread. Unread is a task whose end nobody has heard of: it was not \
+                  looked at since (show, logs, wait, export, run, attach, the TUI), nobody went on from it, and its parent \
+                  did not read of it."
+)]
+pub(crate) struct PruneArgs {
+    /// How long nothing must have happened: 12h, 30d, 8w
+    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
+    pub(crate) older_than: Duration,
+    /// Say what would be deleted, and delete nothing
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Also what is unread, and what has not ended: that is stopped first
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// One group of trees a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is looked at.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 nothing is broken (there may be warnings); 1 something is")]
+pub(crate) struct DoctorArgs {
+    /// A team file: whether it is right, its keys are set, and its MCP servers can be started
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: super::Outside,
+    /// One check a line, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// For which shell.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n    longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul\n    longhaul \
+                        completions zsh > \"${fpath[1]}/_longhaul\"\n    longhaul completions fish > \
+                        ~/.config/fish/completions/longhaul.fish"
+)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Where manual pages go.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }

@@ -5,11 +5,16 @@ mod attach;
 mod carry;
 mod check;
 mod demo;
+mod doctor;
+mod export;
 mod init;
 mod logs;
+mod prune;
 mod resume;
+mod retry;
 mod run;
 mod send;
+mod shell;
 mod show;
 mod stop;
 mod tasks;
@@ -53,6 +58,12 @@ impl Desk {
     }
 }
 
+/// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
+/// noted, looking was still fine.
+async fn looked_at(longhaul: &Longhaul, id: longhaul::TaskId) {
+    let _ = longhaul.look_at(id).await;
+}
+
 /// Does what was typed.
 pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
     match command {
@@ -69,6 +80,12 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Resume(args) => resume::run(desk, &args).await,
         Command::Attach(args) => attach::run(desk, &args).await,
         Command::Carry(args) => carry::run(desk, &args).await,
+        Command::Retry(args) => retry::run(desk, &args).await,
+        Command::Export(args) => export::run(desk, &args).await,
+        Command::Prune(args) => prune::run(desk, &args).await,
+        Command::Doctor(args) => doctor::run(desk, &args).await,
+        Command::Completions(args) => shell::completions(desk, &args),
+        Command::Man(args) => shell::man(desk, &args),
         Command::Check(args) => check::run(desk, &args),
         Command::Schema => check::schema(desk),
         Command::Init(args) => init::run(desk, &args),

@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use longhaul::entry::{Order, Outcome, Question, Wait};
 use longhaul::id::QuestionId;
+use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
 use longhaul::store::Filter;
 use longhaul::task::{Head, Waiting};
+use longhaul::{Longhaul, Status, TaskId};
 use serde::Serialize;
 
 use super::Desk;
@@ -13,18 +15,25 @@ use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
 use crate::view::{
-    Detail, Ink, Teller, Term, ago, clean, count, elapsed, many, moment, one_line, standing, waits_for,
+    self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, elapsed, fit, many, moment,
+    one_line, standing, waits_for,
 };
 
 /// How many of the last events are shown.
 const LAST: usize = 8;
+/// How wide the names of fields are, with the gap after them.
+const FIELD: usize = 12;
 
 /// A task as JSON.
 #[derive(Serialize)]
 struct Shown<'a> {
     head: &'a Head,
     order: &'a Order,
-    children: &'a [Head],
+    children: Vec<&'a Head>,
+    /// What it and all below it have used.
+    tree: Spent,
+    /// The tasks that try its order again.
+    retried_as: &'a [TaskId],
     outcome: &'a Option<Outcome>,
     /// What it asks a person, whole.
     questions: Vec<Asking<'a>>,
@@ -42,43 +51,133 @@ struct Asking<'a> {
     asks: &'a Question,
 }
 
+/// What tasks have used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+struct Spent {
+    tasks: usize,
+    turns: u64,
+    calls: u64,
+    usage: Usage,
+    /// In millionths of a dollar, as far as it is known.
+    cost: u64,
+    /// Replies whose price is not known.
+    unpriced: u64,
+}
+
+impl Spent {
+    fn of<'a>(heads: impl IntoIterator<Item = &'a Head>) -> Spent {
+        heads.into_iter().fold(Spent::default(), |mut sum, head| {
+            sum.tasks += 1;
+            sum.turns += u64::from(head.turns);
+            sum.calls += u64::from(head.calls);
+            sum.usage += head.usage;
+            sum.cost = sum.cost.saturating_add(head.cost);
+            sum.unpriced += u64::from(head.unpriced);
+            sum
+        })
+    }
+
+    /// What it cost; of what the price is not known, that is said.
+    fn cost(&self) -> Option<String> {
+        match (self.cost, self.unpriced) {
+            _ if self.turns == 0 => None,
+            (0, 0) => Some("$0".to_owned()),
+            (0, _) => Some("price unknown".to_owned()),
+            (cost, 0) => Some(dollars(cost)),
+            (cost, 1) => Some(format!("{} and 1 reply of unknown price", dollars(cost))),
+            (cost, more) => Some(format!("{} and {more} replies of unknown price", dollars(cost))),
+        }
+    }
+
+    fn words(&self) -> String {
+        let tokens = count(self.usage.total());
+        let (input, output) = (count(self.usage.input), count(self.usage.output));
+        let turns = many(usize::try_from(self.turns).unwrap_or(usize::MAX), "turn");
+        let calls = many(usize::try_from(self.calls).unwrap_or(usize::MAX), "tool call");
+        let cost = self.cost().map(|cost| format!(", {cost}")).unwrap_or_default();
+        format!("{turns}, {calls}, {tokens} tokens ({input} in, {output} out){cost}")
+    }
+}
+
 pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
     let task = longhaul.snapshot(id).await?;
-    let children = longhaul.snapshots(Filter::children(id)).await?;
+    let tree = longhaul.snapshots(Filter::tree(task.head.root)).await?;
+    let below = below(&tree, id);
+    let retried = retried(&longhaul, &task.head, &tree).await?;
+    let spent = Spent::of(below.iter().copied().chain([&task.head]));
     let term = desk.term;
     if args.json {
         let Snapshot { head, order, output, outcome, questions, events, dropped, .. } = &task;
         let questions =
             questions.iter().map(|(question, asks)| Asking { question: *question, asks }).collect();
-        let events = events.iter().collect();
-        let (children, dropped) = (&children[..], *dropped);
-        term.json(&Shown { head, order, children, outcome, questions, output, events, dropped })?;
-        return Ok(Code::Fine);
+        let children = below.iter().copied().filter(|head| head.parent == Some(id)).collect();
+        term.json(&Shown {
+            head,
+            order,
+            children,
+            tree: spent,
+            retried_as: &retried,
+            outcome,
+            questions,
+            output,
+            events: events.iter().collect(),
+            dropped: *dropped,
+        })?;
+    } else {
+        let mut page = Page { term, place: desk.place()?, now: Timestamp::now(), lines: Vec::new() };
+        page.head(&task);
+        page.kin(&task.head, &retried);
+        page.used(&task.head, &spent);
+        page.order(&task.order);
+        page.children(&below);
+        page.events(&task);
+        page.output(&task);
+        term.lines(&page.lines)?;
     }
-    let now = Timestamp::now();
-    let mut page = Page { term, place: desk.place()?, lines: Vec::new() };
-    page.head(&task, now);
-    page.order(&task.order);
-    page.kin(&task.head, &children);
-    page.events(&task);
-    page.output(&task);
-    page.lines.iter().try_for_each(|line| term.line(line))?;
+    super::looked_at(&longhaul, id).await;
     Ok(Code::Fine)
+}
+
+/// All tasks below one, in the order of their submission: parents come before their children.
+fn below(tree: &[Head], id: TaskId) -> Vec<&Head> {
+    let mut above = std::collections::HashSet::from([id]);
+    tree.iter()
+        .filter(|head| head.parent.is_some_and(|parent| above.contains(&parent)) && above.insert(head.id))
+        .collect()
+}
+
+/// The tasks that try the order of this one again.
+async fn retried(longhaul: &Longhaul, head: &Head, tree: &[Head]) -> Result<Vec<TaskId>, Trouble> {
+    if !matches!(head.status, Status::Failed | Status::Cancelled) {
+        return Ok(Vec::new());
+    }
+    let again = |heads: &[Head]| {
+        heads.iter().filter(|other| other.retries == Some(head.id)).map(|other| other.id).collect()
+    };
+    if head.parent.is_some() {
+        return Ok(again(tree));
+    }
+    let later = Filter { roots: true, since: head.ended, ..Filter::default() };
+    Ok(again(&longhaul.store().list(later).await?))
 }
 
 struct Page {
     term: Term,
     place: Place,
+    now: Timestamp,
     lines: Vec<String>,
 }
 
 impl Page {
+    /// A name and what it stands for, which goes on below itself.
     fn field(&mut self, name: &str, value: &str) {
-        let line = self.term.wrapped(&format!("{name:<10}  {value}"));
-        let (name, rest) = line.split_at_checked(10).unwrap_or(("", &line));
-        self.lines.push(format!("{}{rest}", self.term.paint(Ink::Faint, name)));
+        let value = self.term.wrapped_to(value, FIELD);
+        for (index, line) in value.lines().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            self.lines.push(format!("{}  {line}", self.term.paint(Ink::Faint, &format!("{name:<10}"))));
+        }
     }
 
     fn title(&mut self, name: &str) {
@@ -86,13 +185,14 @@ impl Page {
         self.lines.push(self.term.paint(Ink::Strong, name));
     }
 
-    fn head(&mut self, task: &Snapshot, now: Timestamp) {
+    fn head(&mut self, task: &Snapshot) {
         let head = &task.head;
         let (sign, word, ink) = standing(head);
+        let room = self.term.size().0.saturating_sub(view::width(&format!("{}  {sign} {word}  ", head.id)));
         let state = self.term.paint(ink, &format!("{sign} {word}"));
         let id = self.term.paint(Ink::Id, &head.id.to_string());
-        self.lines
-            .push(format!("{id}  {state}  {}", self.term.paint(Ink::Strong, &one_line(&head.headline))));
+        let headline = self.term.paint(Ink::Strong, &fit(&one_line(&head.headline), room));
+        self.lines.push(format!("{id}  {state}  {headline}").trim_end().to_owned());
         if let Some(error) = &head.error {
             self.field("why", &one_line(error));
         }
@@ -113,13 +213,14 @@ impl Page {
         }
         let asks = |waiting: &Waiting| matches!(waiting.on, Wait::Person(_));
         if let Some(waiting) = head.waiting.as_ref().filter(|waiting| !asks(waiting)) {
-            self.field(
-                "waits for",
-                &format!("{}, {}", waits_for(&waiting.on), ago(waiting.since, now).replace(" ago", "")),
-            );
+            let since = ago(waiting.since, self.now).replace(" ago", "");
+            self.field("waits for", &format!("{}, {since}", waits_for(&waiting.on)));
         }
         if let Some(stop) = head.stop.as_ref().filter(|_| !head.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
+        }
+        if standing(head).1 == "interrupted" {
+            self.field("resume", &self.place.resume(head.root));
         }
         if !head.calling.is_empty() {
             let tools: Vec<String> = head.calling.iter().map(|(_, tool)| one_line(tool)).collect();
@@ -131,35 +232,47 @@ impl Page {
         if head.unread > 0 {
             self.field("unread", &many(head.unread as usize, "letter"));
         }
-        self.field(
-            "agent",
-            &format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string())),
-        );
-        self.field("created", &format!("{} ({})", moment(head.created), ago(head.created, now)));
+        let agent = format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string()));
+        self.field("agent", &agent);
+        self.field("created", &format!("{} ({})", moment(head.created), ago(head.created, self.now)));
         if head.started.is_some() {
             let again =
                 if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
-            self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(now))));
+            self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(self.now))));
         }
-        let usage = format!(
-            "{}, {}, {} tokens ({} in, {} out){}",
-            many(head.turns as usize, "turn"),
-            many(head.calls as usize, "tool call"),
-            count(head.usage.total()),
-            count(head.usage.input),
-            count(head.usage.output),
-            cost(head),
-        );
-        self.field("used", &usage);
+        if let Some(directory) = &task.order.working_dir {
+            self.field("directory", &clean(&directory.display().to_string()));
+        }
+        if let Some(model) = &task.order.model {
+            self.field("model", &one_line(model));
+        }
+    }
+
+    fn kin(&mut self, head: &Head, retried: &[TaskId]) {
+        let links = [
+            ("parent", head.parent),
+            ("root", Some(head.root).filter(|root| *root != head.id && Some(*root) != head.parent)),
+            ("continues", head.continues),
+            ("went on as", head.continued_by),
+            ("retries", head.retries),
+        ];
+        let retried = retried.iter().map(|id| ("retried as", Some(*id)));
+        for (name, id) in links.into_iter().chain(retried) {
+            if let Some(id) = id {
+                let id = self.term.paint(Ink::Id, &id.to_string());
+                self.lines.push(format!("{}  {id}", self.term.paint(Ink::Faint, &format!("{name:<10}"))));
+            }
+        }
+    }
+
+    fn used(&mut self, head: &Head, tree: &Spent) {
+        self.field("used", &Spent::of([head]).words());
+        if tree.tasks > 1 {
+            self.field("in all", &format!("{} tasks, {}", tree.tasks, tree.words()));
+        }
     }
 
     fn order(&mut self, order: &Order) {
-        if let Some(directory) = &order.working_dir {
-            self.field("directory", &clean(&directory.display().to_string()));
-        }
-        if let Some(model) = &order.model {
-            self.field("model", &one_line(model));
-        }
         self.title("Order");
         self.lines.push(self.term.wrapped(clean(&order.task).trim_end()));
         if let Some(expected) = &order.expected_output {
@@ -167,29 +280,13 @@ impl Page {
         }
     }
 
-    fn kin(&mut self, head: &Head, children: &[Head]) {
-        let links = [
-            ("parent", head.parent),
-            ("continues", head.continues),
-            ("continued by", head.continued_by),
-            ("root", Some(head.root).filter(|root| *root != head.id && Some(*root) != head.parent)),
-        ];
-        if children.is_empty() && links.iter().all(|(_, id)| id.is_none()) {
+    fn children(&mut self, below: &[&Head]) {
+        if below.is_empty() {
             return;
         }
-        self.title("Kin");
-        for (name, id) in links {
-            if let Some(id) = id {
-                self.lines.push(format!("{name:<12}  {}", self.term.paint(Ink::Id, &id.to_string())));
-            }
-        }
-        for child in children {
-            let (sign, word, ink) = standing(child);
-            let state = self.term.paint(ink, &format!("{sign} {word:<9}"));
-            let id = self.term.paint(Ink::Id, &child.id.to_string());
-            let (agent, headline) = (one_line(child.agent.as_str()), one_line(&child.headline));
-            self.lines.push(format!("{:<12}  {id}  {state}  {agent}: {headline}", "child"));
-        }
+        self.title("Children");
+        let heads: Vec<Head> = below.iter().copied().cloned().collect();
+        self.lines.extend(view::tasks(&heads, self.term, self.now, Layout::Tree));
     }
 
     fn events(&mut self, task: &Snapshot) {
@@ -214,11 +311,18 @@ impl Page {
     }
 }
 
-/// What it cost, as far as that is known.
-fn cost(head: &Head) -> String {
-    match (head.cost, head.unpriced) {
-        (0, _) => String::new(),
-        (cost, 0) => format!(", ${:.4}", cost as f64 / 1e6),
-        (cost, unpriced) => format!(", ${:.4} and {unpriced} replies of unknown price", cost as f64 / 1e6),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_that_is_not_known_is_said_to_be_unknown() {
+        let spent = |cost, unpriced| Spent { turns: 3, cost, unpriced, ..Spent::default() }.cost();
+        assert_eq!(Spent::default().cost(), None);
+        assert_eq!(spent(0, 3).as_deref(), Some("price unknown"));
+        assert_eq!(spent(0, 0).as_deref(), Some("$0"));
+        assert_eq!(spent(12_000, 0).as_deref(), Some("$0.0120"));
+        assert_eq!(spent(12_000, 1).as_deref(), Some("$0.0120 and 1 reply of unknown price"));
+        assert_eq!(spent(12_000, 2).as_deref(), Some("$0.0120 and 2 replies of unknown price"));
     }
 }

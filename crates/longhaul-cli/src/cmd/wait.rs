@@ -24,6 +24,9 @@ pub(super) async fn run(desk: &Desk, args: &WaitArgs) -> Result<Code, Trouble> {
     }
     let waited = wait.await?;
     let heads: Vec<Head> = waited.tasks.into_iter().map(|task| task.head).collect();
+    for head in &heads {
+        super::looked_at(&longhaul, head.id).await;
+    }
     if args.json {
         heads.iter().try_for_each(|head| desk.term.json(head))?;
     } else {

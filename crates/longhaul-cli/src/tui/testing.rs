@@ -65,6 +65,7 @@ impl Story {
             depth,
             continues: None,
             letter: None,
+            retries: None,
             above: Vec::new(),
         };
         let story = Story { id: id(number), records: Vec::new(), now: 0, turn: 0 };

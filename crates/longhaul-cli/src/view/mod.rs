@@ -17,4 +17,6 @@ pub(crate) use paint::{Ink, Out, Term, glyph, standing};
 pub(crate) use screen::{Line, Screen};
 pub(crate) use tables::{Layout, summary, tasks, what};
 pub(crate) use tell::{Detail, Teller, waits_for};
-pub(crate) use words::{age, ago, clock, count, duration, elapsed, fit, left, many, moment, width};
+pub(crate) use words::{
+    age, ago, bytes, clock, count, dollars, duration, elapsed, fit, left, many, moment, width,
+};

@@ -74,6 +74,14 @@ impl Term {
         if self.out.is_terminal() { words::wrap(text, self.size().0) } else { text.to_owned() }
     }
 
+    /// The same, where so many columns are taken by something else.
+    pub(crate) fn wrapped_to(self, text: &str, taken: usize) -> String {
+        match self.out.is_terminal() {
+            true => words::wrap(text, self.size().0.saturating_sub(taken)),
+            false => text.to_owned(),
+        }
+    }
+
     /// The text in an ink.
     pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
         if !self.color || text.is_empty() {
@@ -88,15 +96,28 @@ impl Term {
         Ok(self.out.write(&format!("{text}\n"))?)
     }
 
+    /// Writes lines, all at once.
+    pub(crate) fn lines(self, lines: &[String]) -> Result<(), Trouble> {
+        match lines {
+            [] => Ok(()),
+            lines => self.line(&lines.join("\n")),
+        }
+    }
+
     /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
     pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Trouble> {
+        Term { out: Out::Stdout, ..self }.line(&Term::as_json(value)?)
+    }
+
+    /// A value as a line of JSON, with the version of the form it is in.
+    pub(crate) fn as_json(value: &impl serde::Serialize) -> Result<String, Trouble> {
         #[derive(serde::Serialize)]
         struct Versioned<'a, T> {
             v: u8,
             #[serde(flatten)]
             value: &'a T,
         }
-        Term { out: Out::Stdout, ..self }.line(&serde_json::to_string(&Versioned { v: 1, value })?)
+        Ok(serde_json::to_string(&Versioned { v: 1, value })?)
     }
 }
 

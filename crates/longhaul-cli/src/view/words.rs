@@ -63,6 +63,19 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
+/// So many bytes: `812 B`, `34 KB`, `1.2 MB`, `56 GB`.
+pub(crate) fn bytes(number: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let mut unit = 0;
+    let mut scaled = number as f64;
+    while scaled >= 1000.0 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && scaled < 10.0);
+    format!("{scaled:.digits$} {}", units[unit])
+}
+
 /// So many of something: `1 task`, `3 tasks`.
 pub(crate) fn many(number: usize, what: &str) -> String {
     format!("{} {what}{}", count(number as u64), if number == 1 { "" } else { "s" })
@@ -204,6 +217,9 @@ mod tests {
         assert_eq!(short(999_999), "999k");
         assert_eq!(short(1_250_000), "1.2M");
         assert_eq!(many(1, "task"), "1 task");
+        assert_eq!(bytes(812), "812 B");
+        assert_eq!(bytes(1_234_567), "1.2 MB");
+        assert_eq!(bytes(56_000_000_000), "56 GB");
     }
 
     #[test]

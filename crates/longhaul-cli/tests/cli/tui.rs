@@ -316,6 +316,7 @@ fn long(kit: &Kit, entries: usize) {
             depth: 0,
             continues,
             letter,
+            retries: None,
             above,
         };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();

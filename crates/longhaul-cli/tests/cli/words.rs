@@ -98,3 +98,218 @@ fn who_watches_tasks_on_a_terminal_sees_them_in_place() {
     terminal.keys(&["C-c"]);
     assert_eq!(terminal.end().1, 0);
 }
+
+/// Tries a task again: the id of the new one.
+fn tries(kit: &Kit, id: &str) -> String {
+    let ran = kit.run(&["retry", id, "--json"]).ended(0).json();
+    ran[0]["retried_as"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_was_cancelled_is_tried_again_and_both_know_of_each_other() {
+    let kit = Kit::new();
+    let open = submitted(&kit, "nobody", Order::new("waiter", "Wait")).to_string();
+    kit.run(&["retry", &open]).complains(1, &["only one that failed or was cancelled", "resume"]);
+    kit.run(&["stop", &open]).ended(0);
+    let out = kit.run(&["retry", &open[..6]]).ended(0).out;
+    assert!(out.contains(&format!("{open} is tried again as t-")) && out.contains("resume t-"), "{out}");
+    let again = tries(&kit, &open);
+    let shown = kit.run(&["show", &again, "--json"]).ended(0).json();
+    assert_eq!(shown[0]["head"]["retries"], open.as_str());
+    assert_eq!(shown[0]["order"]["task"], "Wait");
+    let old = kit.run(&["show", &open, "--json"]).ended(0).json();
+    assert_eq!(old[0]["retried_as"].as_array().unwrap().len(), 2);
+    assert!(kit.run(&["show", &open]).out.contains(&format!("retried as  {again}")));
+    assert!(kit.run(&["show", &again]).out.contains(&format!("retries     {open}")));
+
+    let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
+    kit.run(&["resume", &done, "--pace", "0"]).ended(0);
+    kit.run(&["retry", &done]).complains(1, &["is completed", "longhaul send"]);
+}
+
+#[test]
+fn a_child_is_tried_again_below_its_parent() {
+    let kit = Kit::new();
+    let mut demo = kit.start(&["demo", "--pace", "5"]);
+    let root = demo.root();
+    let child = kit.until("a child", |journals| {
+        journals.iter().find(|(head, _)| head.parent == Some(root)).map(|(head, _)| head.id.to_string())
+    });
+    kit.run(&["stop", &child]).ended(0);
+    kit.run(&["wait", &child]).ended(3);
+    let again = tries(&kit, &child);
+    kit.run(&["wait", &again, "--any", "--timeout", "30s"]);
+    let head = kit.run(&["show", &again, "--json"]).ended(0).json()[0]["head"].clone();
+    assert_eq!((&head["parent"], &head["root"]), (&root.to_string().into(), &root.to_string().into()));
+    assert_ne!(head["attempt"], 0, "the process that runs its tree runs it, too");
+    kit.run(&["stop", &root.to_string()]).ended(0);
+    demo.end();
+}
+
+#[test]
+fn only_what_is_old_has_ended_and_was_seen_is_deleted() {
+    let kit = Kit::new();
+    let left = |kit: &Kit| kit.journals().iter().map(|(head, _)| head.id.to_string()).collect::<Vec<_>>();
+    let open = submitted(&kit, "nobody", Order::new("waiter", "Wait")).to_string();
+    let unread = submitted(&kit, "nobody", Order::new("waiter", "Never seen")).to_string();
+    let seen = submitted(&kit, "nobody", Order::new("waiter", "Seen")).to_string();
+    let (first, second) = (submitted(&kit, "demo", Order::new("lead", "Go on")).to_string(), String::new());
+    kit.run(&["stop", &unread, &seen]).ended(0);
+    kit.run(&["resume", &first, "--pace", "0"]).ended(0);
+    let sent = kit.run(&["send", &first, "and on", "--json"]).ended(0).json();
+    let second = second + sent[0]["to"].as_str().unwrap();
+    kit.run(&["resume", &second, "--pace", "0"]).ended(0);
+    kit.run(&["show", &seen]).ended(0);
+    kit.run(&["wait", &second]).ended(0);
+
+    assert!(kit.run(&["prune", "--older-than", "1h"]).ended(0).out.contains("Nothing is that old"));
+    kit.run(&["prune"]).ended(2);
+    looks_like!("prune_dry", kit.run(&["prune", "--older-than", "0s", "--dry-run"]).ended(0).out);
+    assert_eq!(left(&kit).len(), 5);
+    looks_like!("prune", kit.run(&["prune", "--older-than", "0s"]).ended(0).out);
+    assert_eq!(left(&kit), [open.clone(), unread.clone()], "what goes on from another goes with it");
+    let json = kit.run(&["prune", "--older-than", "0s", "--json"]).ended(0).json();
+    assert_eq!((&json[0]["kept"], &json[1]["kept"]), (&"open".into(), &"unread".into()));
+    kit.run(&["prune", "--older-than", "0s", "--force"]).ended(0);
+    assert!(left(&kit).is_empty());
+    kit.run(&["show", &seen]).complains(4, &["no task whose id begins with"]);
+    submitted(&kit, "nobody", Order::new("waiter", "On it goes"));
+    assert_eq!(left(&kit).len(), 1);
+}
+
+#[test]
+fn a_tree_is_written_down_whole_and_harms_nobody() {
+    let kit = Kit::new();
+    let evil = "Look\n<script>alert(1)</script> \x1b[31m``` # x";
+    kit.run(&["demo", "--pace", "0"]).ended(0);
+    let (root, _) = kit.journals().into_iter().find(|(head, _)| head.parent.is_none()).unwrap();
+    let id = root.id.to_string();
+    let json: serde_json::Value =
+        serde_json::from_str(&kit.run(&["export", &id, "--format", "json"]).ended(0).out).unwrap();
+    assert_eq!(json["tasks"].as_array().unwrap().len(), 5);
+    let calls = |task: &serde_json::Value| {
+        task["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "call").count()
+    };
+    assert!(json["tasks"].as_array().unwrap().iter().all(|task| calls(task) > 0), "{json}");
+
+    let note = kit.run(&["export", &id[..6], "-o", "run.html"]).ended(0);
+    assert!(note.err.contains("5 tasks written to run.html") && note.out.is_empty(), "{note:?}");
+    let html = std::fs::read_to_string(kit.ground.path().join("run.html")).unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    assert_eq!(html.matches("<section").count(), 5);
+    assert!(
+        html.contains("<details>")
+            && !html.contains("<script")
+            && !html.contains("src=")
+            && !html.contains("@import")
+    );
+    for (head, _) in kit.journals() {
+        assert!(html.contains(&format!("href=\"#{}\"", head.id)), "the contents lead to {}", head.id);
+    }
+    let markdown = kit.run(&["export", &id]).ended(0).out;
+    assert!(markdown.starts_with(&format!("# {id} ")) && markdown.contains("**calls** `"), "{markdown}");
+
+    let other = submitted(&kit, "nobody", Order::new("<i>", evil)).to_string();
+    for form in ["html", "markdown", "json"] {
+        let out = kit.run(&["export", &other, "--format", form]).ended(0).out;
+        assert!(out.chars().all(|c| c == '\n' || !c.is_control()), "{form}: {out:?}");
+        assert!(form != "html" || (!out.contains("<script") && !out.contains("<i>")), "{out}");
+    }
+    kit.run(&["export", &other, "-o", "/no/such/place.md"]).complains(1, &["/no/such/place.md"]);
+    let wrong = kit.run(&["export", &other, "--format", "pdf"]).ended(2).err;
+    assert!(wrong.contains("json, markdown, html"), "{wrong}");
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let kit = Kit::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = kit.run(&["completions", shell]).ended(0).out;
+        assert!(script.contains("prune") && script.contains("older-than"), "{shell}");
+    }
+    let wrong = kit.run(&["completions", "fsh"]).ended(2).err;
+    assert!(wrong.contains("'fish'"), "{wrong}");
+    assert!(kit.run(&["man"]).ended(0).out.contains(".TH longhaul 1"));
+    let files = kit.run(&["man", "--dir", "man"]).ended(0).out;
+    assert!(files.contains("man/longhaul.1") && files.contains("man/longhaul-export.1"), "{files}");
+    let page = std::fs::read_to_string(kit.ground.path().join("man/longhaul-prune.1")).unwrap();
+    assert!(page.contains("older\\-than") && page.contains("Unread"), "{page}");
+}
+
+/// What is said of this machine is not the same on another.
+macro_rules! doctor_says {
+    ($name:literal, $text:expr) => {
+        insta::with_settings!({filters => vec![
+            (r"(?m)^. sandbox .*\n(?: {12}→ .*\n)?", "  sandbox   (as it is here)\n"),
+            (r"(?m)^. git .*\n(?: {12}→ .*\n)?", "  git       (as it is here)\n"),
+            (r"(?m)^. disk .*\n(?: {12,}.*\n)*", "  disk      (as it is here)\n"),
+            (r"version \d+\.\d+\.\d+", "version X.Y.Z"),
+            (r"/\S*/longhaul\.db", "DATA/longhaul.db"),
+            (r"\d+(\.\d)? [KMG]?B", "N KB"),
+            (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+        ]}, { insta::assert_snapshot!($name, $text) });
+    };
+}
+
+#[test]
+fn the_doctor_looks_at_everything() {
+    let kit = Kit::new();
+    // Nobody answers there.
+    let doctor = |args: &[&str]| {
+        let mut command = kit.command(&[&["doctor"], args].concat());
+        command.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
+        command
+    };
+    let ran = |args: &[&str]| crate::kit::Ran::from(doctor(args).output().unwrap());
+    doctor_says!("doctor_new", ran(&[]).ended(0).out);
+    assert!(!kit.database().exists(), "a look begins no database");
+
+    submitted(&kit, "nobody", Order::new("waiter", "Wait"));
+    kit.write("right.yaml", "agents: {root: {model: openai/gpt-5-mini, toolsets: [{type: think}, {type: mcp, command: /no/such/server}]}}\n");
+    let mut command = doctor(&["right.yaml"]);
+    command.env("OPENAI_API_KEY", "sk-very-secret");
+    let team = crate::kit::Ran::from(command.output().unwrap());
+    assert!(!team.out.contains("very-secret") && team.out.contains("OPENAI_API_KEY set"), "{}", team.out);
+    doctor_says!("doctor_team", team.ended(1).out);
+    kit.write("wrong.yaml", "agents: {root: {modl: auto}}\n");
+    doctor_says!("doctor_wrong_team", ran(&["wrong.yaml"]).ended(1).out);
+
+    let json = ran(&["--json"]).ended(0).json();
+    assert!(json.iter().any(|check| check["name"] == "database" && check["mark"] == "fine"), "{json:?}");
+    std::fs::write(
+        kit.database(),
+        "not a database, but a text that is long enough to look like one".repeat(40),
+    )
+    .unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", kit.database().display()));
+    }
+    let broken = ran(&[]).ended(1).out;
+    assert!(broken.contains("✗ database") && broken.contains("→ `--data DIR`"), "{broken}");
+}
+
+#[test]
+fn show_and_the_doctor_fit_the_terminal() {
+    let kit = Kit::new();
+    let done = submitted(&kit, "demo", Order::new("lead", "Say hello\nand nothing else")).to_string();
+    kit.run(&["resume", "--pace", "0"]).ended(0);
+    looks_like!("show_80", shown(&kit, 80, &["show", &done]));
+    looks_like!("show_40", shown(&kit, 40, &["show", &done]));
+
+    kit.run(&["demo", "--pace", "0"]).ended(0);
+    let parent = kit.journals().iter().find_map(|(head, _)| head.parent).unwrap().to_string();
+    for columns in [80_u16, 40] {
+        let screen = shown(&kit, columns, &["show", &parent]);
+        assert!(screen.lines().all(|line| line.chars().count() <= columns.into()), "{screen}");
+        assert!(screen.contains("in all      5 tasks, ") && screen.contains("\nChildren\nTASK "), "{screen}");
+    }
+    let mut doctor = kit.command(&["doctor"]);
+    doctor.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
+    let terminal = Terminal::run(&doctor, 40, 80);
+    let (screen, code) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("✓ terminal 40 columns, 80 rows, colours"), "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 40), "{screen}");
+    assert!(terminal.colours().contains("\x1b[32m✓"), "{:?}", terminal.colours());
+}

@@ -259,6 +259,9 @@ pub struct Submitted {
     /// The letter that made it continue that task; its text is the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub letter: Option<LetterId>,
+    /// The task that failed, or was cancelled, and whose order this is again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<TaskId>,
     /// The agents of the tasks above it when they launched it, the root's first: their permissions count too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<AgentName>,

@@ -28,6 +28,7 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
             root: id,
             depth: 0,
             continues,
+            retries: None,
             letter: None,
             above: Vec::new(),
         };

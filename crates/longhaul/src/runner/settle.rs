@@ -333,6 +333,7 @@ mod tests {
             root: parent.unwrap_or(id),
             depth: 0,
             continues: None,
+            retries: None,
             letter: None,
             above: Vec::new(),
         };

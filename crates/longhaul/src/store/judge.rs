@@ -1,5 +1,7 @@
 //! What every store checks before it writes, so that two stores cannot differ in it.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 
 use super::{Batch, Fence, Hint, Kinds, StoreError};
@@ -48,6 +50,46 @@ impl Draft {
         let kinds = Kinds::of(self.fresh().map(|r| r.entry.kind()));
         (kinds != Kinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
     }
+}
+
+/// Where a task belongs: what deleting has to know of every task there is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bond {
+    pub(super) task: TaskId,
+    pub(super) root: TaskId,
+    pub(super) continues: Option<TaskId>,
+}
+
+/// Whether these may be deleted: they have ended, nothing was written to them since somebody looked, and nothing that
+/// stays belongs to them.
+pub(super) fn may_go(
+    tasks: &[(TaskId, Seq)],
+    heads: &HashMap<TaskId, Head>,
+    all: impl IntoIterator<Item = Bond>,
+) -> Result<(), StoreError> {
+    let mut roots = HashMap::new();
+    for (task, seq) in tasks {
+        let head = heads.get(task).ok_or(StoreError::NoTask(*task))?;
+        if head.seq != *seq {
+            return Err(StoreError::Moved { task: *task, seq: head.seq });
+        }
+        if !head.status.is_final() {
+            return Err(StoreError::Open(*task));
+        }
+        for by in head.continues.into_iter().chain(head.continued_by) {
+            if !heads.contains_key(&by) {
+                return Err(StoreError::Needed { task: *task, by });
+            }
+        }
+        roots.insert(head.root, *task);
+    }
+    for Bond { task: by, root, continues } in all {
+        let needs = continues.filter(|old| heads.contains_key(old)).or(roots.get(&root).copied());
+        if let Some(task) = needs.filter(|_| !heads.contains_key(&by)) {
+            return Err(StoreError::Needed { task, by });
+        }
+    }
+    Ok(())
 }
 
 /// What a judge has to ask the store.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
-use super::judge::{Archive, Draft, judge};
+use super::judge::{Archive, Bond, Draft, judge, may_go};
 use super::{
     AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Slip, Store, StoreError,
     StoreFuture,
@@ -56,7 +56,7 @@ impl Default for Memory {
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("tasks", &self.lock().order.len()).finish_non_exhaustive()
+        f.debug_struct("Memory").field("tasks", &self.lock().tasks.len()).finish_non_exhaustive()
     }
 }
 
@@ -130,13 +130,13 @@ impl Store for Memory {
     }
 
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        let digest = Digest::of(&bytes);
-        self.lock().kept.entry(digest.clone()).or_insert_with(|| bytes.into());
+        let (digest, now) = (Digest::of(&bytes), self.clock.now());
+        self.lock().kept.entry(digest.clone()).or_insert_with(|| (bytes.into(), now)).1 = now;
         ready(Ok(digest))
     }
 
     fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        let bytes = self.lock().kept.get(&digest).cloned();
+        let bytes = self.lock().kept.get(&digest).map(|(bytes, _)| bytes.clone());
         ready(Ok(bytes.map(|b| b.to_vec())))
     }
 
@@ -152,6 +152,15 @@ impl Store for Memory {
             *slip = Slip { written: after + 1, bytes };
         }
         ready(Ok(fits))
+    }
+
+    fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
+        let deleted = self.lock().delete(&tasks, super::kept_since(self.clock.now()));
+        if deleted.is_ok() {
+            // There is no hint of a task that is not there: all have to look.
+            self.hint(Some(Hint::Lagged));
+        }
+        ready(deleted)
     }
 
     fn hints(&self) -> Hints {
@@ -175,14 +184,16 @@ struct Task {
 #[derive(Default)]
 struct Shelves {
     tasks: HashMap<TaskId, Task>,
-    order: Vec<TaskId>,
+    /// In the order of submission; what was deleted leaves its place empty.
+    order: Vec<Option<TaskId>>,
     pending: HashMap<TeamRef, BTreeSet<usize>>,
     running: HashMap<WorkerId, BTreeSet<usize>>,
     children: HashMap<TaskId, Vec<usize>>,
     trees: HashMap<TaskId, Tree>,
     census: Census,
     leases: HashMap<WorkerId, Timestamp>,
-    kept: HashMap<Digest, Arc<[u8]>>,
+    /// With when it was last kept.
+    kept: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
     slips: HashMap<String, Slip>,
 }
 
@@ -221,7 +232,7 @@ impl Archive for Moment<'_> {
 
 impl Shelves {
     fn at(&self, place: usize) -> Option<&Task> {
-        self.order.get(place).and_then(|id| self.tasks.get(id))
+        self.tasks.get(self.order.get(place)?.as_ref()?)
     }
 
     fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
@@ -271,7 +282,7 @@ impl Shelves {
             }
             None => {
                 let place = self.order.len();
-                self.order.push(id);
+                self.order.push(Some(id));
                 self.trees.entry(head.root).or_default().members.push(place);
                 if let Some(parent) = head.parent {
                     self.children.entry(parent).or_default().push(place);
@@ -334,7 +345,9 @@ impl Shelves {
         match (&filter.parent, &filter.root) {
             (Some(parent), _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
             (None, Some(root)) => Box::new(known(self.trees.get(root).map(|t| &t.members)).filter(is_wanted)),
-            (None, None) => Box::new(self.order.iter().filter_map(|id| self.tasks.get(id)).filter(is_wanted)),
+            (None, None) => {
+                Box::new(self.order.iter().flatten().filter_map(|id| self.tasks.get(id)).filter(is_wanted))
+            }
         }
     }
 
@@ -346,8 +359,35 @@ impl Shelves {
         }
         let begins = TaskId::prefix(typed);
         let fits = |id: &&TaskId| begins.as_ref().is_some_and(|b| id.letters().starts_with(b.as_str()));
-        let matches = self.order.iter().filter(fits).take(super::MATCHES_NAMED).copied().collect();
+        let matches = self.order.iter().flatten().filter(fits).take(super::MATCHES_NAMED).copied().collect();
         super::only_one(typed, matches)
+    }
+
+    fn delete(&mut self, tasks: &[(TaskId, Seq)], kept_since: Timestamp) -> Result<(), StoreError> {
+        let doomed = tasks.iter().filter_map(|(id, _)| Some((*id, self.tasks.get(id)?.head.clone())));
+        let doomed: HashMap<TaskId, Head> = doomed.collect();
+        let bond = |t: &Task| Bond { task: t.head.id, root: t.head.root, continues: t.head.continues };
+        may_go(tasks, &doomed, self.tasks.values().map(bond))?;
+        for (id, head) in doomed {
+            let Some(task) = self.tasks.remove(&id) else { continue };
+            self.unindex(task.place, &head);
+            self.order[task.place] = None;
+            self.children.remove(&id);
+            self.trees.remove(&id);
+            self.slips.retain(|name, _| super::slip_of(name) != Some(id));
+        }
+        let mut needed: HashSet<&Digest> = HashSet::new();
+        for task in self.tasks.values() {
+            if let TeamRef::File(digest) = &task.head.team {
+                needed.insert(digest);
+            }
+            needed.extend(task.journal.iter().filter_map(|record| match &record.entry {
+                Entry::Returned(returned) => returned.whole.as_ref(),
+                _ => None,
+            }));
+        }
+        self.kept.retain(|digest, (_, at)| *at >= kept_since || needed.contains(digest));
+        Ok(())
     }
 
     fn claim(&mut self, claim: &Claim, at: Timestamp) -> Vec<Claimed> {

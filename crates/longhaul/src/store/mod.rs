@@ -23,7 +23,7 @@ mod sqlite;
 pub use bells::{Bell, Bells, Heard};
 pub use memory::Memory;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Sqlite, SqliteOptions};
+pub use sqlite::{Durability, Health, Sqlite, SqliteOptions};
 
 /// What a store answers.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -79,6 +79,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes a slip anew, if it was written `after` times before; answers whether it was. When it was, it is on disk.
     fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
+
+    /// Deletes tasks that have ended, with all that is theirs: journals, letters, and slips whose name has the id after its
+    /// first colon (`word:ID`, `word:ID:more`). What is [kept](Store::keep), was not kept anew for [`KEPT_ANYWAY`] and no
+    /// task or journal refers to any more goes with them.
+    ///
+    /// All of them, or none. Each is named with where its journal ends: one that has grown since is refused as
+    /// [`Moved`](StoreError::Moved), one that has not ended as [`Open`](StoreError::Open), and one that a task needs which
+    /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::Needed).
+    fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
     /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
     /// spurious: it says that a look is worth while, and is never the truth.
@@ -351,6 +360,17 @@ pub enum StoreError {
         /// Why not.
         why: IllegalMove,
     },
+    /// What was to be deleted has not ended.
+    #[error("task {0} has not ended")]
+    Open(TaskId),
+    /// What was to be deleted is needed by what would stay.
+    #[error("task {task} cannot be deleted alone: {by} belongs to the same tree or conversation")]
+    Needed {
+        /// What was to be deleted.
+        task: TaskId,
+        /// What would stay.
+        by: TaskId,
+    },
     /// A limit is reached.
     #[error("the limit of {limit} {what} is reached")]
     Limit {
@@ -380,6 +400,19 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// How long something is kept that nothing refers to: whoever keeps it may be about to write down where it is.
+pub const KEPT_ANYWAY: Duration = Duration::from_secs(60 * 60);
+
+/// The task that a slip is of, by its name.
+fn slip_of(name: &str) -> Option<TaskId> {
+    name.split(':').nth(1)?.parse().ok()
+}
+
+/// From when on what is kept stays though nothing refers to it.
+fn kept_since(now: Timestamp) -> Timestamp {
+    now.saturating_sub(KEPT_ANYWAY).unwrap_or(Timestamp::MIN)
 }
 
 /// How many hints a listener may fall behind before it is told that it [lags](Hint::Lagged).

@@ -68,6 +68,7 @@ impl Office {
             parent: Some(head),
             continues: None,
             letter: None,
+            retries: None,
             above,
         };
         self.submit(plan).await.map(|(id, _)| id).map_err(desk_error)

@@ -4,6 +4,7 @@ mod answer;
 mod build;
 mod desk;
 mod follow;
+mod grove;
 mod office;
 mod sequence;
 
@@ -21,6 +22,7 @@ pub use answer::Taken;
 pub use build::LonghaulBuilder;
 pub use follow::Events;
 use follow::Until;
+pub use grove::Grove;
 use office::{Office, Plan, Posted};
 
 use crate::agent::Team;
@@ -86,6 +88,14 @@ pub enum LonghaulError {
     /// A client has no team of its own: say which one.
     #[error("this Longhaul has no team: name one with `submit_to`")]
     NoTeam,
+    /// A task that is to be tried again, though it did not fail.
+    #[error("task {task} is {status}: only one that failed or was cancelled can be tried again")]
+    NotFailed {
+        /// Which.
+        task: TaskId,
+        /// How it stands.
+        status: Status,
+    },
     /// A task that asks nobody anything.
     #[error("task {task} asks nothing: it is {status}")]
     NotAsking {
@@ -212,7 +222,16 @@ impl Longhaul {
 
     async fn plan(&self, key: TaskKey, team: TeamRef, order: Order) -> Result<TaskId, LonghaulError> {
         check_text("task", &order.task)?;
-        let plan = Plan { key, order, team, parent: None, continues: None, letter: None, above: Vec::new() };
+        let plan = Plan {
+            key,
+            order,
+            team,
+            parent: None,
+            continues: None,
+            letter: None,
+            retries: None,
+            above: Vec::new(),
+        };
         Ok(self.0.office.submit(plan).await?.0)
     }
 
@@ -345,6 +364,34 @@ impl Longhaul {
         text: impl Into<Arc<str>>,
     ) -> Result<TaskId, LonghaulError> {
         Ok(self.send(id, text).await?.to)
+    }
+
+    /// Submits the order of a task that failed or was cancelled again, as a new task that names the old one. The id of
+    /// the new task.
+    ///
+    /// It has the place that the old one had: the same team, parent, tree, rights and tree budget; a parent that is
+    /// still at work, or goes on as another task, hears of its end. One that continued a conversation continues the same.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use longhaul::{*, testing::*};
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
+    /// # let agent = Agent::builder("worker").model(model).build()?;
+    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
+    /// let (session, _) = longhaul.open("Stay.").await?;
+    /// longhaul.stop(session).await?;
+    /// longhaul.wait([session]).await?;
+    /// let again = longhaul.retry(session).await?;
+    /// assert_eq!(longhaul.snapshot(again).await?.head.retries, Some(session));
+    /// # Ok(()) }
+    /// ```
+    pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {
+        let head = self.0.office.head(id).await?;
+        if !matches!(head.status, Status::Failed | Status::Cancelled) {
+            return Err(LonghaulError::NotFailed { task: id, status: head.status });
+        }
+        Ok(self.0.office.retry(&head).await?)
     }
 
     fn letter(&self, text: Arc<str>, deliver: Deliver) -> Result<Letter, LonghaulError> {

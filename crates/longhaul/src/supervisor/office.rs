@@ -44,6 +44,7 @@ pub(crate) struct Plan {
     pub(crate) parent: Option<Head>,
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
+    pub(crate) retries: Option<TaskId>,
     /// The agents above it whose permissions count.
     pub(crate) above: Vec<AgentName>,
 }
@@ -61,6 +62,7 @@ impl Office {
                 depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
                 continues: plan.continues,
                 letter: plan.letter.clone(),
+                retries: plan.retries,
                 above: plan.above.clone(),
             };
             let root = submitted.root;
@@ -70,7 +72,8 @@ impl Office {
             }
             let mut batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
             batch.only_if = self.bounds(root, plan.parent.is_some());
-            if let Some(old) = plan.continues {
+            // What is tried again goes on from where the first try did; the link there stays as it is.
+            if let Some(old) = plan.continues.filter(|_| plan.retries.is_none()) {
                 batch = batch.and(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
             }
             match append(&*self.store, batch).await {
@@ -180,8 +183,29 @@ impl Office {
             parent,
             continues: Some(old.id),
             letter: Some(letter.id.clone()),
+            retries: None,
             above: submitted.above,
         })
+    }
+
+    /// Submits the order of a task again.
+    pub(crate) async fn retry(&self, old: &Head) -> Result<TaskId, StoreError> {
+        let submitted = self.submission(old.id).await?;
+        let parent = match submitted.parent {
+            Some(parent) => Some(self.last(parent).await?),
+            None => None,
+        };
+        let plan = Plan {
+            key: TaskKey::fresh(),
+            order: submitted.order,
+            team: submitted.team,
+            parent,
+            continues: submitted.continues,
+            letter: submitted.letter,
+            retries: Some(old.id),
+            above: submitted.above,
+        };
+        Ok(self.submit(plan).await?.0)
     }
 
     /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;

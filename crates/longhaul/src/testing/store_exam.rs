@@ -20,6 +20,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a question is failed by panicking")]
 
 mod claims;
+mod deletion;
 mod fences;
 mod journal;
 mod setting;
@@ -28,6 +29,7 @@ mod views;
 use std::sync::Arc;
 
 pub use self::claims::*;
+pub use self::deletion::*;
 pub use self::fences::*;
 pub use self::journal::*;
 pub use self::setting::{Setting, TestClock};
@@ -77,6 +79,11 @@ macro_rules! store_exam {
             only_live_words_are_live
             what_is_kept_is_found_by_its_digest
             a_slip_is_written_by_whoever_has_read_it
+            what_is_deleted_is_gone
+            only_what_has_ended_is_deleted
+            only_what_belongs_together_is_deleted
+            what_is_kept_goes_with_the_last_that_needs_it
+            others_hear_that_something_was_deleted
             a_task_is_submitted_once
             only_the_owner_writes_as_owner
             an_attempt_that_is_over_writes_nothing

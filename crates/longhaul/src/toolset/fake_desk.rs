@@ -83,6 +83,7 @@ impl Inner {
                 root: caller.root,
                 depth: caller.depth + 1,
                 continues,
+                retries: None,
                 letter: None,
                 above: Vec::new(),
             };

@@ -88,6 +88,14 @@ impl Sandbox {
         self
     }
 
+    /// By what commands can be confined here, in words; or why they cannot be.
+    pub async fn means(&self) -> Result<String, String> {
+        match self.means.get_or_try_init(|| self.look()).await? {
+            Means::Bubblewrap(program) => Ok(format!("bubblewrap ({})", program.display())),
+            Means::Landlock(_) => Ok("Landlock".to_owned()),
+        }
+    }
+
     /// What to start instead of a command, so that it is confined.
     pub(super) async fn confine(&self, launch: Launch, work: &Path) -> Result<Launch, ToolError> {
         let means = self.means.get_or_try_init(|| self.look()).await.map_err(ToolError::Failed)?;

@@ -57,6 +57,7 @@ impl Bench {
             root: task("bench"),
             depth: 0,
             continues: None,
+            retries: None,
             letter: None,
             above: Vec::new(),
         };

@@ -164,6 +164,9 @@ impl Store for KillAt {
     fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
         self.inner.write_slip(name, after, bytes)
     }
+    fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
+        self.inner.delete(tasks)
+    }
 
     fn hints(&self) -> Hints {
         self.inner.hints()

@@ -312,6 +312,7 @@ async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
         root,
         depth: 1,
         continues: None,
+        retries: None,
         letter: None,
         above: Vec::new(),
     };

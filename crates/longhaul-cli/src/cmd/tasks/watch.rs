@@ -171,6 +171,7 @@ mod tests {
             root: parent.map_or(id, |parent| parent.root),
             depth: 0,
             continues: None,
+            retries: None,
             letter: None,
             above: Vec::new(),
         };

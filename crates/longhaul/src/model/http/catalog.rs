@@ -182,6 +182,11 @@ pub fn known_providers() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|entry| entry.name).chain(["amazon-bedrock"])
 }
 
+/// Where the keys of providers usually are: the name of a provider, and the variables that may have its key.
+pub fn usual_keys() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    PROVIDERS.iter().filter(|entry| !entry.keys.is_empty()).map(|entry| (entry.name, entry.keys))
+}
+
 /// Whether this is the name of a provider, in any spelling.
 pub fn is_known_provider(name: &str) -> bool {
     known_providers().any(|known| known == usual(name))

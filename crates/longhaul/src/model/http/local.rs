@@ -26,12 +26,28 @@ struct One {
 impl Http {
     /// The first provider whose key is set, or a server on this machine that answers.
     pub async fn auto(&self, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
-        let servers = ["ollama", "llamacpp"].map(|name| {
+        self.auto_among(keys, &self.servers()).await
+    }
+
+    /// Where servers on this machine are looked for.
+    fn servers(&self) -> [(&'static str, &str); 2] {
+        ["ollama", "llamacpp"].map(|name| {
             let entry = PROVIDERS.iter().find(|entry| entry.name == name);
             let place = self.0.options.places.get(name).map(String::as_str);
             (name, place.or(entry.and_then(|entry| entry.base_url)).unwrap_or_default())
-        });
-        self.auto_among(keys, &servers).await
+        })
+    }
+
+    /// The servers on this machine that are looked for: name, place, and a model of it if it answers.
+    pub async fn servers_here(&self) -> Vec<(&'static str, String, Option<String>)> {
+        let ask = |(name, place): (&'static str, &str)| {
+            let place = place.to_owned();
+            async move {
+                let model = self.first_model(&place).await;
+                (name, place, model)
+            }
+        };
+        futures::future::join_all(self.servers().map(ask)).await
     }
 
     /// The same, with these servers.

@@ -32,7 +32,9 @@ mod provider;
 pub(crate) use client::tls;
 
 pub use cassette::{Cassette, CassetteError};
-pub use catalog::{ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers};
+pub use catalog::{
+    ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers, usual_keys,
+};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::Fallback;
 pub use keys::{Key, Keys, NoKeys};

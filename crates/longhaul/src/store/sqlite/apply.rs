@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter};
 
 use super::SqliteOptions;
+use super::deletion;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
@@ -36,8 +37,8 @@ pub(super) struct Desk {
     pub(super) heads: Heads,
     /// What `PRAGMA data_version` said when the heads were known to be right.
     version: Option<i64>,
-    last_row: i64,
-    last_task: i64,
+    pub(super) last_row: i64,
+    pub(super) last_task: i64,
     pub(super) transaction: Transaction,
     buffer: Vec<u8>,
 }
@@ -83,7 +84,7 @@ impl Desk {
         if self.version != version {
             self.heads.forget();
             self.last_row = self.number("SELECT coalesce(max(row), 0) FROM journal")?;
-            self.last_task = self.number("SELECT coalesce(max(n), 0) FROM tasks")?;
+            self.last_task = self.number(deletion::LAST_TASK)?;
             self.version = version;
         }
         self.transaction = Transaction { first_row: self.last_row + 1, ..Transaction::default() };
@@ -151,11 +152,13 @@ impl Desk {
                 Ok(Answer::Done)
             }
             Ask::Keep { digest, bytes } => {
-                let sql = "INSERT INTO kept (digest, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-                self.execute(sql, params![digest.as_str(), &*bytes])?;
+                let sql = "INSERT INTO kept (digest, bytes, at) VALUES (?1, ?2, ?3) \
+                           ON CONFLICT DO UPDATE SET at = excluded.at";
+                self.execute(sql, params![digest.as_str(), &*bytes, self.clock.now().as_millisecond()])?;
                 Ok(Answer::Done)
             }
             Ask::Slip { name, after, bytes } => self.write_slip(name, *after, bytes).map(Answer::Fits),
+            Ask::Delete(tasks) => self.delete(tasks).map(|()| Answer::Done),
             #[cfg(test)]
             Ask::Test { act, .. } => act(&self.connection).map(|()| Answer::Done),
         }
@@ -250,7 +253,14 @@ impl Desk {
         let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
         let columns =
             params![self.last_row, task, seq, record.at.as_millisecond(), kind, FORMAT, letter, bytes];
-        self.execute(sql, columns)
+        self.execute(sql, columns)?;
+        if let Entry::Returned(returned) = &record.entry
+            && let Some(whole) = &returned.whole
+        {
+            let sql = "INSERT OR IGNORE INTO keeps (digest, task) VALUES (?1, ?2)";
+            self.execute(sql, params![whole.as_str(), task])?;
+        }
+        Ok(())
     }
 
     /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their

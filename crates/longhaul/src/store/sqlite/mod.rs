@@ -7,8 +7,10 @@
 
 mod apply;
 mod claims;
+mod deletion;
 mod errors;
 mod heads;
+mod health;
 mod reader;
 mod rows;
 mod saved;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::errors::Place;
+pub use self::health::Health;
 use self::reader::Readers;
 use self::watch::{Bell, Watch};
 use self::workers::Roll;
@@ -183,6 +186,10 @@ impl Store for Sqlite {
                 _ => Err(StoreError::Closed),
             }
         })
+    }
+
+    fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer.ask(Ask::Delete(tasks)).await.map(drop) })
     }
 
     fn hints(&self) -> Hints {

@@ -47,6 +47,8 @@ struct Saved {
     #[serde(default, skip_serializing_if = "is_default")]
     continues: Option<TaskId>,
     #[serde(default, skip_serializing_if = "is_default")]
+    retries: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "is_default")]
     continued_by: Option<TaskId>,
     status: Status,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
@@ -62,6 +62,23 @@ const STEPS: [&str; 2] = [
         bytes   BLOB    NOT NULL
     );
 ",
+    "
+    ALTER TABLE kept ADD COLUMN at INTEGER NOT NULL DEFAULT 0;  -- when it was last kept, milliseconds since 1970
+
+    CREATE TABLE keeps (                -- which journals refer to what is kept
+        digest TEXT    NOT NULL,
+        task   INTEGER NOT NULL,        -- tasks.n
+        PRIMARY KEY (task, digest)
+    ) WITHOUT ROWID;
+    CREATE INDEX keeps_by_digest ON keeps(digest);
+    -- One that is damaged must not keep the file from being opened.
+    INSERT OR IGNORE INTO keeps (digest, task)
+        SELECT digest, task FROM (
+            SELECT task, CASE WHEN json_valid(CAST(entry AS TEXT))
+                THEN json_extract(CAST(entry AS TEXT), '$.returned.whole') END AS digest
+            FROM journal WHERE kind = 8
+        ) WHERE digest IS NOT NULL;
+",
 ];
 
 /// The version of the tables that this Longhaul writes.
@@ -104,13 +121,13 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
 /// Refuses a file that is not ours to write to, before anything in it is changed.
-fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
+pub(super) fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
     let version = version(connection).or_trouble(place)?;
     let application: i32 =
         connection.query_row("PRAGMA application_id", [], |row| row.get(0)).or_trouble(place)?;

@@ -90,14 +90,15 @@ fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Hints of what was written in these rows, one a task.
 fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<Vec<Hint>> {
-    let sql = "SELECT tasks.id, tasks.root, journal.kind FROM journal JOIN tasks ON tasks.n = journal.task \
+    let sql = "SELECT tasks.id, tasks.root, journal.kind FROM journal LEFT JOIN tasks ON tasks.n = journal.task \
                WHERE row > ?1 AND row <= ?2 ORDER BY row";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![after, last])?;
     let mut found = indexmap::IndexMap::<TaskId, (TaskId, Kinds)>::new();
     while let Some(row) = rows.next()? {
-        let (id, root) = (row.get_ref(0)?.as_str()?.parse(), row.get_ref(1)?.as_str()?.parse());
-        let (Ok(task), Ok(root)) = (id, root) else { continue };
+        // Something was deleted: there is no hint of a task that is not there.
+        let Some(id) = row.get_ref(0)?.as_str_or_null()? else { return Ok(vec![Hint::Lagged]) };
+        let (Ok(task), Ok(root)) = (id.parse(), row.get_ref(1)?.as_str()?.parse()) else { continue };
         let kind = 1u32.checked_shl(row.get(2)?).map_or(Kinds::ALL, Kinds);
         let (_, kinds) = found.entry(task).or_insert((root, Kinds::default()));
         *kinds = kinds.and(kind);

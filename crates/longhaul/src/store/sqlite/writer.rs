@@ -14,7 +14,7 @@ use super::rows::Encoded;
 use super::watch::Bell;
 use super::workers::Roll;
 use super::{Durability, SqliteOptions};
-use crate::id::{Digest, Seq, WorkerId};
+use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::judge::Draft;
 use crate::store::{AtMost, Claim, Claimed, StoreError};
 
@@ -49,6 +49,7 @@ pub(super) enum Ask {
         after: u64,
         bytes: Vec<u8>,
     },
+    Delete(Vec<(TaskId, Seq)>),
     /// What a test does in the writer's place.
     #[cfg(test)]
     Test {
@@ -69,7 +70,7 @@ impl Ask {
             }
             // A lease is worth nothing after a power cut.
             Ask::Renew { .. } | Ask::Retire(_) => false,
-            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } => true,
+            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) => true,
             #[cfg(test)]
             Ask::Test { durable, .. } => *durable,
         }

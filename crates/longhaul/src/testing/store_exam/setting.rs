@@ -142,6 +142,7 @@ pub(super) fn submission(id: TaskId) -> Entry {
         root: id,
         depth: 0,
         continues: None,
+        retries: None,
         letter: None,
         above: Vec::new(),
     }))

@@ -1,0 +1,111 @@
+//! A transcript as Markdown.
+
+use jiff::Timestamp;
+
+use super::transcript::{Transcript, What, line, pretty};
+use crate::view::{clean, moment, one_line};
+
+/// All of it.
+pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
+    let mut page = String::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let head = &task.head;
+        let level = if index == 0 { "#" } else { "##" };
+        page += &format!(
+            "{level} {} {}\n\n{}\n",
+            head.id,
+            escaped(&one_line(&head.headline)),
+            escaped(&line(head, now))
+        );
+        let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
+        for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
+            page += &format!("{name}: {id}  \n");
+        }
+        page += &format!(
+            "submitted: {}\n\n**Order**\n\n{}\n",
+            moment(head.created),
+            quoted(&clean(&task.order.task))
+        );
+        for item in &task.items {
+            page.push('\n');
+            page += &told(&item.what);
+        }
+        if !task.output.trim().is_empty() {
+            page += &format!("\n**Result**\n\n{}\n", clean(&task.output).trim_end());
+        }
+        page.push('\n');
+    }
+    page + &format!("---\n\nExported by Longhaul {}, {}.\n", env!("CARGO_PKG_VERSION"), moment(now))
+}
+
+fn told(what: &What) -> String {
+    match what {
+        What::Thought { text } if text.trim().is_empty() => String::new(),
+        What::Thought { text } => format!("*thinks*\n\n{}\n", quoted(&clean(text))),
+        What::Said { text } => format!("{}\n", clean(text).trim_end()),
+        What::Call { tool, arguments, output, is_error, .. } => {
+            let state = match (output, is_error) {
+                (None, _) => " (no result)",
+                (Some(_), true) => " (error)",
+                (Some(_), false) => "",
+            };
+            let tool = one_line(tool).replace('`', "'");
+            let mut text = format!("**calls** `{tool}`{state}\n\n{}", fenced(&pretty(arguments), "json"));
+            if let Some(output) = output {
+                text += &format!("\n{}", fenced(output, ""));
+            }
+            text
+        }
+        What::Letter { from, text } => {
+            format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&clean(text)))
+        }
+        What::Asked { text, answer } => {
+            let answer = answer
+                .as_deref()
+                .map_or_else(|| "not answered".to_owned(), |answer| escaped(&one_line(answer)));
+            format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&clean(text)))
+        }
+        What::Note { text } => format!("*{}*\n", escaped(&one_line(text))),
+    }
+}
+
+/// A block of text that no text inside can end.
+fn fenced(text: &str, language: &str) -> String {
+    let text = clean(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
+}
+
+fn quoted(text: &str) -> String {
+    text.trim_end()
+        .lines()
+        .map(|line| format!("> {line}").trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A line without anything that Markdown takes for more than text.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "\\`*_[]<>#|".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_inside_ends_a_block() {
+        assert_eq!(fenced("a ``` b ```` c", ""), "`````\na ``` b ```` c\n`````\n");
+        assert_eq!(fenced("plain", "json"), "```json\nplain\n```\n");
+        assert_eq!(escaped("a*b <i>"), "a\\*b \\<i\\>");
+        assert_eq!(quoted("a\n\nb\n"), "> a\n>\n> b");
+    }
+}

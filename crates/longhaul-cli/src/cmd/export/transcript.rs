@@ -1,0 +1,304 @@
+//! What was said and done in a task, in order: a fold of its events.
+
+use jiff::Timestamp;
+use longhaul::entry::{Entry, Nudge, Order, Record, Release, Sender};
+use longhaul::id::CallId;
+use longhaul::snapshot::{Event, Happening};
+use longhaul::task::Head;
+use serde::Serialize;
+
+use crate::exit::Trouble;
+use crate::view::{Term, count, dollars, elapsed, one_line, waits_for};
+
+/// A task, whole.
+#[derive(Debug, Serialize)]
+pub(super) struct Transcript {
+    pub(super) head: Head,
+    pub(super) order: Order,
+    pub(super) output: String,
+    pub(super) items: Vec<Item>,
+    /// From which item on words are of a reply that is not whole yet.
+    #[serde(skip)]
+    whole: usize,
+}
+
+/// Something that was said or done.
+#[derive(Debug, Serialize)]
+pub(super) struct Item {
+    pub(super) at: Timestamp,
+    #[serde(flatten)]
+    pub(super) what: What,
+}
+
+/// What was said or done.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum What {
+    /// The agent thought this.
+    Thought { text: String },
+    /// The agent said this.
+    Said { text: String },
+    /// A tool was called. What came of it, if it has returned.
+    Call { call: CallId, tool: String, arguments: String, output: Option<String>, is_error: bool },
+    /// Somebody wrote to it.
+    Letter { from: String, text: String },
+    /// A person was asked, and what came of it.
+    Asked { text: String, answer: Option<String> },
+    /// Something else that is worth a line.
+    Note { text: String },
+}
+
+impl Transcript {
+    pub(super) fn new(head: Head) -> Transcript {
+        Transcript { head, order: Order::default(), output: String::new(), items: Vec::new(), whole: 0 }
+    }
+
+    /// Takes an entry in, with the events that it is told as.
+    pub(super) fn take(&mut self, record: &Record, events: Vec<Event>) {
+        match &record.entry {
+            Entry::Submitted(submitted) => self.order = submitted.order.clone(),
+            Entry::Finished(outcome) => self.output = outcome.output().to_string(),
+            _ => {}
+        }
+        for event in events {
+            self.step(event);
+        }
+    }
+
+    fn push(&mut self, at: Timestamp, what: What) {
+        self.items.push(Item { at, what });
+    }
+
+    fn note(&mut self, at: Timestamp, text: impl Into<String>) {
+        self.push(at, What::Note { text: text.into() });
+    }
+
+    fn step(&mut self, event: Event) {
+        let at = event.at;
+        if event.what.voids_words() {
+            // The reply that was on its way is told anew.
+            let mut at = 0;
+            let whole = self.whole;
+            self.items.retain(|item| {
+                at += 1;
+                at <= whole || !matches!(item.what, What::Said { .. } | What::Thought { .. })
+            });
+        }
+        match event.what {
+            Happening::Text { text } => match self.open() {
+                Some(What::Said { text: said }) => said.push_str(&text),
+                _ => self.push(at, What::Said { text }),
+            },
+            Happening::Reasoning { text } => match self.open() {
+                Some(What::Thought { text: thought }) => thought.push_str(&text),
+                _ => self.push(at, What::Thought { text }),
+            },
+            Happening::Usage { .. } => self.whole = self.items.len(),
+            Happening::Call { call, tool, arguments } => {
+                let tool = tool.to_string();
+                self.push(at, What::Call { call, tool, arguments, output: None, is_error: false });
+            }
+            Happening::Result { call: of, tool: name, output: text, is_error: wrong } => {
+                let text = text.to_string();
+                let open = self.items.iter_mut().rev().find_map(|item| match &mut item.what {
+                    What::Call { call, output: output @ None, is_error, .. } if *call == of => {
+                        Some((output, is_error))
+                    }
+                    _ => None,
+                });
+                match open {
+                    Some((output, is_error)) => (*output, *is_error) = (Some(text), wrong),
+                    None => {
+                        let (tool, arguments) = (name.to_string(), String::new());
+                        self.push(
+                            at,
+                            What::Call { call: of, tool, arguments, output: Some(text), is_error: wrong },
+                        );
+                    }
+                }
+            }
+            Happening::Letter { from, text, .. } => {
+                let from = match from {
+                    Sender::Person => "a person".to_owned(),
+                    Sender::Task(id) => id.to_string(),
+                    Sender::System => "longhaul".to_owned(),
+                };
+                self.push(at, What::Letter { from, text: text.to_string() });
+            }
+            Happening::Asked { asks, .. } => {
+                self.push(at, What::Asked { text: asks.text.clone(), answer: None })
+            }
+            Happening::Answered { answer: given, .. } => {
+                let open = self.items.iter_mut().rev().find_map(|item| match &mut item.what {
+                    What::Asked { answer: answer @ None, .. } => Some(answer),
+                    _ => None,
+                });
+                if let Some(answer) = open {
+                    *answer = Some(given.to_string());
+                }
+            }
+            Happening::Started { attempt } if attempt.0 > 1 => {
+                self.note(at, format!("started again (attempt {attempt})"))
+            }
+            Happening::Waiting { on, .. } => self.note(at, format!("waits for {}", waits_for(&on))),
+            Happening::Nudged { why } => self.note(at, nudge(&why)),
+            Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
+            Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
+            Happening::Compacted => self.note(at, "its conversation was made shorter"),
+            Happening::Released { why: Release::Drained } => {
+                self.note(at, "given back: its process was ending")
+            }
+            Happening::Released { why: Release::Lost } => self.note(at, "given back: its process was gone"),
+            Happening::Finished { status, error, .. } => {
+                let why = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
+                self.note(at, format!("{status}{why}"));
+            }
+            Happening::Continued { by } => self.note(at, format!("continued by {by}")),
+            Happening::Submitted { .. }
+            | Happening::Started { .. }
+            | Happening::Progress { .. }
+            | Happening::Read { .. } => {}
+        }
+    }
+
+    /// What was said last, if the reply is not whole yet.
+    fn open(&mut self) -> Option<&mut What> {
+        self.items.get_mut(self.whole..)?.last_mut().map(|item| &mut item.what)
+    }
+}
+
+fn nudge(why: &Nudge) -> String {
+    match why {
+        Nudge::Empty => "reminded: it answered nothing".to_owned(),
+        Nudge::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
+        Nudge::Begun => "told what its hooks say at the beginning".to_owned(),
+        Nudge::Repeating => "reminded: it repeats itself".to_owned(),
+        Nudge::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+    }
+}
+
+/// A line about a task: how it stands, how long it took, what it used.
+pub(super) fn line(head: &Head, now: Timestamp) -> String {
+    let mut line = format!("{} · {}", head.status, one_line(head.agent.as_str()));
+    if head.started.is_some() {
+        line += &format!(" · {}", elapsed(head.elapsed(now)));
+    }
+    if head.usage.total() > 0 {
+        line += &format!(" · {} tokens", count(head.usage.total()));
+    }
+    match (head.cost, head.unpriced) {
+        (0, 0) => {}
+        (0, _) => line += " · price unknown",
+        (cost, 0) => line += &format!(" · {}", dollars(cost)),
+        (cost, _) => line += &format!(" · {} and more", dollars(cost)),
+    }
+    line
+}
+
+/// Arguments as people like to read them.
+pub(super) fn pretty(arguments: &str) -> String {
+    let value = serde_json::from_str::<serde_json::Value>(arguments);
+    value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| arguments.to_owned())
+}
+
+/// All of it as JSON, in one object.
+pub(super) fn json(tasks: &[Transcript], now: Timestamp) -> Result<String, Trouble> {
+    #[derive(Serialize)]
+    struct Export<'a> {
+        exported: Timestamp,
+        tasks: &'a [Transcript],
+    }
+    Term::as_json(&Export { exported: now, tasks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::entry::{Returned, Submitted, TeamRef, Voice, Wait};
+    use longhaul::id::{Attempt, Seq, TaskKey};
+    use longhaul::message::{Block, Call, Reply};
+    use longhaul::snapshot::Narrator;
+
+    /// A transcript of these entries, after a submission.
+    pub(crate) fn transcript(entries: Vec<Entry>) -> Transcript {
+        let key = TaskKey::chosen("export");
+        let id = key.candidates().next().unwrap();
+        let submitted = Submitted {
+            key,
+            order: Order::new("scout", "Look <b>around</b>"),
+            team: TeamRef::Named("t".into()),
+            parent: None,
+            root: id,
+            depth: 0,
+            continues: None,
+            letter: None,
+            retries: None,
+            above: Vec::new(),
+        };
+        let record = |seq, entry| Record { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, entry };
+        let first = record(1, Entry::Submitted(Box::new(submitted)));
+        let mut transcript = Transcript::new(Head::begin(id, &first).unwrap());
+        let mut narrator = Narrator::new(id);
+        transcript.take(&first, narrator.tell(&first));
+        for (entry, seq) in entries.into_iter().zip(2..) {
+            let record = record(seq, entry);
+            transcript.head.step(&record).unwrap();
+            transcript.take(&record, narrator.tell(&record));
+        }
+        transcript
+    }
+
+    fn said(text: &str) -> Entry {
+        Entry::Said { voice: Voice::Text, text: text.to_owned() }
+    }
+
+    fn claimed() -> Entry {
+        Entry::Claimed { attempt: Attempt(1), worker: "w".into() }
+    }
+
+    #[test]
+    fn words_are_told_once_and_what_is_void_is_not_told() {
+        let waits = Entry::Waiting { on: Wait::Provider("429".into()), until: None };
+        let reply = |text: &str| Entry::Replied(std::sync::Arc::new(Reply::text_only(text)));
+        let told = transcript(vec![
+            claimed(),
+            said("Hel"),
+            waits,
+            said("Hello, "),
+            reply("Hello, you."),
+            said("And"),
+            reply("And so on."),
+        ]);
+        let words: Vec<&What> = told.items.iter().map(|item| &item.what).collect();
+        let said = |text: &str| What::Said { text: text.to_owned() };
+        let waits = What::Note { text: "waits for its provider: 429".to_owned() };
+        assert_eq!(words, [&waits, &said("Hello, you."), &said("And so on.")]);
+    }
+
+    #[test]
+    fn a_result_is_told_with_its_call() {
+        let call = Call { id: String::new(), tool: "look".to_owned(), arguments: "{}".to_owned() };
+        let mut reply = Reply::text_only("");
+        reply.blocks = vec![Block::Call(call)];
+        let id = CallId { turn: 1, index: 0 };
+        let returned = Returned {
+            call: id,
+            output: "seen".into(),
+            is_error: true,
+            whole: None,
+            collected: Vec::new(),
+            handoff: None,
+            model: None,
+        };
+        let told = transcript(vec![
+            claimed(),
+            Entry::Replied(std::sync::Arc::new(reply)),
+            Entry::Called { call: id, tool: "look".into(), arguments: None },
+            Entry::Returned(Box::new(returned)),
+        ]);
+        let [Item { what: What::Call { tool, output, is_error: true, .. }, .. }] = &told.items[..] else {
+            panic!("{:?}", told.items)
+        };
+        assert_eq!((tool.as_str(), output.as_deref()), ("look", Some("seen")));
+    }
+}

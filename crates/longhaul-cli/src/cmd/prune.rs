@@ -1,0 +1,171 @@
+//! `longhaul prune`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::supervisor::Grove;
+use longhaul::{Longhaul, LonghaulError, TaskId};
+use serde_json::json;
+
+use super::Desk;
+use crate::args::PruneArgs;
+use crate::exit::{Code, Trouble};
+use crate::view::{Ink, Term, ago, fit, many, one_line};
+
+/// How long tasks that are stopped first may take for that.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why a grove is kept.
+enum Kept {
+    /// These have not ended.
+    Open(Vec<TaskId>),
+    /// Of the end of these nobody has heard.
+    Unread(Vec<TaskId>),
+    /// Something happened to it in this very moment.
+    Busy,
+}
+
+pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> {
+    let longhaul = desk.client().await?;
+    let now = Timestamp::now();
+    let before = now.saturating_sub(args.older_than).unwrap_or(Timestamp::MIN);
+    let mut groves = longhaul.groves().await?;
+    groves.retain(|grove| grove.active() < before);
+    let mut tally = Tally::default();
+    for grove in &groves {
+        let kept = match args.force {
+            true => None,
+            false => reason(&longhaul, grove).await?,
+        };
+        let kept = match kept {
+            None if !args.dry_run => delete(&longhaul, grove).await?,
+            kept => kept,
+        };
+        tally.count(grove, kept.as_ref());
+        let told = Told { grove, kept: kept.as_ref(), now, dry_run: args.dry_run };
+        if args.json { told.json(desk.term)? } else { told.line(desk.term)? }
+    }
+    if !args.json {
+        desk.term.line(&desk.term.wrapped(&tally.words(args)))?;
+    }
+    Ok(if args.force && tally.kept > 0 { Code::Failed } else { Code::Fine })
+}
+
+/// Why it should be kept, if it should.
+async fn reason(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trouble> {
+    let open: Vec<TaskId> = grove.open().map(|head| head.id).collect();
+    if !open.is_empty() {
+        return Ok(Some(Kept::Open(open)));
+    }
+    let unread = longhaul.unread(grove).await?;
+    Ok((!unread.is_empty()).then_some(Kept::Unread(unread)))
+}
+
+/// Deletes it; what runs is stopped first.
+async fn delete(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trouble> {
+    use longhaul::store::StoreError::{Moved, Needed, NoTask, Open};
+    let ended;
+    let grove = match grove.open().next() {
+        None => grove,
+        Some(_) => {
+            ended = longhaul.end(grove, PATIENCE).await?;
+            &ended
+        }
+    };
+    match longhaul.delete(grove).await {
+        Ok(()) => Ok(None),
+        Err(LonghaulError::Store(Open(task))) => Ok(Some(Kept::Open(vec![task]))),
+        Err(LonghaulError::Store(Moved { .. } | Needed { .. } | NoTask(_))) => Ok(Some(Kept::Busy)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is told of a grove.
+struct Told<'a> {
+    grove: &'a Grove,
+    kept: Option<&'a Kept>,
+    now: Timestamp,
+    dry_run: bool,
+}
+
+impl Told<'_> {
+    fn json(&self, term: Term) -> Result<(), Trouble> {
+        let tasks: Vec<TaskId> = self.grove.tasks.iter().map(|head| head.id).collect();
+        let (why, which) = match self.kept {
+            None => (None, &[][..]),
+            Some(Kept::Open(open)) => (Some("open"), &open[..]),
+            Some(Kept::Unread(unread)) => (Some("unread"), &unread[..]),
+            Some(Kept::Busy) => (Some("busy"), &[][..]),
+        };
+        let (deleted, would) = (why.is_none() && !self.dry_run, why.is_none() && self.dry_run);
+        term.json(&json!({
+            "tasks": tasks, "active": self.grove.active(), "deleted": deleted, "would_delete": would, "kept": why, "because_of": which,
+        }))
+    }
+
+    fn line(&self, term: Term) -> Result<(), Trouble> {
+        let Some(first) = self.grove.tasks.first() else { return Ok(()) };
+        let (ink, verb) = match (self.kept, self.dry_run) {
+            (Some(_), _) => (Ink::Waits, "kept"),
+            (None, true) => (Ink::Plain, "would go"),
+            (None, false) => (Ink::Plain, "deleted"),
+        };
+        let few = |ids: &[TaskId]| match ids {
+            [one] => one.to_string(),
+            [one, ..] => format!("{one} and {} more", ids.len() - 1),
+            [] => String::new(),
+        };
+        let why = match self.kept {
+            None => String::new(),
+            Some(Kept::Open(open)) => format!("not ended: {} · ", few(open)),
+            Some(Kept::Unread(unread)) => format!("unread: {} · ", few(unread)),
+            Some(Kept::Busy) => "just now something happened to it · ".to_owned(),
+        };
+        let size = many(self.grove.tasks.len(), "task");
+        let age = ago(self.grove.active(), self.now);
+        let text = format!("{size:<9} {age:<12} {why}{}", one_line(&first.headline));
+        let room = term.size().0.saturating_sub(8 + 2 + 7 + 2);
+        let id = term.paint(Ink::Id, &first.id.to_string());
+        term.line(&format!("{}  {id}  {}", term.paint(ink, &format!("{verb:<8}")), fit(&text, room)))
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    trees: usize,
+    tasks: usize,
+    kept: usize,
+    unread: usize,
+}
+
+impl Tally {
+    fn count(&mut self, grove: &Grove, kept: Option<&Kept>) {
+        match kept {
+            None => {
+                self.trees += grove.tasks.iter().filter(|head| head.parent.is_none()).count();
+                self.tasks += grove.tasks.len();
+            }
+            Some(kept) => {
+                self.kept += 1;
+                self.unread += usize::from(matches!(kept, Kept::Unread(_)));
+            }
+        }
+    }
+
+    fn words(&self, args: &PruneArgs) -> String {
+        if self.trees == 0 && self.kept == 0 {
+            return "Nothing is that old.".to_owned();
+        }
+        let verb = if args.dry_run { "would be deleted" } else { "deleted" };
+        let mut words = format!("{} of {} {verb}", many(self.tasks, "task"), many(self.trees, "tree"));
+        if self.kept > 0 {
+            words += &format!("; {} kept", self.kept);
+        }
+        if self.unread > 0 {
+            words += ". What is unread is so until somebody looks at it (longhaul show ID); --force deletes it all the same";
+        } else if self.kept > 0 && !args.force {
+            words += ". --force stops what has not ended, and deletes it";
+        }
+        words + "."
+    }
+}

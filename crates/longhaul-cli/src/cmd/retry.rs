@@ -1,0 +1,46 @@
+//! `longhaul retry`.
+
+use longhaul::LonghaulError;
+use serde_json::json;
+
+use super::Desk;
+use crate::args::RetryArgs;
+use crate::exit::{Code, Trouble};
+use crate::view::Ink;
+
+pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> {
+    let longhaul = desk.client().await?;
+    let mut ids = Vec::new();
+    for typed in &args.ids {
+        ids.push(longhaul.find(typed).await?);
+    }
+    let (term, place) = (desk.term, desk.place()?);
+    for id in ids {
+        let again = match longhaul.retry(id).await {
+            Err(error @ LonghaulError::NotFailed { .. }) => {
+                let head = longhaul.snapshot(id).await?.head;
+                let hint = match head.status.is_final() {
+                    true => format!("to go on from its answer, write to it: longhaul send {id} …"),
+                    false if head.worker.is_none() => format!("to carry it on: {}", place.resume(head.root)),
+                    false => format!("to end it first: longhaul stop {id}"),
+                };
+                return Err(Trouble::from(error).hint(hint));
+            }
+            again => again?,
+        };
+        super::looked_at(&longhaul, id).await;
+        let head = longhaul.snapshot(again).await?.head;
+        if args.json {
+            term.json(&json!({ "task": id, "retried_as": again, "parent": head.parent, "root": head.root }))?;
+            continue;
+        }
+        let shown = term.paint(Ink::Id, &again.to_string());
+        let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
+        term.line(&format!("{id} is tried again as {shown}{below}"))?;
+        let owned = longhaul.store().head(head.root).await?.is_some_and(|root| root.worker.is_some());
+        if !owned {
+            term.line(&format!("run it with:  {}", place.resume(head.id)))?;
+        }
+    }
+    Ok(Code::Fine)
+}

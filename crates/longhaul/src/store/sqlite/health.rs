@@ -1,0 +1,106 @@
+//! How a database file is: looked at without changing anything in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use super::errors::{OrTrouble as _, Place};
+use super::workers::Roll;
+use super::{Sqlite, schema};
+use crate::id::WorkerId;
+use crate::store::StoreError;
+
+/// How a database file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The version of its tables.
+    pub version: usize,
+    /// The version that this Longhaul writes. An older file is brought up to it when it is opened.
+    pub current: usize,
+    /// How large it is, in bytes.
+    pub size: u64,
+    /// How many bytes of that are free, and used again.
+    pub free: u64,
+    /// How many tasks are in it.
+    pub tasks: u64,
+    /// What is wrong with its pages, in SQLite's words.
+    pub wrong: Vec<String>,
+    /// How many processes that are alive run tasks of it.
+    pub workers: usize,
+}
+
+impl Sqlite {
+    /// Looks at the file of a store, and changes nothing. `None` if there is none.
+    pub fn examine(path: impl AsRef<Path>) -> Result<Option<Health>, StoreError> {
+        let path = path.as_ref();
+        if !path.exists() {
+            return Ok(None);
+        }
+        let place = Place::of(path)?;
+        let connection = schema::open_reader(&place, Duration::from_secs(5))?;
+        schema::check(&connection, &place)?;
+        let number = |sql: &str| -> Result<u64, StoreError> {
+            let number: i64 = connection.query_row(sql, [], |row| row.get(0)).or_trouble(&place)?;
+            Ok(u64::try_from(number).unwrap_or_default())
+        };
+        let version = schema::version(&connection).or_trouble(&place)?;
+        let page = number("PRAGMA page_size")?;
+        Ok(Some(Health {
+            version,
+            current: schema::VERSION,
+            size: page * number("PRAGMA page_count")?,
+            free: page * number("PRAGMA freelist_count")?,
+            tasks: if version == 0 { 0 } else { number("SELECT count(*) FROM tasks")? },
+            wrong: wrong(&connection).or_trouble(&place)?,
+            workers: if version == 0 {
+                0
+            } else {
+                alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?
+            },
+        }))
+    }
+}
+
+fn wrong(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("PRAGMA quick_check(5)")?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    Ok(lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect())
+}
+
+fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {
+    let mut statement = connection.prepare("SELECT id FROM workers WHERE lease_until > ?1")?;
+    let workers = statement.query_map([Timestamp::now().as_millisecond()], |row| row.get::<_, String>(0))?;
+    let workers = workers.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(workers.into_iter().filter(|worker| !roll.is_dead(&WorkerId::from(worker.as_str()))).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store as _;
+
+    #[tokio::test]
+    async fn a_file_is_looked_at_and_not_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tasks.db");
+        assert_eq!(Sqlite::examine(&path).unwrap(), None);
+        assert!(!path.exists(), "nothing was begun");
+        let store = Sqlite::open(&path).unwrap();
+        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        let health = Sqlite::examine(&path).unwrap().unwrap();
+        assert_eq!((health.version, health.current, health.tasks), (schema::VERSION, schema::VERSION, 0));
+        assert_eq!((health.workers, health.wrong), (1, Vec::new()));
+        store.retire(WorkerId::from("w")).await.unwrap();
+        assert_eq!(Sqlite::examine(&path).unwrap().unwrap().workers, 0);
+        drop(store);
+        std::fs::write(
+            &path,
+            "no database at all, but long enough to be read as the header of one ".repeat(9),
+        )
+        .unwrap();
+        let error = Sqlite::examine(&path).unwrap_err().to_string();
+        assert!(error.contains("is not a database of Longhaul"), "{error}");
+    }
+}

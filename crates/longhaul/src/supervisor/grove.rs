@@ -1,0 +1,164 @@
+//! Trees that hang together, who has heard of their ends, and how they are deleted.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Longhaul, LonghaulError};
+use crate::entry::{Entry, Release};
+use crate::id::{LetterId, Seq, TaskId};
+use crate::runner::{give_back, read_all};
+use crate::store::{Fence, Filter, Store, StoreError};
+use crate::task::{Head, Status};
+
+/// Trees that hang together because a task of one continues a task of another. A grove is kept or deleted as a whole.
+#[derive(Debug, Clone)]
+pub struct Grove {
+    /// Its tasks, in the order of their submission.
+    pub tasks: Vec<Head>,
+}
+
+impl Grove {
+    /// The groves of these tasks, in the order of their first ones. Only right if all that belongs together is there.
+    pub fn all(heads: Vec<Head>) -> Vec<Grove> {
+        let mut first: HashMap<TaskId, TaskId> = HashMap::new();
+        fn of(first: &HashMap<TaskId, TaskId>, mut tree: TaskId) -> TaskId {
+            while let Some(above) = first.get(&tree).filter(|above| **above != tree) {
+                tree = *above;
+            }
+            tree
+        }
+        let roots: HashMap<TaskId, TaskId> = heads.iter().map(|head| (head.id, head.root)).collect();
+        for head in &heads {
+            let links = [Some(head.root), head.continues, head.continued_by];
+            let here = of(&first, head.root);
+            for other in links.into_iter().flatten().filter_map(|id| roots.get(&id)) {
+                let other = of(&first, *other);
+                if other != here {
+                    first.insert(other, here);
+                }
+            }
+        }
+        let mut groves: indexmap::IndexMap<TaskId, Vec<Head>> = indexmap::IndexMap::new();
+        for head in heads {
+            groves.entry(of(&first, head.root)).or_default().push(head);
+        }
+        groves.into_values().map(|tasks| Grove { tasks }).collect()
+    }
+
+    /// The tasks that have not ended.
+    pub fn open(&self) -> impl Iterator<Item = &Head> {
+        self.tasks.iter().filter(|head| !head.status.is_final())
+    }
+
+    /// When anything last happened in it.
+    pub fn active(&self) -> Timestamp {
+        self.tasks.iter().map(|head| head.active).max().unwrap_or_default()
+    }
+}
+
+impl Longhaul {
+    /// All groves, in the order of their first tasks.
+    pub async fn groves(&self) -> Result<Vec<Grove>, LonghaulError> {
+        Ok(Grove::all(self.snapshots(Filter::default()).await?))
+    }
+
+    /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread) then.
+    pub async fn look_at(&self, id: TaskId) -> Result<(), LonghaulError> {
+        let office = &self.0.office;
+        if office.head(id).await?.status.is_final() && !looked_at(&*office.store, id).await? {
+            // Where another was quicker it is noted, too.
+            office.store.write_slip(&slip(id), 0, b"looked at".to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::look_at) them since, nobody
+    /// has continued them, and their parent was not told. A task below another that was cancelled, or whose parent did
+    /// not complete, is no news of its own.
+    pub async fn unread(&self, grove: &Grove) -> Result<Vec<TaskId>, LonghaulError> {
+        let store = &*self.0.office.store;
+        let by_id: HashMap<TaskId, &Head> = grove.tasks.iter().map(|head| (head.id, head)).collect();
+        let mut told: HashMap<TaskId, HashSet<TaskId>> = HashMap::new();
+        let mut unread = Vec::new();
+        for head in grove.tasks.iter().filter(|head| head.status.is_final() && head.continued_by.is_none()) {
+            if let Some(parent) = head.parent.and_then(|parent| by_id.get(&parent)) {
+                // A letter about every end is in the mailbox: who has read all has read of this one.
+                let no_news = head.status == Status::Cancelled || parent.status != Status::Completed;
+                if no_news || parent.unread == 0 {
+                    continue;
+                }
+                if !told.contains_key(&parent.id) {
+                    told.insert(parent.id, heard(store, parent.id).await?);
+                }
+                if told.get(&parent.id).is_some_and(|told| told.contains(&head.id)) {
+                    continue;
+                }
+            }
+            if !looked_at(store, head.id).await? {
+                unread.push(head.id);
+            }
+        }
+        Ok(unread)
+    }
+
+    /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
+    pub async fn end(&self, grove: &Grove, patience: Duration) -> Result<Grove, LonghaulError> {
+        let store = &*self.0.office.store;
+        let open: Vec<TaskId> = grove.open().map(|head| head.id).collect();
+        for id in &open {
+            self.stop(*id).await?;
+        }
+        // What a process left that is gone, nobody else may ever settle.
+        for head in store.abandoned().await?.into_iter().filter(|head| open.contains(&head.id)) {
+            let fence = Fence::Abandoned(head.attempt);
+            match give_back(store, head, fence, Release::Lost).await {
+                Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.wait(open).timeout(patience).await?;
+        let mut tasks = Vec::with_capacity(grove.tasks.len());
+        for head in &grove.tasks {
+            tasks.push(self.0.office.head(head.id).await?);
+        }
+        Ok(Grove { tasks })
+    }
+
+    /// Deletes a grove: journals, letters, slips, and what was kept for it alone. Refused whole if a task of it has not
+    /// ended, or if anything has happened to one since it was seen.
+    pub async fn delete(&self, grove: &Grove) -> Result<(), LonghaulError> {
+        let tasks = grove.tasks.iter().map(|head| (head.id, head.seq)).collect();
+        Ok(self.0.office.store.delete(tasks).await?)
+    }
+}
+
+fn slip(id: TaskId) -> String {
+    format!("seen:{id}")
+}
+
+async fn looked_at(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
+    Ok(store.slip(&slip(id)).await?.written > 0)
+}
+
+/// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.
+async fn heard(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
+    let mut told = HashSet::new();
+    let mut endings: HashMap<LetterId, TaskId> = HashMap::new();
+    for record in read_all(store, task, Seq(0)).await? {
+        match record.entry {
+            Entry::Letter(letter) => {
+                if let Some(child) = letter.ending {
+                    endings.insert(letter.id, child);
+                }
+            }
+            Entry::Read { letters, known, .. } => {
+                told.extend(letters.iter().chain(&known).filter_map(|letter| endings.get(letter)));
+            }
+            Entry::Returned(returned) => told.extend(returned.collected),
+            _ => {}
+        }
+    }
+    Ok(told)
+}
