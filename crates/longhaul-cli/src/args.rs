@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
     Demo(DemoArgs),
+    /// Show all tasks on a screen of their own, and steer them: what `longhaul` alone does on a terminal
+    Tui(TuiArgs),
     /// List tasks: those that have not ended, and those of the last day
     Tasks(TasksArgs),
     /// Show all there is to know about a task
@@ -69,8 +71,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
-    /// Print the JSON schema of team files, for editors
-    Schema,
+    /// Print the JSON schema of team files, for editors, or that of events
+    Schema(SchemaArgs),
     /// Write a team file to begin with
     Init(InitArgs),
 }
@@ -83,6 +85,32 @@ impl Command {
             _ => Out::Stdout,
         }
     }
+}
+
+/// What the screen shows.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct TuiArgs {
+    /// A team file, to start runs of it from the screen
+    #[arg(value_name = "TEAM")]
+    pub(crate) team: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
+}
+
+/// What was typed; nothing but `longhaul`, on a terminal, is the screen.
+pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    use std::io::IsTerminal as _;
+    let mut args: Vec<_> = args.collect();
+    let bare = match &args[1.min(args.len())..] {
+        [] => true,
+        [flag, _] => flag == "--data",
+        [flag] => flag.to_string_lossy().starts_with("--data="),
+        _ => false,
+    };
+    if bare && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        args.push("tui".into());
+    }
+    args
 }
 
 /// What is run.
@@ -168,19 +196,21 @@ impl From<OnFinish> for longhaul::OnFinish {
 }
 
 /// What becomes of questions that nobody is there to answer.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Unattended {
     /// The answer is no: the model is told, and goes on
     Deny,
     /// The task waits: `longhaul answer` may come from another terminal
     Wait,
+    /// The run is given back with exit code 8: answer, and resume it
+    Stop,
 }
 
 impl From<Unattended> for longhaul::agent::Nobody {
     fn from(policy: Unattended) -> Self {
         match policy {
             Unattended::Deny => longhaul::agent::Nobody::Deny,
-            Unattended::Wait => longhaul::agent::Nobody::Wait,
+            Unattended::Wait | Unattended::Stop => longhaul::agent::Nobody::Wait,
         }
     }
 }
@@ -266,6 +296,23 @@ pub(crate) struct CheckArgs {
     /// One file a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Whose schema is printed.
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, default_value_t = SchemaOf::Team)]
+    pub(crate) of: SchemaOf,
+}
+
+/// What has a schema.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// Team files
+    Team,
+    /// The lines of `--json` of run, demo, resume, attach and logs
+    Events,
 }
 
 /// What is written where.

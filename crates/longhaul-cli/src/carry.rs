@@ -23,7 +23,7 @@ use crate::notify::Bell;
 use crate::place::Place;
 use crate::signals::Signals;
 use crate::verdict::verdict;
-use crate::view::{Ink, Out, Reply, Term, clean, summary};
+use crate::view::{Ink, Out, Reply, Term, clean, one_line, summary};
 
 /// How often the live block is drawn.
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
@@ -47,6 +47,8 @@ pub(crate) struct Carry<'a> {
     pub(crate) next: Option<VecDeque<String>>,
     /// Whether tasks that the root leaves behind are left to a process in the background, and with what.
     pub(crate) leaves: Option<&'a Outside>,
+    /// Whether a question ends it: nobody is there, and nobody is waited for.
+    pub(crate) needs_nobody: bool,
     /// Who is told that it ended.
     pub(crate) bell: Bell,
 }
@@ -59,6 +61,8 @@ enum Over {
     Leaves,
     /// Somebody wants us to go.
     Interrupted,
+    /// A person is needed, and nobody is there.
+    Needed,
     /// Nobody runs the tasks any more.
     Left,
     /// Nothing can be written down any more.
@@ -79,6 +83,7 @@ impl<'a> Carry<'a> {
             intro: Vec::new(),
             next: None,
             leaves: None,
+            needs_nobody: false,
             bell: Bell::none(),
         }
     }
@@ -112,6 +117,10 @@ impl<'a> Carry<'a> {
                 self.longhaul.shutdown().await;
                 drop(signs);
                 return self.leave_behind(&mut audience).await;
+            }
+            Over::Needed => {
+                self.longhaul.shutdown().await;
+                self.needed(&mut audience).await
             }
             Over::Interrupted if !self.ours => {
                 self.left(&mut audience, "goes on; watch it again with", Place::attach)
@@ -161,6 +170,9 @@ impl<'a> Carry<'a> {
                         tokio::select! {
                             told = audience.hear(&event) => told?,
                             () = signals.next() => return Ok(Over::Interrupted),
+                        }
+                        if self.needs_nobody && matches!(event.what, Happening::Asked { .. }) {
+                            return Ok(Over::Needed);
                         }
                         self.go_on(audience, &event).await?;
                     }
@@ -291,6 +303,28 @@ impl<'a> Carry<'a> {
             return Ok(Code::Interrupted);
         }
         self.sum_up(audience).await
+    }
+
+    /// What is asked, how it is answered, and how it goes on then.
+    async fn needed(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
+        audience.clear()?;
+        for head in self.heads().await?.iter().filter(|head| !head.asked.is_empty()) {
+            for (question, asks) in self.longhaul.snapshot(head.id).await?.questions {
+                self.desk.note(&format!(
+                    "{} of {} needs a person: {}",
+                    head.agent,
+                    head.id,
+                    one_line(&asks.text)
+                ));
+                let named = (head.asked.len() > 1).then_some(question);
+                self.desk
+                    .note(&format!("answer it with:  {}", self.place.answer(head.id, named, &asks.wants)));
+            }
+        }
+        for root in &self.roots {
+            self.desk.note(&format!("then carry it on with:  {}", self.place.resume(*root)));
+        }
+        Ok(Code::Needed)
     }
 
     /// One who only watched goes away.

@@ -13,6 +13,7 @@ mod outside;
 mod place;
 mod signals;
 mod team;
+mod tui;
 mod verdict;
 mod view;
 
@@ -28,10 +29,13 @@ fn main() -> ExitCode {
     if let Some(code) = sandboxed() {
         return code;
     }
-    let cli = args::Cli::parse();
+    let cli = args::Cli::parse_from(args::typed(std::env::args_os()));
     let out = cli.command.progress();
     let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
-    log(&desk.screen);
+    // The screen is whole: what is logged would tear it.
+    if !matches!(cli.command, args::Command::Tui(_)) {
+        log(&desk.screen);
+    }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -5,7 +5,7 @@ use longhaul::store::{Filter, Store};
 
 use super::Desk;
 use super::resume::{Hands, is_known};
-use crate::args::CarryArgs;
+use crate::args::{CarryArgs, Unattended};
 use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
 use crate::demo;
@@ -25,7 +25,12 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
         Err(trouble) => Begun::not(trouble).say(),
     }
     let (hands, signed) = begun?;
-    let carry = Carry { manner: Manner::Silent, ..Carry::new(desk, &place, hands.longhaul, vec![args.root]) };
+    let needs_nobody = args.unattended == Unattended::Stop;
+    let carry = Carry {
+        manner: Manner::Silent,
+        needs_nobody,
+        ..Carry::new(desk, &place, hands.longhaul, vec![args.root])
+    };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
     drop(signed);

@@ -69,6 +69,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
     match command {
         Command::Run(args) => run::run(desk, &args).await,
         Command::Demo(args) => demo::run(desk, &args).await,
+        Command::Tui(args) => crate::tui::run(desk, args).await,
         Command::Tasks(args) => tasks::run(desk, &args).await,
         Command::Show(args) => show::run(desk, &args).await,
         Command::Logs(args) => logs::run(desk, &args).await,
@@ -86,7 +87,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Doctor(args) => doctor::run(desk, &args).await,
         Command::Completions(args) => shell::completions(desk, &args),
         Command::Man(args) => shell::man(desk, &args),
-        Command::Schema => check::schema(desk),
+        Command::Schema(args) => check::schema(desk, args.of),
         Command::Init(args) => init::run(desk, &args),
     }
 }

@@ -87,14 +87,16 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
-        // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
-        let attended =
-            std::io::stdin().is_terminal() && self.desk.term.live && !self.args.quiet && !self.args.json;
         Longhaul::builder(team)
             .limits(limits)
             .own_trees_only()
-            .attended(attended)
+            .attended(self.attended())
             .when_nobody(self.args.unattended.unwrap_or(Unattended::Deny).into())
+    }
+
+    /// Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    fn attended(&self) -> bool {
+        std::io::stdin().is_terminal() && self.desk.term.live && !self.args.quiet && !self.args.json
     }
 
     fn manner(&self) -> Manner {
@@ -122,7 +124,8 @@ impl Run<'_> {
         let bell = Bell::new(args.notify, args.notify_after);
         let manner = self.manner();
         let carry = Carry::new(self.desk, self.place, longhaul, vec![root]);
-        Carry { since, manner, intro, next, leaves, bell, ..carry }.on().await
+        let needs_nobody = args.unattended == Some(Unattended::Stop) && !self.attended();
+        Carry { since, manner, intro, next, leaves, bell, needs_nobody, ..carry }.on().await
     }
 
     /// Goes on with an earlier run: each prompt is a letter to it, or to what has continued it.

@@ -10,8 +10,8 @@ mod markdown;
 mod paint;
 mod screen;
 mod tables;
-mod tell;
-mod words;
+pub(crate) mod tell;
+pub(crate) mod words;
 
 pub(crate) use asked::{Asked, Reply};
 pub(crate) use block::{Frame, lines};

@@ -43,6 +43,11 @@ impl Screen {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Draws the block where the last one was.
+    pub(crate) fn draw(&self, lines: &[Line], columns: usize) -> std::io::Result<()> {
+        self.show(&[], lines, columns)
+    }
+
     /// Draws the block where the last one was; these lines go above it, to standard output, and stay there.
     pub(crate) fn show(&self, above: &[Line], lines: &[Line], columns: usize) -> std::io::Result<()> {
         let mut drawn = self.drawn();

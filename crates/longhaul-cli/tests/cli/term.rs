@@ -106,6 +106,12 @@ impl Terminal {
         }
     }
 
+    /// What tmux knows of the terminal, in its own words: `#{alternate_on}`.
+    #[track_caller]
+    pub(crate) fn state(&self, format: &str) -> String {
+        self.told(&["display-message", "-p", format]).trim_end().to_owned()
+    }
+
     /// Waits until the command has ended: what it left on the screen, and its exit code.
     #[track_caller]
     pub(crate) fn end(&self) -> (String, i32) {

@@ -1,0 +1,63 @@
+//! Where on the screen is what.
+
+use ratatui::layout::Rect;
+
+use super::model::Pane;
+
+/// The smallest screen that something can be shown on.
+pub(crate) const SMALLEST: (u16, u16) = (40, 12);
+/// From so many columns on there is room for two panes.
+const TWO_PANES: u16 = 72;
+
+/// The places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Areas {
+    /// Whether both panes are shown.
+    pub(crate) both: bool,
+    /// The lines of tasks.
+    pub(crate) list: Rect,
+    /// Of the chosen task: the tabs, how it stands, its text, and what it asks.
+    pub(crate) tabs: Rect,
+    pub(crate) facts: Rect,
+    pub(crate) text: Rect,
+    pub(crate) asks: Rect,
+    /// The line that is typed into.
+    pub(crate) prompt: Rect,
+    /// The last line.
+    pub(crate) foot: Rect,
+}
+
+/// The places on a screen of this size, with so many rows for what is asked; none, if it is too small.
+pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16) -> Option<Areas> {
+    let (width, height) = size;
+    if width < SMALLEST.0 || height < SMALLEST.1 {
+        return None;
+    }
+    // A rule above, a rule below, the prompt and the foot.
+    let body = height - 4;
+    let both = width >= TWO_PANES;
+    let none = Rect::new(0, 1, 0, 0);
+    let (list, detail) = match (both, pane) {
+        (true, _) => {
+            let left = (width * 45 / 100).clamp(32, 76);
+            (Rect::new(0, 1, left, body), Rect::new(left + 1, 1, width - left - 1, body))
+        }
+        (false, Pane::List) => (Rect::new(0, 1, width, body), none),
+        (false, Pane::Detail) => (none, Rect::new(0, 1, width, body)),
+    };
+    // What is asked may take half of it, and not more.
+    let asks = asks.min(detail.height / 2);
+    let row = |from: u16, rows: u16| {
+        Rect::new(detail.x, (detail.y + from).min(detail.bottom()), detail.width, rows.min(detail.height))
+    };
+    Some(Areas {
+        both,
+        list,
+        tabs: row(0, 1),
+        facts: row(1, 1),
+        text: row(2, detail.height.saturating_sub(2 + asks)),
+        asks: row(detail.height.saturating_sub(asks), asks),
+        prompt: Rect::new(0, height - 2, width, 1),
+        foot: Rect::new(0, height - 1, width, 1),
+    })
+}

@@ -1,0 +1,227 @@
+//! How blocks of a task's story look.
+
+use jiff::Timestamp;
+use longhaul::entry::Sender;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::talk::{Block, Got, What};
+use super::theme::Theme;
+use super::wrap::{fit, width, wrap};
+use crate::view::words::{clock, elapsed, many};
+use crate::view::{Ink, glyph};
+
+/// How many lines of an unfolded output are shown.
+const OUTPUT_LINES: usize = 200;
+/// How many lines of a letter are shown before it is unfolded.
+const LETTER_LINES: usize = 3;
+
+/// What is laid out on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sheet {
+    pub(crate) theme: Theme,
+    pub(crate) columns: usize,
+    pub(crate) now: Timestamp,
+}
+
+impl Sheet {
+    /// A text in lines.
+    pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
+        self.hung("", Style::new(), self.theme.ink(ink), text)
+    }
+
+    /// A text in lines, with something before the first, and as much room before the others.
+    fn hung(self, before: &str, sign: Style, style: Style, text: &str) -> Vec<Line<'static>> {
+        let hang = width(before);
+        let line = |(index, text): (usize, String)| {
+            let before = if index == 0 { before.to_owned() } else { " ".repeat(hang) };
+            Line::from(vec![Span::styled(before, sign), Span::styled(text, style)])
+        };
+        wrap(text, self.columns.saturating_sub(hang)).into_iter().enumerate().map(line).collect()
+    }
+
+    /// What a model wrote: titles and code are told apart.
+    pub(crate) fn marked(self, text: &str) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        let mut code = false;
+        for line in text.trim_end().split('\n') {
+            let fence = line.trim_start().starts_with("```");
+            code ^= fence;
+            let ink = match line {
+                _ if fence => Ink::Faint,
+                _ if code => Ink::Id,
+                line if line.starts_with('#') => Ink::Strong,
+                _ => Ink::Plain,
+            };
+            lines.extend(self.wrapped(ink, line));
+        }
+        lines
+    }
+}
+
+/// A block of the transcript.
+pub(crate) fn transcript(block: &Block, opened: bool, sheet: Sheet) -> Vec<Line<'static>> {
+    let ink = |ink| sheet.theme.ink(ink);
+    let gap = || vec![Line::default()];
+    match &block.what {
+        What::Order { text } => sheet.hung("› ", ink(Ink::Id), ink(Ink::Strong), text),
+        What::Text { text, .. } => [gap(), sheet.marked(text)].concat(),
+        What::Thought { text, live } => {
+            let lines = sheet.hung("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
+            match (opened, live) {
+                (true, _) => lines,
+                // What it thinks now is what is of interest.
+                (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
+                (false, false) => {
+                    let text = fit(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
+                    sheet.hung("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
+                }
+            }
+        }
+        What::Call { told, arguments, progress, result, .. } => {
+            let mut lines = vec![call_line(block, told, progress.as_deref(), result.as_ref(), opened, sheet)];
+            if opened {
+                let part = |ink, text: &str| {
+                    let inner = Sheet { columns: sheet.columns.saturating_sub(4), ..sheet };
+                    let mut lines = inner.wrapped(ink, text.trim_end());
+                    if lines.len() > OUTPUT_LINES {
+                        let more = lines.len() - OUTPUT_LINES;
+                        lines.truncate(OUTPUT_LINES);
+                        lines.push(Line::styled(format!("… {more} more lines"), sheet.theme.ink(Ink::Faint)));
+                    }
+                    lines.into_iter().map(|mut line| {
+                        line.spans.insert(0, Span::raw("    "));
+                        line
+                    })
+                };
+                if !arguments.is_empty() {
+                    lines.extend(part(Ink::Faint, arguments));
+                }
+                if let Some(got) = result {
+                    lines.extend(part(if got.is_error { Ink::Bad } else { Ink::Plain }, &got.text));
+                }
+            }
+            lines
+        }
+        What::Letter { from, text, .. } => {
+            let mut lines =
+                sheet.hung("» ", ink(Ink::Waits), ink(Ink::Plain), &format!("{}: {text}", sender(from)));
+            if !opened && lines.len() > LETTER_LINES {
+                let more = lines.len() - LETTER_LINES;
+                lines.truncate(LETTER_LINES);
+                lines.push(Line::styled(format!("  … {}", many(more, "more line")), ink(Ink::Faint)));
+            }
+            [gap(), lines].concat()
+        }
+        What::Asked { text, answer, .. } => {
+            let mut lines = gap();
+            lines.extend(sheet.hung("? ", ink(Ink::Waits), ink(Ink::Waits), text));
+            if let Some(answer) = answer {
+                lines.extend(sheet.hung("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
+            }
+            lines
+        }
+        What::Note { minor: true, .. } => Vec::new(),
+        What::Note { ink: of, text, .. } => sheet.hung("· ", ink(Ink::Faint), ink(*of), text),
+        What::End { status, error } => {
+            let text = match error {
+                Some(error) => format!("{status}: {error}"),
+                None => status.to_string(),
+            };
+            let style = ink(Ink::of(*status));
+            [gap(), sheet.hung(&format!("{} ", glyph(*status)), style, style, &text)].concat()
+        }
+    }
+}
+
+fn call_line(
+    block: &Block,
+    told: &str,
+    progress: Option<&str>,
+    result: Option<&Got>,
+    opened: bool,
+    sheet: Sheet,
+) -> Line<'static> {
+    let ink = |ink| sheet.theme.ink(ink);
+    let (end, style) = match (result, progress) {
+        (Some(got), _) => {
+            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
+            match got.is_error {
+                true => (format!("✗ {}", elapsed(took)), ink(Ink::Bad)),
+                false => (format!("{} {}", many(got.lines, "line"), elapsed(took)), ink(Ink::Faint)),
+            }
+        }
+        (None, Some(progress)) => (format!("… {}", fit(progress, sheet.columns / 3)), ink(Ink::Busy)),
+        (None, None) => ("…".to_owned(), ink(Ink::Busy)),
+    };
+    let room = sheet.columns.saturating_sub(width(&end) + 4);
+    let told = fit(told, room);
+    let gap = room - width(&told).min(room) + 2;
+    // A tool's name is told apart from what it is called with.
+    let (name, rest) = told.split_at(told.find('(').unwrap_or(told.len()));
+    Line::from(vec![
+        Span::styled(if opened { "▾ " } else { "▸ " }, ink(Ink::Faint)),
+        Span::styled(name.to_owned(), ink(Ink::Id)),
+        Span::styled(rest.to_owned(), Style::new()),
+        Span::raw(" ".repeat(gap)),
+        Span::styled(end, style),
+    ])
+}
+
+/// Who wrote.
+fn sender(from: &Sender) -> String {
+    match from {
+        Sender::Person => "you".to_owned(),
+        Sender::Task(id) => id.to_string(),
+        Sender::System => "longhaul".to_owned(),
+    }
+}
+
+/// A letter, whole.
+pub(crate) fn letter(block: &Block, sheet: Sheet) -> Vec<Line<'static>> {
+    let What::Letter { from, text, read, .. } = &block.what else { return Vec::new() };
+    let read = if *read {
+        Span::styled("read", sheet.theme.ink(Ink::Faint))
+    } else {
+        Span::styled("not read yet", sheet.theme.ink(Ink::Waits))
+    };
+    let mut lines = vec![Line::from(vec![
+        Span::styled(format!("{} ", clock(block.at)), sheet.theme.ink(Ink::Faint)),
+        Span::styled(format!("{} ", sender(from)), sheet.theme.ink(Ink::Strong)),
+        read,
+    ])];
+    lines.extend(sheet.wrapped(Ink::Plain, text));
+    lines.push(Line::default());
+    lines
+}
+
+/// A block in a line, with when it was.
+pub(crate) fn timeline(block: &Block, before: Option<Timestamp>, sheet: Sheet) -> Vec<Line<'static>> {
+    let (ink, text) = match &block.what {
+        What::Order { text } => (Ink::Strong, format!("submitted  {text}")),
+        What::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
+        What::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
+        What::Call { told, result: Some(got), .. } if got.is_error => (Ink::Bad, format!("{told}  failed")),
+        What::Call { told, result: Some(got), .. } => {
+            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
+            (Ink::Id, format!("{told}  {}", elapsed(took)))
+        }
+        What::Call { told, .. } => (Ink::Busy, format!("{told}  …")),
+        What::Letter { from, text, .. } => (Ink::Plain, format!("letter from {}  {text}", sender(from))),
+        What::Asked { text, answer: Some(answer), .. } => (Ink::Plain, format!("asked  {text}  {answer}")),
+        What::Asked { text, .. } => (Ink::Waits, format!("asks  {text}")),
+        What::Note { ink, text, .. } => (*ink, text.clone()),
+        What::End { status, error } => (
+            Ink::of(*status),
+            format!("{status}{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default()),
+        ),
+    };
+    let since = before.and_then(|before| std::time::Duration::try_from(block.at.duration_since(before)).ok());
+    let since = since.map(|since| format!("+{}", elapsed(since))).unwrap_or_default();
+    let start: String = text.chars().take(2000).collect();
+    let room = sheet.columns.saturating_sub(17);
+    vec![Line::from(vec![
+        Span::styled(format!("{} {since:>6}  ", clock(block.at)), sheet.theme.ink(Ink::Faint)),
+        Span::styled(fit(&crate::view::one_line(&start), room), sheet.theme.ink(ink)),
+    ])]
+}

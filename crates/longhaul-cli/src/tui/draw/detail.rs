@@ -1,0 +1,141 @@
+//! The chosen task: tabs, how it stands, its text, and what it asks.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+
+use super::{doing, dollars, focused, time};
+use crate::tui::areas::Areas;
+use crate::tui::model::{Model, Pane, Tab};
+use crate::tui::wrap::{fit, width, wrap};
+use crate::view::words::short;
+use crate::view::{Ink, standing};
+
+/// What a tab is called where there is so much room.
+fn name(tab: Tab, columns: u16) -> &'static str {
+    if columns >= 56 {
+        return tab.title();
+    }
+    match tab {
+        Tab::Transcript => "Talk",
+        Tab::Output => "Out",
+        Tab::Timeline => "Time",
+        Tab::Usage => "Use",
+        tab => tab.title(),
+    }
+}
+
+/// The tabs, each from a column to another.
+fn tabs(area: Rect) -> impl Iterator<Item = (Tab, u16, u16)> {
+    let mut x = area.x + 1;
+    Tab::ALL.into_iter().map(move |tab| {
+        let from = x;
+        x += name(tab, area.width).len() as u16 + 2;
+        (tab, from, x - 1)
+    })
+}
+
+/// The tab in a column.
+pub(crate) fn tab_at(area: Rect, x: u16) -> Option<Tab> {
+    tabs(area).find(|(_, from, to)| (*from..*to).contains(&x)).map(|(tab, ..)| tab)
+}
+
+pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+    let theme = model.theme;
+    let Some(head) = model.head() else {
+        return welcome(model, areas, buffer);
+    };
+    for (tab, from, to) in tabs(areas.tabs) {
+        let style = match tab == model.tab {
+            true => {
+                theme.title(focused(model, Pane::Detail)).add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
+            }
+            false => theme.ink(Ink::Faint),
+        };
+        if to <= areas.tabs.right() {
+            buffer.set_string(from, areas.tabs.y, name(tab, areas.tabs.width), style);
+        }
+    }
+    let (sign, word, ink) = standing(head);
+    let (_, does) = doing(head, model);
+    let mut facts = vec![
+        Span::styled(format!("{sign} {word}"), theme.ink(ink)),
+        Span::raw(format!(" · {}", time(head, model))),
+        Span::styled(format!(" · {} tok", short(head.usage.total())), theme.ink(Ink::Faint)),
+    ];
+    if head.cost > 0 {
+        facts.push(Span::styled(format!(" · {}", dollars(head.cost)), theme.ink(Ink::Faint)));
+    }
+    if head.unread > 0 {
+        facts.push(Span::styled(format!(" · {} unread", head.unread), theme.ink(Ink::Waits)));
+    }
+    let used: usize = facts.iter().map(|span| width(&span.content)).sum();
+    let room = usize::from(areas.facts.width.saturating_sub(2)).saturating_sub(used + 3);
+    if !head.status.is_final() && head.asked.is_empty() && room > 8 {
+        facts.push(Span::styled(format!(" · {}", fit(&does, room)), theme.ink(Ink::Faint)));
+    }
+    buffer.set_line(
+        areas.facts.x + 1,
+        areas.facts.y,
+        &Line::from(facts),
+        areas.facts.width.saturating_sub(2),
+    );
+    text(model, areas.text, buffer);
+    asks(model, areas.asks, buffer);
+}
+
+fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let Some(detail) = &model.detail else { return };
+    let height = usize::from(area.height);
+    let room = area.width.saturating_sub(2);
+    for (index, line) in detail.page.lines(detail.top, height).enumerate() {
+        let row = area.y + index as u16;
+        buffer.set_line(area.x + 1, row, line, room);
+        let pointed = detail.top + index == detail.cursor && focused(model, Pane::Detail);
+        if pointed && !detail.follow {
+            buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.chosen());
+        }
+    }
+    let (faint, x) = (model.theme.ink(Ink::Faint), area.right().saturating_sub(1));
+    if area.height > 0 && (detail.top > 0 || detail.talk.after.0 > 0) {
+        buffer.set_string(x, area.y, "↑", faint);
+    }
+    if area.height > 0 && (detail.top + height < detail.page.total() || detail.behind) {
+        buffer.set_string(x, area.bottom() - 1, "↓", faint);
+    }
+}
+
+/// What is asked, where a person sees it before all else.
+fn asks(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let Some((_, question)) = model.asks().filter(|_| area.height >= 3) else { return };
+    let theme = model.theme;
+    let room = usize::from(area.width.saturating_sub(2));
+    buffer.set_string(area.x, area.y, "─".repeat(usize::from(area.width)), theme.ink(Ink::Faint));
+    let mut lines = model.question(room);
+    let most = usize::from(area.height - 2);
+    if lines.len() > most {
+        // The transcript has all of it.
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            *last = fit(&format!("{last} …{}", " ".repeat(room)), room);
+        }
+    }
+    for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
+        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
+    }
+    let keys = if question.tool.is_some() { "y yes · n no · a always, in this tree" } else { "m answers" };
+    buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));
+}
+
+fn welcome(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+    let Some(team) = &model.team else { return };
+    let area = areas.text;
+    let room = usize::from(area.width.saturating_sub(2));
+    let text = format!(
+        "The next run of {team}.\n\nEnter, and type what the team is to do. ↓ goes to the tasks that there are, N comes back here."
+    );
+    for (row, line) in (area.y..area.bottom()).zip(wrap(&text, room)) {
+        buffer.set_stringn(area.x + 1, row, line, room, model.theme.ink(Ink::Plain));
+    }
+}

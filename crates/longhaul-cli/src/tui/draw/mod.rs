@@ -1,0 +1,380 @@
+//! The picture: a function of the state, and only of what of it is in sight.
+
+mod detail;
+mod list;
+
+use longhaul::TaskId;
+use longhaul::task::Head;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Widget as _};
+
+use super::areas::{Areas, SMALLEST};
+use super::forest::Group;
+use super::help;
+use super::model::{Confirm, Focus, Model, Pane, Purpose};
+use super::wrap::{fit, width, wrap};
+use crate::view::words::{many, short};
+use crate::view::{Ink, one_line, standing};
+
+pub(crate) use detail::tab_at;
+
+/// How many lines of the list are built.
+#[cfg(test)]
+pub(crate) fn list_lines(model: &Model, area: Rect) -> usize {
+    list::lines(model, area).len()
+}
+
+/// Draws the whole screen.
+pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let Some(areas) = model.areas().filter(|_| (area.width, area.height) == model.size) else {
+        return too_small(model, frame);
+    };
+    let buffer = frame.buffer_mut();
+    rules(model, &areas, buffer);
+    if areas.list.width > 0 {
+        if model.heads.is_empty() {
+            // Without a team there is nothing beside it either.
+            let whole = Rect { width: buffer.area.width, ..areas.list };
+            nothing(model, if model.team.is_none() { whole } else { areas.list }, buffer);
+        } else {
+            list::draw(model, areas.list, buffer);
+        }
+    }
+    if areas.text.width > 0 {
+        detail::draw(model, &areas, buffer);
+    }
+    foot(model, areas.foot, buffer);
+    let cursor = prompt(model, &areas, buffer);
+    if model.help.is_some() {
+        help_page(model, area, buffer);
+    } else if let Some(cursor) = cursor {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+fn too_small(model: &Model, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let text = format!(
+        "This terminal is too small: {}×{}. The screen needs {}×{}; q leaves.",
+        area.width, area.height, SMALLEST.0, SMALLEST.1
+    );
+    for (row, line) in (0..area.height).zip(wrap(&text, usize::from(area.width.max(1)))) {
+        frame.buffer_mut().set_stringn(0, row, line, usize::from(area.width), model.theme.ink(Ink::Waits));
+    }
+}
+
+/// The lines between the parts, with what they are called in them.
+fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+    let faint = model.theme.ink(Ink::Faint);
+    let (whole, bottom) = (buffer.area.width, areas.prompt.y - 1);
+    for row in [0, bottom] {
+        buffer.set_stringn(0, row, "─".repeat(usize::from(whole)), usize::from(whole), faint);
+    }
+    if areas.both && !(model.heads.is_empty() && model.team.is_none()) {
+        let x = areas.list.right();
+        buffer.set_string(x, 0, "┬", faint);
+        buffer.set_string(x, bottom, "┴", faint);
+        for y in 1..bottom {
+            buffer.set_string(x, y, "│", faint);
+        }
+    }
+    if areas.list.width > 0 {
+        let mut title = vec![Span::styled(" Tasks ", model.theme.title(model.focus == Focus::List))];
+        let search = model.search.text();
+        if model.focus == Focus::Search || !search.is_empty() {
+            let room = usize::from(areas.list.width).saturating_sub(14);
+            title.push(Span::styled(format!("/{} ", fit(search, room)), model.theme.ink(Ink::Waits)));
+        }
+        buffer.set_line(2, 0, &Line::from(title), areas.list.width.saturating_sub(3));
+    }
+    if areas.text.width > 0 {
+        let style = model.theme.title(model.focus == Focus::Detail);
+        let room = areas.text.width.saturating_sub(3);
+        let title = match model.head() {
+            Some(head) => vec![
+                Span::styled(format!(" {} ", one_line(head.agent.as_str())), style),
+                Span::styled(format!("{} ", head.id), model.theme.ink(Ink::Id)),
+            ],
+            None if model.team.is_some() => vec![Span::styled(" New run ", style)],
+            None => vec![],
+        };
+        buffer.set_line(areas.text.x + 1, 0, &Line::from(title), room);
+    }
+}
+
+/// How to begin, where there is nothing yet.
+fn nothing(model: &Model, area: Rect, buffer: &mut Buffer) {
+    if !model.loaded {
+        return;
+    }
+    let strong = |text: &'static str| (Ink::Id, text);
+    let plain = |text: &'static str| (Ink::Plain, text);
+    let mut lines = vec![plain("There are no tasks yet."), plain("")];
+    if model.team.is_some() {
+        lines.push(plain("Type what the team is to do, and Enter."));
+    } else {
+        lines.extend([
+            plain("In another terminal, try:"),
+            strong("  longhaul demo"),
+            plain("a scripted team, without any key; or"),
+            strong("  longhaul run team.yaml \"…\""),
+            plain("a team of your own:"),
+            strong("  longhaul init"),
+            plain("writes one to begin with."),
+        ]);
+    }
+    for (row, (ink, line)) in (0..area.height).zip(lines) {
+        let room = usize::from(area.width.saturating_sub(2));
+        buffer.set_stringn(area.x + 1, area.y + row, fit(line, room), room, model.theme.ink(ink));
+    }
+}
+
+/// Who a task is, in few words.
+fn who(model: &Model, id: TaskId) -> String {
+    match model.heads.get(&id) {
+        Some(head) => format!("{} {id}", one_line(head.agent.as_str())),
+        None => id.to_string(),
+    }
+}
+
+/// The line that is typed into; or what is asked; or what could be typed. Where the cursor is.
+fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position> {
+    let area = areas.prompt;
+    let theme = model.theme;
+    let room = usize::from(area.width.saturating_sub(2));
+    let put =
+        |buffer: &mut Buffer, line: Line<'_>| buffer.set_line(area.x + 1, area.y, &line, area.width - 2);
+    if let Some(confirm) = model.confirm {
+        let (question, short, keys) = confirmation(model, confirm);
+        let room = room.saturating_sub(width(keys) + 2);
+        let question = fit(if width(&question) <= room { &question } else { &short }, room);
+        let line = vec![
+            Span::styled(question, theme.ink(Ink::Waits)),
+            Span::raw("  "),
+            Span::styled(keys, theme.ink(Ink::Strong)),
+        ];
+        put(buffer, Line::from(line));
+        return None;
+    }
+    if model.focus == Focus::Search {
+        let (shown, at) = model.search.window(room.saturating_sub(1));
+        put(buffer, Line::from(vec![Span::styled("/", theme.ink(Ink::Waits)), Span::raw(shown)]));
+        return Some(Position::new(area.x + 2 + at as u16, area.y));
+    }
+    let purpose = model.purpose();
+    let label = match purpose {
+        Some(Purpose::Write(id)) => match model.heads.get(&id) {
+            Some(head) if head.status.is_final() => format!("continue {}", who(model, id)),
+            _ => format!("to {}", who(model, id)),
+        },
+        Some(Purpose::Answer(id, _)) => format!("answer {}", who(model, id)),
+        Some(Purpose::Run) => format!("run {}", model.team.as_deref().unwrap_or_default()),
+        None => String::new(),
+    };
+    if model.focus != Focus::Prompt && model.prompt.text().is_empty() {
+        let (key, what) = match (model.asks(), purpose) {
+            (Some((head, question)), _) if question.tool.is_some() => {
+                ("y yes · n no · a always".to_owned(), format!("{} asks", who(model, head.id)))
+            }
+            (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
+            (_, Some(_)) => {
+                let writes = label.strip_prefix("continue ").map(|whom| format!("continues {whom}"));
+                ("m".to_owned(), writes.unwrap_or_else(|| format!("writes {label}")))
+            }
+            (_, None) => return None,
+        };
+        let line = vec![
+            Span::styled(key, theme.ink(Ink::Strong)),
+            Span::styled(format!("  {what}"), theme.ink(Ink::Faint)),
+        ];
+        put(buffer, Line::from(line));
+        return None;
+    }
+    let label = fit(&label, room / 2);
+    let before = width(&label) + 2;
+    let (shown, at) = model.prompt.window(room.saturating_sub(before));
+    let focused = model.focus == Focus::Prompt;
+    let style = if focused { theme.title(true) } else { theme.ink(Ink::Faint) };
+    let text = if focused { Style::new() } else { theme.ink(Ink::Faint) };
+    put(
+        buffer,
+        Line::from(vec![Span::styled(label, style), Span::styled("› ", style), Span::styled(shown, text)]),
+    );
+    focused.then(|| Position::new(area.x + 1 + (before + at) as u16, area.y))
+}
+
+/// What is asked; the same in few words; and the keys that answer it.
+fn confirmation(model: &Model, confirm: Confirm) -> (String, String, &'static str) {
+    match confirm {
+        Confirm::Stop(id) => {
+            let below = model.forest.sums.get(&id).map_or(0, |sum| sum.below);
+            let below =
+                if below == 0 { String::new() } else { format!(" and {} below", many(below, "task")) };
+            (format!("Stop {}{below}?", who(model, id)), format!("Stop {id}?"), "y stop · n no")
+        }
+        Confirm::StopAll => {
+            let open = model.heads.values().filter(|head| !head.status.is_final()).count();
+            let question = format!("Stop all {} that have not ended?", many(open, "task"));
+            (question, format!("Stop {open}?"), "y stop all · n no")
+        }
+        Confirm::Leave => {
+            let open = model.open();
+            let go = if open == 1 { "goes" } else { "go" };
+            let question = format!("{} {go} on without this screen.", many(open, "task"));
+            (question, format!("{open} {go} on"), "q leave · d drain · Esc stay")
+        }
+    }
+}
+
+/// How much there is of what, or what was just said.
+fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let theme = model.theme;
+    let room = usize::from(area.width.saturating_sub(2));
+    if let Some(notice) = &model.notice {
+        buffer.set_stringn(area.x + 1, area.y, fit(&notice.text, room), room, theme.ink(notice.ink));
+        return;
+    }
+    let mut counts = [0; 4];
+    let (mut tokens, mut cost) = (0u64, 0u64);
+    for head in model.heads.values() {
+        counts[match Group::of(head, model.now) {
+            Group::NeedsYou | Group::Pinned => 0,
+            Group::Working => 1,
+            Group::Waiting => 2,
+            Group::Finished => 3,
+        }] += 1;
+        tokens = tokens.saturating_add(head.usage.total());
+        cost = cost.saturating_add(head.cost);
+    }
+    let words = [
+        (counts[0], "needs you", if counts[0] > 0 { Ink::Waits } else { Ink::Faint }),
+        (counts[1], "working", if counts[1] > 0 { Ink::Busy } else { Ink::Faint }),
+        (counts[2], "waiting", Ink::Faint),
+        (counts[3], "finished", Ink::Faint),
+    ];
+    // Where there is little room, signs stand for the words.
+    let tight = area.width < 70;
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for ((many, word, ink), sign) in words.into_iter().zip(["?", "●", "◌", "✓"]) {
+        let text = if tight { format!("{sign} {many}") } else { format!("{many} {word}") };
+        let text = format!("{}{text}", if spans.is_empty() { "" } else { " · " });
+        used += width(&text);
+        spans.push(Span::styled(text, theme.ink(ink)));
+    }
+    // The keys, as many as there is room for, and then what all of it took.
+    let keys = KEYS.into_iter().find(|keys| used + width(keys) + 2 <= room).unwrap_or_default();
+    let took = [format!("{} tokens", short(tokens)), dollars(cost)];
+    for text in took.iter().filter(|text| !text.is_empty()) {
+        let text = format!(" · {text}");
+        if used + width(&text) + width(keys) + 2 <= room {
+            used += width(&text);
+            spans.push(Span::styled(text, theme.ink(Ink::Faint)));
+        }
+    }
+    buffer.set_line(area.x + 1, area.y, &Line::from(spans), area.width - 2);
+    let x = area.right() - 1 - width(keys) as u16;
+    buffer.set_stringn(x, area.y, keys, width(keys), theme.ink(Ink::Faint));
+}
+
+/// What the last line says of keys.
+const KEYS: [&str; 4] = [
+    "Enter open · m write · s stop · / search · ? help · q leave",
+    "m write · s stop · / search · ? help",
+    "/ search · ? help",
+    "? help",
+];
+
+fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let lines = help::lines(model.theme);
+    let columns = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 4;
+    let rows = (lines.len() as u16 + 2).min(area.height);
+    let columns = columns.min(area.width);
+    let page = Rect::new((area.width - columns) / 2, (area.height - rows) / 2, columns, rows);
+    Clear.render(page, buffer);
+    let faint = model.theme.ink(Ink::Faint);
+    let rule = "─".repeat(usize::from(columns - 2));
+    let top = model.help.unwrap_or(0).min(lines.len().saturating_sub(usize::from(rows - 2)));
+    let last = top + usize::from(rows - 2) >= lines.len();
+    buffer.set_string(page.x, page.y, format!("╭{rule}╮"), faint);
+    buffer.set_string(page.x, page.bottom() - 1, format!("╰{rule}╯"), faint);
+    buffer.set_string(page.x + 2, page.y, " Keys ", model.theme.title(true));
+    let end = if last { " any key closes " } else { " ↓ more " };
+    buffer.set_stringn(page.x + 2, page.bottom() - 1, end, usize::from(columns.saturating_sub(4)), faint);
+    for (row, line) in (page.y + 1..page.bottom() - 1).zip(lines.iter().skip(top)) {
+        buffer.set_string(page.x, row, "│", faint);
+        buffer.set_string(page.right() - 1, row, "│", faint);
+        buffer.set_line(page.x + 2, row, line, columns - 4);
+    }
+    for row in page.y + 1..page.bottom() - 1 {
+        buffer.set_string(page.x, row, "│", faint);
+        buffer.set_string(page.right() - 1, row, "│", faint);
+    }
+}
+
+/// How long it took so far; of one that nobody runs, nothing is known.
+fn time(head: &Head, model: &Model) -> String {
+    match head.started {
+        Some(_) if head.status != longhaul::Status::Pending => {
+            crate::view::words::elapsed(head.elapsed(model.now))
+        }
+        _ => "–".to_owned(),
+    }
+}
+
+/// Money, from millionths of a dollar.
+fn dollars(cost: u64) -> String {
+    match cost {
+        0 => String::new(),
+        cost if cost < 10_000 => format!("${:.4}", cost as f64 / 1e6),
+        cost => format!("${:.2}", cost as f64 / 1e6),
+    }
+}
+
+/// What a task does now, and how that is to be shown.
+fn doing(head: &Head, model: &Model) -> (Ink, String) {
+    use longhaul::Status;
+    let now = model.now;
+    if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
+        return (Ink::Waits, format!("asks: {}", one_line(&asked.text)));
+    }
+    match head.status {
+        Status::Pending if head.attempt.0 > 0 => {
+            (Ink::Waits, "nobody runs it now: r carries it on".to_owned())
+        }
+        Status::Pending => (Ink::Faint, "waits for its turn".to_owned()),
+        Status::Running => {
+            let silent = std::time::Duration::try_from(now.duration_since(head.active)).unwrap_or_default();
+            let silent = if silent.as_secs() >= 30 {
+                format!(" · silent for {}", crate::view::words::elapsed(silent))
+            } else {
+                String::new()
+            };
+            if let Some(stop) = &head.stop {
+                return (Ink::Waits, format!("stopping: {}{silent}", stop.cause));
+            }
+            if let Some(waiting) = head.waits_at(now) {
+                return (Ink::Faint, format!("waits for {}", crate::view::tell::waits_for(&waiting.on)));
+            }
+            let tools: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
+            let what = match (&head.progress, &tools[..]) {
+                (Some(progress), [_, ..]) => one_line(&format!("{}: {progress}", tools.join(", "))),
+                (None, [_, ..]) => one_line(&tools.join(", ")),
+                _ => "thinking".to_owned(),
+            };
+            (if silent.is_empty() { Ink::Busy } else { Ink::Waits }, format!("{what}{silent}"))
+        }
+        Status::Failed => (Ink::Bad, one_line(head.error.as_deref().unwrap_or("failed"))),
+        _ => (Ink::Faint, standing(head).1.to_owned()),
+    }
+}
+
+/// Which pane the keys go to.
+fn focused(model: &Model, pane: Pane) -> bool {
+    matches!((model.focus, pane), (Focus::List | Focus::Search, Pane::List) | (Focus::Detail, Pane::Detail))
+}

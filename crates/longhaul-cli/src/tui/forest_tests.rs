@@ -1,0 +1,98 @@
+use super::*;
+use crate::tui::testing::{Story, at, leave};
+
+fn grow(stories: &[Story], with: impl FnOnce(&mut Plan<'_>)) -> Forest {
+    let heads = stories.iter().map(|story| (story.id, story.head())).collect();
+    let (folded, pinned) = (HashSet::new(), IndexSet::new());
+    let mut plan = Plan {
+        heads: &heads,
+        folded: &folded,
+        pinned: &pinned,
+        grouped: true,
+        gaps: false,
+        search: "",
+        now: at(10),
+    };
+    with(&mut plan);
+    Forest::grow(&plan)
+}
+
+fn shape(forest: &Forest) -> Vec<String> {
+    let row = |row: &Row| match row {
+        Row::Title(group, many) => format!("{} {many}", group.title()),
+        Row::Gap => String::new(),
+        Row::Task(place) => format!("{}{}", "  ".repeat(place.depth.into()), place.id),
+        Row::Doing(_) => "…".to_owned(),
+    };
+    forest.rows.iter().map(row).filter(|row| row != "…").collect()
+}
+
+fn stories() -> Vec<Story> {
+    let asks = Story::new(1, "lead", "Ask about it").claimed();
+    let child = asks.child(2, "writer", "Write it").claimed().asked(leave(), "May it?");
+    let works = Story::new(3, "lead", "Work on it").claimed();
+    let done = Story::new(4, "lead", "Have it done").claimed().replied("Yes.", &[]).completed("Yes.");
+    let below = done.child(5, "scout", "Look at it").claimed().replied("Seen.", &[]).completed("Seen.");
+    let lost = Story::new(6, "lead", "Lost it").claimed().released();
+    let queued = Story::new(7, "lead", "Wait for it");
+    vec![asks, child, works, done, below, lost, queued]
+}
+
+#[test]
+fn trees_are_grouped_by_what_is_most_pressing_in_them_the_newest_first() {
+    let forest = grow(&stories(), |_| {});
+    let expected = [
+        "Needs you 2",
+        "t-00006",
+        "t-00001",
+        "  t-00002",
+        "Working 1",
+        "t-00003",
+        "Waiting 1",
+        "t-00007",
+        "Finished 1",
+        "t-00004",
+        "  t-00005",
+    ];
+    assert_eq!(shape(&forest), expected);
+    let flat = grow(&stories(), |plan| plan.grouped = false);
+    assert_eq!(shape(&flat)[..3], ["t-00007", "t-00006", "t-00004"]);
+}
+
+#[test]
+fn what_is_folded_is_summed_up() {
+    let stories = stories();
+    let folded = HashSet::from([stories[3].id, stories[0].id]);
+    let forest = grow(&stories, |plan| plan.folded = Box::leak(Box::new(folded)));
+    assert!(!shape(&forest).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&forest));
+    let sum = forest.sums[&stories[3].id];
+    assert_eq!((sum.below, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
+    assert_eq!(forest.sums[&stories[0].id].asks, Some(stories[1].id), "who asks below is known above");
+}
+
+#[test]
+fn what_is_searched_for_is_shown_with_what_is_above_it() {
+    let stories = stories();
+    let folded: &HashSet<TaskId> = Box::leak(Box::new(stories.iter().map(|story| story.id).collect()));
+    let forest = grow(&stories, |plan| (plan.search, plan.folded) = ("LOOK scout", folded));
+    assert_eq!(shape(&forest), ["Finished 1", "t-00004", "  t-00005"]);
+    let forest = grow(&stories, |plan| plan.search = "t-00007");
+    assert_eq!(shape(&forest), ["Waiting 1", "t-00007"]);
+    assert_eq!(grow(&stories, |plan| plan.search = "nowhere").rows, []);
+}
+
+#[test]
+fn what_is_pinned_is_above_all() {
+    let stories = stories();
+    let pinned: &IndexSet<TaskId> = Box::leak(Box::new(IndexSet::from([stories[3].id])));
+    let forest = grow(&stories, |plan| plan.pinned = pinned);
+    assert_eq!(shape(&forest)[..3], ["Pinned 1", "t-00004", "  t-00005"]);
+    let forest = grow(&stories, |plan| (plan.pinned, plan.grouped) = (pinned, false));
+    assert_eq!(shape(&forest)[0], "t-00004");
+}
+
+#[test]
+fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
+    let stories = stories();
+    assert_eq!(shape(&grow(&stories[1..2], |_| {})), ["Needs you 1", "t-00002"]);
+}

@@ -1,0 +1,42 @@
+//! What the keys do, for `?`.
+
+use ratatui::text::{Line, Span};
+
+use super::theme::Theme;
+use crate::view::Ink;
+
+const KEYS: [(&str, &str); 25] = [
+    ("↑ ↓", "move"),
+    ("← →", "fold, unfold"),
+    ("Enter", "open; unfold a call"),
+    ("Esc", "back"),
+    ("Tab", "next pane"),
+    ("1 … 6", "tab"),
+    ("/", "search tasks"),
+    ("g", "groups on, off"),
+    ("p", "pin a tree"),
+    ("f", "follow the end"),
+    ("", ""),
+    ("m", "write to the task"),
+    ("y n a", "yes, no, always"),
+    ("r", "resume, or continue"),
+    ("s", "stop the task (asks)"),
+    ("S", "stop all (asks)"),
+    ("N", "new run (tui TEAM)"),
+    ("q", "leave; tasks go on"),
+    ("", ""),
+    ("● ◌ ○", "runs, waits, queued"),
+    ("? ◇", "asks, interrupted"),
+    ("✓ ✗ ⊘", "done, failed, stopped"),
+    ("▸ +3", "3 tasks folded below"),
+    ("› » ~", "asked, letter, thought"),
+    ("mouse", "click, wheel"),
+];
+
+/// The lines.
+pub(crate) fn lines(theme: Theme) -> Vec<Line<'static>> {
+    let line = |(keys, what): &(&'static str, &'static str)| {
+        Line::from(vec![Span::styled(format!("{keys:<9}"), theme.ink(Ink::Id)), Span::raw(*what)])
+    };
+    KEYS.iter().map(line).collect()
+}

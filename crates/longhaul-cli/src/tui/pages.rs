@@ -1,0 +1,278 @@
+//! What is shown of the chosen task, in lines: only what has changed is laid out anew.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use longhaul::id::Seq;
+use longhaul::task::Head;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::blocks::{Sheet, letter, timeline, transcript};
+use super::model::{Detail, Model, Tab};
+use super::talk::{Block, What};
+use crate::view::words::{count, elapsed, moment, short};
+use crate::view::{Ink, clean, one_line, standing};
+
+/// The lines of a tab.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Page {
+    key: Option<(Tab, usize)>,
+    chunks: VecDeque<Chunk>,
+    total: usize,
+    /// How many chunks were laid out in all.
+    pub(crate) laid: usize,
+}
+
+/// The lines of a block.
+#[derive(Debug, Clone)]
+struct Chunk {
+    seq: Seq,
+    version: u32,
+    opened: bool,
+    start: usize,
+    lines: Vec<Line<'static>>,
+}
+
+impl Page {
+    /// How many lines there are.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// So many lines from one on, each with the block that it belongs to.
+    pub(crate) fn lines(&self, from: usize, many: usize) -> impl Iterator<Item = &Line<'static>> {
+        let first = self.chunk(from).unwrap_or(self.chunks.len());
+        let skip = self.chunks.get(first).map_or(0, |chunk| from - chunk.start);
+        self.chunks.range(first..).flat_map(|chunk| &chunk.lines).skip(skip).take(many)
+    }
+
+    /// The block of a line, and which of its lines it is.
+    pub(crate) fn block(&self, line: usize) -> Option<(Seq, usize)> {
+        let chunk = self.chunks.get(self.chunk(line)?)?;
+        Some((chunk.seq, line - chunk.start))
+    }
+
+    /// The first line of a block, or of the first after it.
+    fn start(&self, seq: Seq) -> Option<usize> {
+        let at = self.chunks.partition_point(|chunk| chunk.seq < seq);
+        self.chunks.get(at).map(|chunk| chunk.start)
+    }
+
+    fn chunk(&self, line: usize) -> Option<usize> {
+        let after = self.chunks.partition_point(|chunk| chunk.start <= line);
+        let at = after.checked_sub(1)?;
+        // Some have no lines.
+        (line < self.total).then_some(at)
+    }
+
+    fn fill<'a>(
+        &mut self,
+        key: (Tab, usize),
+        blocks: impl Iterator<Item = (&'a Block, bool)>,
+        mut lay: impl FnMut(&Block, bool) -> Vec<Line<'static>>,
+    ) {
+        let mut old = std::mem::take(&mut self.chunks);
+        if self.key.replace(key) != Some(key) {
+            old.clear();
+        }
+        let mut start = 0;
+        for (block, opened) in blocks {
+            while old.front().is_some_and(|chunk| chunk.seq < block.seq) {
+                old.pop_front();
+            }
+            let same = |chunk: &Chunk| {
+                (chunk.seq, chunk.version, chunk.opened) == (block.seq, block.version, opened)
+            };
+            let mut chunk = match old.pop_front_if(|chunk| same(chunk)) {
+                Some(chunk) => chunk,
+                None => {
+                    self.laid += 1;
+                    let (seq, version) = (block.seq, block.version);
+                    Chunk { seq, version, opened, start, lines: lay(block, opened) }
+                }
+            };
+            chunk.start = start;
+            start += chunk.lines.len();
+            if !chunk.lines.is_empty() {
+                self.chunks.push_back(chunk);
+            }
+        }
+        self.total = start;
+    }
+
+    fn fill_with(&mut self, key: (Tab, usize), lines: Vec<Line<'static>>) {
+        self.key = Some(key);
+        self.total = lines.len();
+        self.chunks = VecDeque::from([Chunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
+    }
+}
+
+impl Model {
+    /// Lays out what is shown of the chosen task.
+    pub(super) fn lay(&mut self, area: Rect) {
+        let (theme, tab, now) = (self.theme, self.tab, self.now);
+        let below = self.usage_below();
+        let Some(detail) = &mut self.detail else { return };
+        let head = self.heads.get(&detail.task);
+        let columns = usize::from(area.width.saturating_sub(2)).max(10);
+        let key = (tab, columns);
+        let Detail { page, talk, opened, order, .. } = detail;
+        let sheet = Sheet { theme, columns, now };
+        match tab {
+            Tab::Transcript => {
+                let blocks = talk.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
+                page.fill(key, blocks, |block, opened| transcript(block, opened, sheet));
+            }
+            Tab::Timeline => {
+                let (before, last) = (Cell::<Option<Timestamp>>::default(), Cell::default());
+                let blocks = talk.blocks.iter().map(|block| {
+                    before.set(last.replace(Some(block.at)));
+                    (block, false)
+                });
+                page.fill(key, blocks, |block, _| timeline(block, before.get(), sheet));
+            }
+            Tab::Letters => {
+                let is_letter = |block: &&Block| matches!(block.what, What::Letter { .. });
+                page.fill(
+                    key,
+                    talk.blocks.iter().filter(is_letter).map(|block| (block, true)),
+                    |block, _| letter(block, sheet),
+                );
+                if page.total == 0 {
+                    let nothing = if talk.after.0 > 0 {
+                        "No letters in the part of the journal that is shown."
+                    } else {
+                        "Nobody has written to it."
+                    };
+                    page.fill_with(key, vec![Line::styled(nothing, theme.ink(Ink::Faint))]);
+                }
+            }
+            Tab::Order => {
+                let lines = order.as_ref().map(|order| order_lines(order, head, sheet)).unwrap_or_default();
+                page.fill_with(key, lines);
+            }
+            Tab::Output => {
+                let (text, note) = match &talk.end {
+                    Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
+                    Some(end) => (end.output.clone(), ""),
+                    None => (talk.said(), "It has not ended yet: this is what it has said so far."),
+                };
+                let mut lines = Vec::new();
+                if let Some(error) = talk.end.as_ref().and_then(|end| end.error.as_ref()) {
+                    lines.extend(sheet.wrapped(Ink::Bad, error));
+                    lines.push(Line::default());
+                }
+                if !note.is_empty() {
+                    lines.extend(sheet.wrapped(Ink::Faint, note));
+                    lines.push(Line::default());
+                }
+                lines.extend(sheet.marked(&text));
+                page.fill_with(key, lines);
+            }
+            Tab::Usage => {
+                let lines = head.map(|head| usage_lines(head, below, sheet)).unwrap_or_default();
+                page.fill_with(key, lines);
+            }
+        }
+        detail
+            .settle(usize::from(area.height), matches!(tab, Tab::Transcript | Tab::Timeline | Tab::Letters));
+    }
+
+    fn usage_below(&self) -> Option<(usize, u64, u64)> {
+        let sum = self.forest.sums.get(&self.selected?)?;
+        (sum.below > 0).then_some((sum.below, sum.tokens, sum.cost))
+    }
+}
+
+impl Detail {
+    /// Which lines are in sight now.
+    fn settle(&mut self, height: usize, runs: bool) {
+        let total = self.page.total();
+        let most = total.saturating_sub(height);
+        if let Some((seq, offset)) = self.anchor.take()
+            && let Some(start) = self.page.start(seq)
+        {
+            let moved = (start + offset) as isize - self.top as isize;
+            self.cursor = self.cursor.saturating_add_signed(moved);
+            self.top = start + offset;
+        }
+        if self.follow && runs {
+            self.top = most;
+            self.cursor = total.saturating_sub(1);
+        }
+        self.top = self.top.min(most);
+        self.cursor = self.cursor.min(total.saturating_sub(1));
+    }
+}
+
+fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet) -> Vec<Line<'static>> {
+    let mut lines = sheet.marked(&clean(&order.task));
+    let mut more = |title: &str, text: &str| {
+        lines.push(Line::default());
+        lines.push(Line::styled(title.to_owned(), sheet.theme.ink(Ink::Strong)));
+        lines.extend(sheet.wrapped(Ink::Plain, &clean(text)));
+    };
+    let texts = [("Expected output", &order.expected_output), ("Context", &order.context)];
+    for (title, text) in texts {
+        text.iter().for_each(|text| more(title, text));
+    }
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: Option<String>| {
+        facts.extend(value.map(|value| format!("{name:<10} {}", one_line(&value))));
+    };
+    fact("agent", head.map(|head| head.agent.to_string()));
+    fact("task", head.map(|head| head.id.to_string()));
+    fact("for", head.and_then(|head| head.parent).map(|parent| parent.to_string()));
+    fact("continues", head.and_then(|head| head.continues).map(|old| old.to_string()));
+    fact("team", head.map(|head| head.team.to_string()));
+    fact("model", order.model.clone());
+    fact("works in", order.working_dir.as_ref().map(|dir| dir.display().to_string()));
+    fact("turns", order.max_turns.map(|turns| format!("at most {turns}")));
+    fact("time", order.timeout.map(|time| format!("at most {}", elapsed(time))));
+    fact("tokens", order.budget.tokens.map(|tokens| format!("at most {}", count(tokens))));
+    fact("tools", order.tools.as_ref().map(|tools| tools.join(", ")));
+    more("Facts", &facts.join("\n"));
+    lines
+}
+
+fn usage_lines(head: &Head, below: Option<(usize, u64, u64)>, sheet: Sheet) -> Vec<Line<'static>> {
+    let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
+    let usage = &head.usage;
+    let mut rows = vec![
+        ("status", standing(head).1.to_owned()),
+        ("elapsed", elapsed(head.elapsed(sheet.now))),
+        ("submitted", moment(head.created)),
+    ];
+    rows.extend(head.ended.map(|ended| ("ended", moment(ended))));
+    rows.extend([
+        ("turns", count(head.turns.into())),
+        ("tool calls", count(head.calls.into())),
+        ("tokens in", count(usage.input)),
+        ("  cached", count(usage.cached)),
+        ("tokens out", count(usage.output)),
+        ("  thinking", count(usage.reasoning)),
+        (
+            "cost",
+            if head.cost == 0 && head.unpriced > 0 { "not known".to_owned() } else { dollars(head.cost) },
+        ),
+    ]);
+    if head.unpriced > 0 && head.cost > 0 {
+        rows.push(("", format!("and {} replies of unknown price", head.unpriced)));
+    }
+    if head.attempt.0 > 1 {
+        rows.push(("attempts", head.attempt.0.to_string()));
+    }
+    if let Some((tasks, tokens, cost)) = below {
+        rows.push(("", String::new()));
+        rows.push(("with below", format!("{} tasks", tasks + 1)));
+        rows.push(("tokens", short(tokens)));
+        rows.push(("cost", dollars(cost)));
+    }
+    let line = |(name, value): (&str, String)| {
+        let name = ratatui::text::Span::styled(format!("{name:<12}"), sheet.theme.ink(Ink::Faint));
+        Line::from(vec![name, ratatui::text::Span::raw(value)])
+    };
+    rows.into_iter().map(line).collect()
+}

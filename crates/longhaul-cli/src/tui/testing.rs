@@ -1,0 +1,252 @@
+//! What the tests of the screen need: tasks and journals made of nothing, and pictures.
+
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use jiff::Timestamp;
+use longhaul::entry::{
+    Entry, Letter, Outcome, Question, Record, Returned, Sender, Submitted, TeamRef, Voice, Wants,
+};
+use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
+use longhaul::message::{Block, Call, Reply, Usage};
+use longhaul::task::Head;
+use longhaul::{AgentName, Order};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::draw::draw;
+use super::model::{Effect, Model, Msg};
+use super::theme::Theme;
+use super::update::update;
+
+/// The task of a number.
+pub(super) fn id(number: u32) -> TaskId {
+    const DIGITS: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let mut name = String::from("t-");
+    for place in (0..5).rev() {
+        name.push(DIGITS[(number >> (5 * place)) as usize % 32] as char);
+    }
+    name.parse().unwrap()
+}
+
+/// A moment: so many seconds after the beginning of the tests' time.
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// A journal in the making.
+#[derive(Clone)]
+pub(super) struct Story {
+    pub(super) id: TaskId,
+    pub(super) records: Vec<Record>,
+    now: i64,
+    turn: u32,
+}
+
+impl Story {
+    pub(super) fn new(number: u32, agent: &str, task: &str) -> Story {
+        Story::of(number, agent, task, None, id(number), 0)
+    }
+
+    pub(super) fn of(
+        number: u32,
+        agent: &str,
+        task: &str,
+        parent: Option<TaskId>,
+        root: TaskId,
+        depth: u32,
+    ) -> Story {
+        let submitted = Submitted {
+            key: TaskKey::chosen(&number.to_string()),
+            order: Order { agent: Some(AgentName::from(agent)), task: task.into(), ..Order::default() },
+            team: TeamRef::Named("test".into()),
+            parent,
+            root,
+            depth,
+            continues: None,
+            letter: None,
+            retries: None,
+            above: Vec::new(),
+        };
+        let story = Story { id: id(number), records: Vec::new(), now: 0, turn: 0 };
+        story.and(Entry::Submitted(Box::new(submitted)))
+    }
+
+    pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> Story {
+        let head = self.head();
+        Story::of(number, agent, task, Some(self.id), head.root, head.depth + 1)
+    }
+
+    pub(super) fn and(mut self, entry: Entry) -> Story {
+        let seq = Seq(self.records.len() as u64 + 1);
+        self.records.push(Record { seq, at: at(self.now), entry });
+        self
+    }
+
+    /// So many seconds later.
+    pub(super) fn later(mut self, seconds: i64) -> Story {
+        self.now += seconds;
+        self
+    }
+
+    pub(super) fn claimed(self) -> Story {
+        let attempt = self.head().attempt.next();
+        self.and(Entry::Claimed { attempt, worker: WorkerId::from("w") })
+    }
+
+    pub(super) fn released(self) -> Story {
+        let attempt: Attempt = self.head().attempt;
+        self.and(Entry::Released { attempt, why: longhaul::entry::Release::Lost })
+    }
+
+    pub(super) fn said(self, text: &str) -> Story {
+        self.and(Entry::Said { voice: Voice::Text, text: text.to_owned() })
+    }
+
+    pub(super) fn replied(mut self, text: &str, calls: &[(&str, &str)]) -> Story {
+        self.turn += 1;
+        let mut blocks = vec![Block::Text(text.to_owned())];
+        blocks.extend(calls.iter().map(|(tool, arguments)| {
+            Block::Call(Call {
+                id: "c".to_owned(),
+                tool: (*tool).to_owned(),
+                arguments: (*arguments).to_owned(),
+            })
+        }));
+        let usage = Usage { input: 1200, output: 34, ..Usage::default() };
+        let reply = Reply { blocks, usage, model: "m".to_owned(), cost: Some(2_500), ..Reply::default() };
+        self.and(Entry::Replied(Arc::new(reply)))
+    }
+
+    pub(super) fn called(self, index: u32, tool: &str) -> Story {
+        let call = CallId { turn: self.turn, index };
+        self.and(Entry::Called { call, tool: tool.into(), arguments: None })
+    }
+
+    pub(super) fn returned(self, index: u32, output: &str) -> Story {
+        let call = CallId { turn: self.turn, index };
+        self.and(Entry::Returned(Box::new(Returned {
+            call,
+            output: output.into(),
+            is_error: false,
+            whole: None,
+            collected: Vec::new(),
+            handoff: None,
+            model: None,
+        })))
+    }
+
+    pub(super) fn letter(self, from: Sender, text: &str) -> Story {
+        let (text, summary) = (text.into(), None);
+        let letter =
+            Letter { id: LetterId::fresh(), from, text, summary, deliver: Default::default(), ending: None };
+        self.and(Entry::Letter(Box::new(letter)))
+    }
+
+    pub(super) fn asked(self, wants: Wants, text: &str) -> Story {
+        let question = question();
+        let asks = Box::new(Question { text: text.to_owned(), wants });
+        self.and(Entry::Asked { question, asks, until: None })
+    }
+
+    pub(super) fn completed(self, output: &str) -> Story {
+        self.and(Entry::Finished(Box::new(Outcome::Completed { output: output.into(), cut_short: None })))
+    }
+
+    pub(super) fn failed(self, why: &str) -> Story {
+        let failure = longhaul::entry::Failure::new(longhaul::entry::FailureKind::Model, why);
+        self.and(Entry::Finished(Box::new(Outcome::Failed { failure, partial: "".into() })))
+    }
+
+    pub(super) fn head(&self) -> Head {
+        Head::of(self.id, &self.records).unwrap().unwrap()
+    }
+}
+
+/// The name of the only question there is.
+pub(super) fn question() -> QuestionId {
+    "1.0.0".parse().unwrap()
+}
+
+pub(super) fn leave() -> Wants {
+    Wants::Leave { tool: "write_file".to_owned(), arguments: r#"{"path":"notes.txt"}"#.to_owned() }
+}
+
+/// A screen of this size that knows these tasks.
+pub(super) fn screen(size: (u16, u16), stories: &[Story]) -> Model {
+    let mut model = Model::new(Theme { color: true }, None, at(100));
+    update(&mut model, Msg::Resize(size.0, size.1));
+    let heads = stories.iter().map(Story::head).collect();
+    let effects = update(&mut model, Msg::Loaded(heads, Vec::new()));
+    serve(&mut model, effects, stories);
+    model
+}
+
+/// Reads what is to be read; what else is wished for.
+pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) -> Vec<Effect> {
+    let mut rest = Vec::new();
+    for effect in effects {
+        let Effect::Read { task, after, limit, order } = effect else {
+            rest.push(effect);
+            continue;
+        };
+        let story = stories.iter().find(|story| story.id == task).unwrap();
+        let records: Vec<Record> =
+            story.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
+        let order = match &story.records[0].entry {
+            Entry::Submitted(submitted) if order => Some(Box::new(submitted.order.clone())),
+            _ => None,
+        };
+        let more = update(model, Msg::Records { task, after, limit, records, order });
+        model.prepare();
+        rest.extend(serve(model, more, stories));
+    }
+    model.prepare();
+    rest
+}
+
+/// Presses keys, one after the other; what is wished for, without what was read.
+pub(super) fn press(model: &mut Model, keys: &str, stories: &[Story]) -> Vec<Effect> {
+    let mut wishes = Vec::new();
+    for word in keys.split_whitespace() {
+        let codes: Vec<KeyCode> = match word {
+            "Enter" => vec![KeyCode::Enter],
+            "Esc" => vec![KeyCode::Esc],
+            "Tab" => vec![KeyCode::Tab],
+            "Up" => vec![KeyCode::Up],
+            "Down" => vec![KeyCode::Down],
+            "Left" => vec![KeyCode::Left],
+            "Right" => vec![KeyCode::Right],
+            "Home" => vec![KeyCode::Home],
+            "End" => vec![KeyCode::End],
+            "PageUp" => vec![KeyCode::PageUp],
+            "Space" => vec![KeyCode::Char(' ')],
+            typed => typed.chars().map(KeyCode::Char).collect(),
+        };
+        for code in codes {
+            let effects = update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+            wishes.extend(serve(model, effects, stories));
+        }
+    }
+    wishes
+}
+
+/// The picture, without colours.
+pub(super) fn picture(model: &mut Model) -> String {
+    model.prepare();
+    let mut terminal = Terminal::new(TestBackend::new(model.size.0, model.size.1)).unwrap();
+    terminal.draw(|frame| draw(model, frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |row: u16| {
+        let mut line = String::new();
+        let mut column = 0;
+        while column < buffer.area.width {
+            let symbol = buffer[(column, row)].symbol();
+            line.push_str(symbol);
+            // What is wide covers the next cell.
+            column += super::wrap::width(symbol).max(1) as u16;
+        }
+        line.trim_end().to_owned()
+    };
+    (0..buffer.area.height).map(line).collect::<Vec<_>>().join("\n")
+}

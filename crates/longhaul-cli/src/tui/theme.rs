@@ -1,0 +1,40 @@
+//! Colours: few, the terminal's own, and none where none are wanted.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::view::Ink;
+
+/// Which colours there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Theme {
+    /// Whether there are any. Bold, dim and reversed there always are.
+    pub(crate) color: bool,
+}
+
+impl Theme {
+    /// The style of an ink.
+    pub(crate) fn ink(self, ink: Ink) -> Style {
+        let plain = Style::new();
+        let color = |color: Color| if self.color { plain.fg(color) } else { plain };
+        match ink {
+            Ink::Plain => plain,
+            Ink::Strong => plain.add_modifier(Modifier::BOLD),
+            Ink::Faint => plain.add_modifier(Modifier::DIM),
+            Ink::Id | Ink::Busy => color(Color::Cyan),
+            Ink::Good => color(Color::Green),
+            Ink::Bad => color(Color::Red).add_modifier(Modifier::BOLD),
+            Ink::Waits => color(Color::Yellow),
+        }
+    }
+
+    /// What is chosen, where the keys go.
+    pub(crate) fn chosen(self) -> Style {
+        // One bar, whatever colours are below it.
+        Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
+    }
+
+    /// A title.
+    pub(crate) fn title(self, focused: bool) -> Style {
+        if focused { self.ink(Ink::Id).add_modifier(Modifier::BOLD) } else { self.ink(Ink::Plain) }
+    }
+}

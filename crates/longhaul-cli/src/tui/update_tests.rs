@@ -1,0 +1,459 @@
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use longhaul::entry::{Sender, Wants};
+
+use super::*;
+use crate::tui::draw::draw;
+use crate::tui::testing::{Story, at, id, leave, picture, press, question, screen, serve};
+
+/// A run that asks, one that works, one that is over and one that is interrupted.
+fn stories() -> Vec<Story> {
+    let lead = Story::new(1, "lead", "Compare Go and Rust").claimed().later(2).replied(
+        "I ask two of my own.\n\n# Plan\n- one looks into Go\n- the other into Rust",
+        &[
+            ("run_background_agent", r#"{"agent":"scout","task":"Look into Go"}"#),
+            ("run_background_agent", r#"{"agent":"writer","task":"Write it down"}"#),
+        ],
+    );
+    let lead = lead.called(0, "run_background_agent").called(1, "run_background_agent");
+    let lead = lead.returned(0, "t-00002").later(1).returned(1, "t-00003\nand more");
+    let lead = lead.and(longhaul::entry::Entry::Waiting {
+        on: longhaul::entry::Wait::Tasks(vec![id(2), id(3)]),
+        until: None,
+    });
+    let scout =
+        lead.child(2, "scout", "Look into Go 世界 and all that there is to be known about it").claimed();
+    let scout = scout.replied("", &[("shell", r#"{"cmd":"ls -la"}"#)]).called(0, "shell");
+    let writer =
+        lead.child(3, "writer", "Write it down").claimed().asked(leave(), "May write_file be called?");
+    let over =
+        Story::new(4, "cook", "Make a soup").claimed().later(65).replied("Soup.", &[]).completed("Soup.");
+    let failed = over.child(5, "taster", "Taste it").claimed().later(3).failed("the spoon is gone");
+    let lost = Story::new(6, "cleaner", "Wash up").claimed().released();
+    vec![over, failed, lead, scout, writer, lost]
+}
+
+fn chosen(model: &Model) -> String {
+    model.selected.map(|id| id.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn keys_do_what_the_help_says() {
+    let send = |to, text: &str| vec![Effect::Send { to: id(to), text: text.to_owned() }];
+    let answer =
+        |words: &str| vec![Effect::Answer { task: id(3), question: question(), words: words.to_owned() }];
+    // What is pressed; what is chosen then; what is wished for.
+    let table: Vec<(&str, &str, Vec<Effect>)> = vec![
+        // The first that needs somebody is chosen.
+        ("", "t-00006", vec![]),
+        ("Down", "t-00001", vec![]),
+        ("Down Down Down", "t-00003", vec![]),
+        ("Down Down Down Up", "t-00002", vec![]),
+        ("End", "t-00004", vec![]),
+        ("End Home", "t-00006", vec![]),
+        // Folding: away, and what is chosen is seen above it; and back.
+        ("Down Left Down", "t-00004", vec![]),
+        ("Down Left Right Down", "t-00002", vec![]),
+        ("Down Down Left", "t-00001", vec![]),
+        // What has ended is folded at first.
+        ("End Right Down", "t-00005", vec![]),
+        // Letters go to what is chosen, at the moment at which they are begun.
+        ("Down m hi Enter", "t-00001", send(1, "hi")),
+        ("Down m Enter", "t-00001", vec![]),
+        ("Down m hi Esc", "t-00001", vec![]),
+        // Answers, from the one that asks and from above it.
+        ("Down y", "t-00001", answer("yes")),
+        ("Down Down Down n", "t-00003", answer("no")),
+        ("Down Down Down a", "t-00003", answer("always")),
+        // Stopping asks first.
+        ("Down s", "t-00001", vec![]),
+        ("Down s n y", "t-00001", answer("yes")),
+        ("Down s y", "t-00001", vec![Effect::Stop(id(1))]),
+        ("S Esc", "t-00006", vec![]),
+        ("S y", "t-00006", vec![Effect::StopAll]),
+        // Resumed what is interrupted, continued what is over.
+        ("r", "t-00006", vec![Effect::Resume(id(6))]),
+        ("End r more Enter", "t-00004", send(4, "more")),
+        ("p", "t-00006", vec![Effect::Pin(vec![id(6)])]),
+        ("p p", "t-00006", vec![Effect::Pin(vec![id(6)]), Effect::Pin(vec![])]),
+        ("g Home", "t-00006", vec![]),
+        // Search: what is chosen is among what is found.
+        ("/ soup Enter", "t-00004", vec![]),
+        ("/ taste Enter Down", "t-00005", vec![]),
+        ("/ soup Esc", "t-00004", vec![]),
+        ("/ soup Enter Esc Home", "t-00006", vec![]),
+        // Leaving asks while something goes on.
+        ("q", "t-00006", vec![]),
+        ("q Esc", "t-00006", vec![]),
+        ("q q", "t-00006", vec![Effect::Leave { drain: false }]),
+        ("q d", "t-00006", vec![Effect::Leave { drain: true }]),
+        // Help takes the keys, and the first closes it.
+        ("? q", "t-00006", vec![]),
+    ];
+    let stories = stories();
+    for (keys, expected, wishes) in table {
+        let mut model = screen((120, 40), &stories);
+        let mut wished = press(&mut model, keys, &stories);
+        wished.retain(|effect| !matches!(effect, Effect::Later(_)));
+        assert_eq!((chosen(&model).as_str(), wished), (expected, wishes), "after: {keys}");
+    }
+}
+
+#[test]
+fn leaving_asks_nothing_where_nothing_goes_on() {
+    let stories = [Story::new(4, "cook", "Soup").claimed().completed("Soup.")];
+    let mut model = screen((80, 24), &stories);
+    assert_eq!(press(&mut model, "q", &stories), [Effect::Leave { drain: false }]);
+    assert!(model.leaving);
+}
+
+#[test]
+fn a_question_that_wants_words_is_answered_in_the_prompt() {
+    let asks = Story::new(1, "a", "Do.").claimed().asked(Wants::Words { schema: None }, "Which one?");
+    let stories = [asks];
+    let mut model = screen((80, 24), &stories);
+    let wished = press(&mut model, "y", &stories);
+    assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+    let wished = press(&mut model, "both Enter", &stories);
+    let words = "both".to_owned();
+    assert_eq!(wished, [Effect::Answer { task: id(1), question: question(), words }]);
+}
+
+#[test]
+fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
+    let stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down m hel", &stories);
+    // Somebody else needs something meanwhile: nothing is chosen but by whoever sits here.
+    let news = Story::new(9, "lead", "New").claimed().asked(leave(), "May it?");
+    update(&mut model, Msg::Heads(vec![news.head()]));
+    let wished = press(&mut model, "lo Enter", &stories);
+    assert_eq!(wished, [Effect::Send { to: id(1), text: "hello".to_owned() }]);
+}
+
+#[test]
+fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
+    let mut story = Story::new(1, "a", "Do.").claimed();
+    for _ in 0..5_000 {
+        story = story.replied("Words of some length, to be wrapped.", &[]);
+    }
+    let mut model = screen((100, 30), &[]);
+    let effects = update(&mut model, Msg::Heads(vec![story.head()]));
+    let end = story.records.len() as u64;
+    let after = Seq(end - LOOK as u64);
+    assert_eq!(effects, [Effect::Read { task: id(1), after, limit: LOOK + STRIDE, order: true }]);
+    let stories = [story];
+    serve(&mut model, effects, &stories);
+    let laid = model.detail.as_ref().unwrap().page.laid;
+    assert_eq!(laid, LOOK);
+
+    // It grows by one: one is read, one is laid out.
+    let [story] = stories;
+    let stories = [story.replied("More.", &[])];
+    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+    assert_eq!(effects, [Effect::Read { task: id(1), after: Seq(end), limit: STRIDE, order: false }]);
+    // And while that is being read, nothing is read twice.
+    assert_eq!(update(&mut model, Msg::Heads(vec![stories[0].head()])), []);
+    serve(&mut model, effects, &stories);
+    assert_eq!(model.detail.as_ref().unwrap().page.laid, laid + 1);
+    assert!(picture(&mut model).contains("More."));
+
+    // To the beginning and back, and never more in memory than is allowed.
+    press(&mut model, "Enter Home", &stories);
+    assert!(picture(&mut model).contains("› Do."), "{}", picture(&mut model));
+    let kept = |model: &Model| model.detail.as_ref().unwrap().talk.entries;
+    assert!(kept(&model) <= KEPT);
+    for _ in 0..40 {
+        press(&mut model, "PageUp", &stories);
+        assert!(kept(&model) <= KEPT);
+    }
+    press(&mut model, "End", &stories);
+    assert!(picture(&mut model).contains("More."), "{}", picture(&mut model));
+    assert!(kept(&model) <= KEPT);
+}
+
+#[test]
+fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
+    let mut story = Story::new(1, "a", "Do.").claimed();
+    for number in 0..1_500 {
+        story = story.replied(&format!("number {number}."), &[]);
+    }
+    let mut stories = [story];
+    let mut model = screen((100, 30), &stories);
+    press(&mut model, "Enter", &stories);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..150 {
+        for line in picture(&mut model).lines() {
+            if let Some((_, rest)) = line.split_once("number ") {
+                seen.extend(rest.split('.').next().and_then(|number| number.parse::<u32>().ok()));
+            }
+        }
+        press(&mut model, "PageUp", &stories);
+    }
+    assert_eq!(seen.len(), 1_500, "nothing is skipped on the way up");
+    press(&mut model, "Home Down Down", &stories);
+    let before = picture(&mut model);
+    stories[0] = stories[0].clone().replied("Something new.", &[]);
+    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+    serve(&mut model, effects, &stories);
+    let text = |picture: &str| picture.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
+    let right = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().map(|line| line.split_once('│').map_or(String::new(), |(_, r)| r.to_owned())).collect()
+    };
+    assert_eq!(right(text(&picture(&mut model))), right(text(&before)), "what is read stays where it is");
+    press(&mut model, "f", &stories);
+    assert!(picture(&mut model).contains("Something new."));
+}
+
+#[test]
+fn heads_that_come_late_do_not_undo_what_is_known() {
+    let before = Story::new(1, "a", "Do.").claimed();
+    let after = before.clone().completed("Done.");
+    let mut model = screen((80, 24), &[]);
+    update(&mut model, Msg::Heads(vec![after.head()]));
+    update(&mut model, Msg::Heads(vec![before.head()]));
+    assert!(model.heads[&id(1)].status.is_final());
+}
+
+#[test]
+fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
+    let mut stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down", &stories);
+    stories[2] = stories[2].clone().replied("Heard late.", &[]);
+    let effects = update(&mut model, Msg::Loaded(stories.iter().map(Story::head).collect(), Vec::new()));
+    serve(&mut model, effects, &stories);
+    assert_eq!(chosen(&model), "t-00001");
+    assert!(picture(&mut model).contains("Heard late."));
+}
+
+#[test]
+fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
+    let stories = stories();
+    let mut model = screen((80, 24), &stories);
+    let effects = update(&mut model, Msg::Gone(id(6)));
+    serve(&mut model, effects, &stories);
+    assert_eq!(chosen(&model), "t-00001");
+    assert!(!picture(&mut model).contains("Wash up"));
+}
+
+#[test]
+fn there_is_an_end_to_what_is_remembered() {
+    let mut model = screen((80, 24), &[]);
+    let open = Story::new(0, "a", "Goes on").claimed();
+    update(&mut model, Msg::Heads(vec![open.head()]));
+    for number in 1..=(TASKS_KEPT as u32 + 200) {
+        let done = Story::new(number, "a", "Do.").claimed().completed("Done.");
+        update(&mut model, Msg::Heads(vec![done.head()]));
+        assert!(model.heads.len() <= TASKS_KEPT);
+    }
+    assert!(model.heads.contains_key(&id(0)), "what goes on is not forgotten");
+}
+
+#[test]
+fn the_mouse_chooses_folds_opens_and_scrolls() {
+    let stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down", &stories);
+    let rows: Vec<String> = picture(&mut model).lines().map(str::to_owned).collect();
+    press(&mut model, "Up", &stories);
+    let row = |text: &str| rows.iter().position(|line| line.contains(text)).unwrap() as u16;
+    let click = |model: &mut Model, column, row| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        let effects =
+            update(model, Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
+        serve(model, effects, &stories);
+    };
+    click(&mut model, 20, row("scout Look"));
+    assert_eq!(chosen(&model), "t-00002");
+    click(&mut model, 1, row("lead Compare"));
+    assert!(model.folded.contains(&id(1)));
+    click(&mut model, 1, row("lead Compare"));
+    assert!(!model.folded.contains(&id(1)));
+    click(&mut model, 20, row("lead Compare"));
+    assert_eq!(model.focus, Focus::Detail);
+    // A call is unfolded by a click, and a tab chosen.
+    assert!(!picture(&mut model).contains("and more"));
+    click(&mut model, 70, row("run_background_agent(agent: writer"));
+    assert!(picture(&mut model).contains("and more"), "{}", picture(&mut model));
+    let column = rows[1].chars().position(|c| c == 'U').unwrap() as u16;
+    click(&mut model, column, 1);
+    assert_eq!(model.tab, Tab::Usage);
+    click(&mut model, 5, 38);
+    assert_eq!(model.focus, Focus::Prompt);
+}
+
+#[test]
+fn one_pane_at_a_time_where_there_is_room_for_one() {
+    let stories = stories();
+    let mut model = screen((40, 12), &stories);
+    assert!(picture(&mut model).contains("Wash up"));
+    press(&mut model, "Down Enter", &stories);
+    let open = picture(&mut model);
+    assert!(open.contains("lead t-00001") && !open.contains("Wash up"), "{open}");
+    press(&mut model, "Esc", &stories);
+    assert!(picture(&mut model).contains("Tasks"));
+}
+
+#[test]
+fn all_sizes_can_be_drawn_whatever_is_open() {
+    let mut stories = stories();
+    stories.push(Story::new(7, "世界世界世界世界世界世界世界世界世界世界", "👩‍👩‍👧‍👦 e\u{301}\u{301} \x1b[2J and\ta tab").claimed().said(
+        "averyveryverylongwordwithoutanyspaceinitthatgoesonandonandonandonandon 世界世界世界世界世界世界世界世界世界世界世界世界",
+    ));
+    for keys in ["", "?", "Home Enter", "m 世界 wide", "/ zzz", "s", "S", "q", "1", "2", "3", "4", "5", "6"]
+    {
+        for width in [1, 10, 39, 40, 41, 71, 72, 120] {
+            for height in [1, 5, 12, 13, 24] {
+                let mut model = screen((width, height), &stories);
+                press(&mut model, keys, &stories);
+                let picture = picture(&mut model);
+                assert!(!picture.contains('\x1b'), "{picture}");
+                assert_eq!(picture.split('\n').count(), usize::from(height), "{width}×{height}");
+            }
+        }
+    }
+}
+
+#[test]
+fn screens() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    let stories = stories();
+    let mut shots = Vec::new();
+    for size in [(120, 40), (80, 24), (40, 12)] {
+        for (name, keys) in [
+            ("list", "Down"),
+            ("asks", "Down Down Down"),
+            ("open", "Down Enter Up Up Enter"),
+            ("timeline", "Down 5"),
+            ("usage", "Down 6"),
+            ("order", "Down 2"),
+            ("search", "/ soup"),
+            ("write", "Down m Hello"),
+            ("stop", "Down s"),
+            ("leave", "q"),
+            ("help", "?"),
+        ] {
+            let mut model = screen(size, &stories);
+            press(&mut model, keys, &stories);
+            shots.push((format!("tui_{name}_{}x{}", size.0, size.1), picture(&mut model)));
+        }
+        let mut empty = screen(size, &[]);
+        shots.push((format!("tui_nothing_{}x{}", size.0, size.1), picture(&mut empty)));
+    }
+    // The clock on the wall is where the tests are run.
+    settings.add_filter(r"\d\d:\d\d:\d\d", "hh:mm:ss");
+    settings.add_filter(r"20\d\d-\d\d-\d\d", "yyyy-mm-dd");
+    settings.bind(|| {
+        for (name, picture) in shots {
+            insta::assert_snapshot!(name, picture);
+        }
+    });
+}
+
+#[test]
+fn letters_are_told_with_whether_they_were_read() {
+    let story = Story::new(1, "a", "Do.")
+        .claimed()
+        .letter(Sender::Person, "Hurry.")
+        .letter(Sender::Task(id(2)), "Done.");
+    let stories = [story];
+    let mut model = screen((100, 30), &stories);
+    press(&mut model, "4", &stories);
+    let shown = picture(&mut model);
+    assert!(
+        shown.contains("you not read yet") && shown.contains("Hurry.") && shown.contains("t-00002"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let stories = stories();
+    let mut model = screen((120, 40), &stories);
+    let colours = |model: &mut Model| {
+        model.prepare();
+        let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| draw(model, frame)).unwrap();
+        let cells = terminal.backend().buffer().content.iter();
+        cells
+            .filter(|cell| cell.fg != ratatui::style::Color::Reset || cell.bg != ratatui::style::Color::Reset)
+            .count()
+    };
+    assert!(colours(&mut model) > 0);
+    let mut model = screen((120, 40), &stories);
+    model.theme.color = false;
+    model.detail = None;
+    assert_eq!(colours(&mut model), 0);
+}
+
+#[test]
+fn control_c_takes_away_what_is_typed_and_then_leaves() {
+    let stories = stories();
+    let mut model = screen((80, 24), &stories);
+    press(&mut model, "m abc", &stories);
+    let key = || Msg::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
+    update(&mut model, key());
+    assert_eq!(model.prompt.text(), "");
+    update(&mut model, key());
+    assert_eq!(model.confirm, Some(Confirm::Leave));
+    assert_eq!(update(&mut model, key()), [Effect::Leave { drain: false }]);
+}
+
+/// A thousand tasks in trees of ten.
+fn thousand() -> Vec<Head> {
+    let mut heads = Vec::new();
+    for tree in 0..100 {
+        let root =
+            Story::new(tree * 10, "lead", &format!("Tree {tree} with some words to be shown in a line"))
+                .claimed();
+        heads.push(root.head());
+        for child in 1..10 {
+            let child =
+                root.child(tree * 10 + child, "scout", "Look into something that has a rather long name");
+            heads.push(child.claimed().replied("Words.", &[]).head());
+        }
+    }
+    heads
+}
+
+#[test]
+fn of_a_thousand_tasks_only_those_in_sight_are_built() {
+    let mut model = screen((120, 40), &[]);
+    update(&mut model, Msg::Loaded(thousand(), Vec::new()));
+    model.prepare();
+    assert!(model.forest.rows.len() > 2_000);
+    let area = model.areas().unwrap().list;
+    for top in [0, 500, 1_900] {
+        model.top = top;
+        assert_eq!(crate::tui::draw::list_lines(&model, area), usize::from(area.height));
+    }
+}
+
+/// Run it with `cargo test --release -p longhaul-cli -- --ignored --nocapture frame_of_a_thousand`.
+#[test]
+#[ignore = "a measurement, for a release build"]
+fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
+    let mut model = screen((200, 60), &[]);
+    let heads = thousand();
+    update(&mut model, Msg::Loaded(heads.clone(), Vec::new()));
+    let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(200, 60)).unwrap();
+    let mut worst = std::time::Duration::ZERO;
+    let begin = std::time::Instant::now();
+    for round in 0..200 {
+        let start = std::time::Instant::now();
+        // Something has changed, and all is looked at anew.
+        update(&mut model, Msg::Heads(heads[round % 100..round % 100 + 10].to_vec()));
+        model.now = at(100 + round as i64);
+        model.prepare();
+        terminal.draw(|frame| draw(&model, frame)).unwrap();
+        worst = worst.max(start.elapsed());
+    }
+    let mean = begin.elapsed() / 200;
+    #[expect(clippy::print_stdout, reason = "a measurement")]
+    {
+        println!("a frame of 1,000 tasks: mean {mean:?}, worst {worst:?}");
+    }
+    assert!(mean < std::time::Duration::from_millis(5), "{mean:?}");
+}

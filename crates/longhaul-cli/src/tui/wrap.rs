@@ -1,0 +1,118 @@
+//! Texts in columns, cut and wrapped by what people see as one character.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr as _;
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.graphemes(true).map(|piece| piece.width()).sum()
+}
+
+/// The text, or as much of it as fits into so many columns, with a sign that it goes on.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    if columns == 0 {
+        return String::new();
+    }
+    let mut fits = String::new();
+    let mut used = 0;
+    for piece in text.graphemes(true) {
+        used += piece.width();
+        if used > columns - 1 {
+            break;
+        }
+        fits.push_str(piece);
+    }
+    fits.truncate(fits.trim_end().len());
+    fits.push('…');
+    fits
+}
+
+/// The text in lines of at most so many columns. A line that goes on keeps its indent; a word that is too long is broken.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        wrap_line(line, columns.max(2), &mut lines);
+    }
+    lines
+}
+
+fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
+    if line.len() <= columns || width(line) <= columns {
+        lines.push(line.trim_end().to_owned());
+        return;
+    }
+    let indent = (line.len() - line.trim_start_matches(' ').len()).min(columns / 3);
+    let hang = " ".repeat(indent);
+    let (mut row, mut used, mut gap) = (String::new(), 0, None);
+    for piece in line.graphemes(true) {
+        let (wide, blank) = (piece.width(), piece.chars().all(char::is_whitespace));
+        while used + wide > columns {
+            let cut = gap.take().filter(|at: &usize| !row[..*at].trim().is_empty()).unwrap_or(row.len());
+            let rest = row.split_off(cut);
+            lines.push(row.trim_end().to_owned());
+            row = format!("{hang}{}", rest.trim_start());
+            used = width(&row);
+            if used + wide > columns && rest.is_empty() {
+                // Not even one character fits beside the indent.
+                row.clear();
+                used = 0;
+                break;
+            }
+        }
+        if blank && row.len() == indent && !lines.is_empty() {
+            continue;
+        }
+        row.push_str(piece);
+        used += wide;
+        // Where there are no spaces between words, a line may end after any of them.
+        if blank || wide == 2 {
+            gap = Some(row.len());
+        }
+    }
+    lines.push(row.trim_end().to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_what_people_see_as_characters() {
+        assert_eq!(fit("short", 5), "short");
+        assert_eq!(fit("too long", 5), "too…");
+        assert_eq!(fit("世界世界", 5), "世界…");
+        assert_eq!(fit("👩‍👩‍👧 family", 4), "👩‍👩‍👧…");
+        assert_eq!(fit("x", 0), "");
+    }
+
+    #[test]
+    fn lines_are_never_wider_than_the_screen() {
+        let texts = [
+            "a plain sentence that is longer than the line",
+            "    indented text that keeps its indent when it goes on",
+            "averyveryverylongwordwithoutanyspaceinit and more",
+            "世界世界世界世界世界世界世界",
+            "mixed 世界 and 👩‍👩‍👧‍👦 families e\u{301}\u{301} with marks",
+            "                                       far right",
+        ];
+        for text in texts {
+            for columns in [2, 3, 7, 12, 30] {
+                for line in wrap(text, columns) {
+                    assert!(width(&line) <= columns, "{line:?} is wider than {columns}");
+                }
+                let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+                assert_eq!(squeezed(&wrap(text, columns).join("")), squeezed(text), "{columns}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_stay_whole_where_they_can() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("  - one two", 9), ["  - one", "  two"]);
+        assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+    }
+}

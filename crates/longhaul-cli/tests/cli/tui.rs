@@ -1,0 +1,375 @@
+//! The screen, in a real terminal: keys are sent, what is shown is read, and real processes run what is shown.
+
+use longhaul::Status;
+use longhaul::entry::Entry;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::kit::Kit;
+use crate::term::Terminal;
+
+/// Three tasks: one that works until it may end, one that asks, one that works for ever.
+const TEAM: &str = r##"
+permissions:
+  allow: [shell]
+  ask: [write_file]
+
+agents:
+  root:
+    model: play
+    sub_agents: [scout, writer, idler]
+    toolsets: [{ type: background_agents }]
+  scout:
+    model: play
+    toolsets: [{ type: shell }]
+  writer:
+    model: play
+    toolsets: [{ type: filesystem }]
+  idler:
+    model: play
+    toolsets: [{ type: shell }]
+
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - text: "# Plan\nThree of us look at it."
+              calls: [{ tool: run_background_agent, arguments: { agent: scout, task: "Look around" } }]
+            - calls: [{ tool: run_background_agent, arguments: { agent: writer, task: "Take notes" } }]
+            - calls: [{ tool: run_background_agent, arguments: { agent: idler, task: "Be idle" } }]
+            - until: find_all('task_ended id="[^"]+"') | length >= 3
+              text: I wait for all three.
+            - text: "That is all."
+        scout:
+          turns:
+            - calls: [{ tool: shell, arguments: { cmd: "until [ -e go ]; do sleep 0.1; done; echo found", timeout: 300 } }]
+            - text: "SCOUT is back."
+        writer:
+          turns:
+            - calls: [{ tool: write_file, arguments: { path: notes.txt, content: "Some notes.\n" } }]
+            - text: "WRITER is done."
+        idler:
+          turns:
+            - calls: [{ tool: shell, arguments: { cmd: "until [ -e never ]; do sleep 0.1; done", timeout: 300 } }]
+            - text: "IDLER is done."
+"##;
+
+/// What differs from run to run is made the same, and what is measured left out.
+fn screens(with: impl FnOnce()) {
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r"t-[0-9a-z]{5,}", "t-.....");
+    settings.add_filter(r" · silent for [0-9.hms]+", "");
+    settings.add_filter(r" +([0-9.]+s|[0-9]+m[0-9]+s)\b", " [time]");
+    settings.add_filter(r" +[0-9.]+k?( tok)", " [n]$1");
+    settings.add_filter(r"(\[time\]) +[0-9.]+k? ", "$1 [n] ");
+    settings.bind(with);
+}
+
+fn head(kit: &Kit, agent: &str, fits: impl Fn(Status) -> bool) {
+    kit.until(&format!("{agent} to get there"), |journals| {
+        journals.iter().find(|(head, _)| head.agent.as_str() == agent && fits(head.status)).map(|_| ())
+    });
+}
+
+#[test]
+fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
+    let kit = Kit::new();
+    kit.write("team.yaml", TEAM);
+    kit.run(&["run", "--detach", "team.yaml", "Take stock of the ground"]).ended(0);
+    let terminal = Terminal::run(&kit.command(&[]), 120, 30);
+    let watch = terminal.until("three tasks", |screen| {
+        screen.contains("Needs you  1")
+            && screen.contains("● scout Look around")
+            && screen.contains("? writer Take notes")
+            && screen.contains("● idler Be idle")
+            && screen.contains("I wait for all three.")
+            && screen.contains("│   waits for 3 tasks")
+            && screen.matches("  shell").count() == 2
+    });
+    screens(|| insta::assert_snapshot!("tui_watch", watch));
+
+    // Open one.
+    terminal.keys(&["Down", "Enter"]);
+    let open =
+        terminal.until("the scout's transcript", |screen| screen.contains("▸ shell(cmd: until [ -e go ]"));
+    assert!(open.lines().next().unwrap().contains("scout t-"), "{open}");
+    terminal.keys(&["Up", "Up", "Up", "Down", "Enter"]);
+    let open = terminal.until("the call unfolded", |screen| screen.contains("▾ shell(cmd: until"));
+    screens(|| insta::assert_snapshot!("tui_open", open));
+    terminal.keys(&["Escape"]);
+
+    // Write to it.
+    terminal.keys(&["m"]);
+    terminal.types("Only the north, 世界 too.");
+    let write = terminal.until("what is typed", |screen| screen.contains("› Only the north, 世界 too."));
+    screens(|| insta::assert_snapshot!("tui_write", write));
+    terminal.keys(&["Enter"]);
+    terminal.until("that it was sent", |screen| screen.contains("sent to t-") && screen.contains("1 unread"));
+    kit.until("the letter", |journals| {
+        let (_, journal) = journals.iter().find(|(head, _)| head.agent.as_str() == "scout")?;
+        journal.iter().find_map(|record| match &record.entry {
+            Entry::Letter(letter) => (&*letter.text == "Only the north, 世界 too.").then_some(()),
+            _ => None,
+        })
+    });
+
+    // Answer the one that asks.
+    terminal.keys(&["Down"]);
+    let asks = terminal.until("the question", |screen| screen.contains("may it call write_file("));
+    screens(|| insta::assert_snapshot!("tui_asks", asks));
+    terminal.keys(&["y"]);
+    terminal.until("the answer", |screen| screen.contains(": yes"));
+    head(&kit, "writer", |status| status == Status::Completed);
+    assert_eq!(std::fs::read_to_string(kit.ground.path().join("notes.txt")).unwrap(), "Some notes.\n");
+
+    // Search for one, and stop it.
+    terminal.keys(&["/"]);
+    terminal.types("idle");
+    let search = terminal.until("what is found", |screen| {
+        let heard = screen.contains("» t-") && screen.contains(" and t-") && screen.contains("1 finished");
+        screen.contains("/idle") && !screen.contains("● scout") && heard
+    });
+    screens(|| insta::assert_snapshot!("tui_search", search));
+    terminal.keys(&["Enter", "Down", "s"]);
+    let stop = terminal.until("that it asks", |screen| {
+        screen.contains("Stop idler t-") && screen.contains("▸ shell(cmd: until [ -e never ]")
+    });
+    screens(|| insta::assert_snapshot!("tui_stop", stop));
+    terminal.keys(&["n"]);
+    terminal.until("nothing to be stopped", |screen| !screen.contains("Stop idler"));
+    terminal.keys(&["s", "y"]);
+    terminal.until("that it was told", |screen| screen.contains("was told to stop"));
+    head(&kit, "idler", |status| status == Status::Cancelled);
+    terminal.keys(&["Escape"]);
+
+    // Smaller, and smaller.
+    terminal.resize(80, 24);
+    // The root has heard of both.
+    let fits = |screen: &str| {
+        let waits = screen.contains("│   waits for t-") && !screen.contains(" and t-");
+        screen.contains("⊘ idler") && screen.contains("✓ writer") && waits
+    };
+    let shot = terminal.until("80 columns", |screen| {
+        fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 80)
+    });
+    screens(|| insta::assert_snapshot!("tui_80x24", shot));
+    terminal.resize(40, 12);
+    let shot = terminal.until("40 columns", |screen| {
+        fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 40)
+    });
+    screens(|| insta::assert_snapshot!("tui_40x12", shot));
+    terminal.resize(39, 12);
+    terminal.until("that it is too small", |screen| screen.contains("too small: 39×12"));
+    terminal.resize(120, 30);
+
+    // Leaving asks; and where all is over, it does not.
+    terminal.keys(&["q"]);
+    let leave =
+        terminal.until("that tasks go on", |screen| screen.contains("2 tasks go on without this screen"));
+    screens(|| insta::assert_snapshot!("tui_leave", leave));
+    terminal.keys(&["Escape"]);
+    kit.write("go", "");
+    head(&kit, "root", |status| status == Status::Completed);
+    terminal.until("the end", |screen| screen.contains("Finished  1") && screen.contains("4 finished"));
+    terminal.keys(&["q"]);
+    let (left, code) = terminal.end();
+    assert_eq!(code, 0, "{left}");
+    assert!(!left.contains("Tasks"), "the screen is as it was: {left}");
+}
+
+#[test]
+fn hostile_output_does_not_reach_the_terminal() {
+    let kit = Kit::new();
+    kit.write(
+        "team.yaml",
+        r#"
+permissions: { allow: [shell] }
+agents:
+  root:
+    model: play
+    toolsets: [{ type: shell }]
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - text: "before \e[2J\e[H\e]0;pwned\a\e[?1049l after"
+              calls: [{ tool: shell, arguments: { cmd: "printf '\\033]0;pwned\\007\\033[2Jout\\033[31m'" } }]
+            - text: "\e[?25l\u202eend of it"
+"#,
+    );
+    kit.run(&["run", "team.yaml", "Say \x1b]0;pwned\x07 it"]).ended(0);
+    let terminal = Terminal::run(&kit.command(&["tui"]), 100, 20);
+    terminal
+        .until("the transcript", |screen| screen.contains("before  after") && screen.contains("end of it"));
+    terminal.keys(&["Enter", "Up", "Up", "Up", "Up", "Up"]);
+    // All calls, unfolded; and the other pages.
+    for key in ["Enter", "Up", "Enter", "2", "3", "4", "5", "6", "1"] {
+        terminal.keys(&[key]);
+        terminal.until("the frame", |screen| screen.starts_with("── Tasks ──"));
+    }
+    assert_eq!(terminal.state("#{alternate_on} #{pane_title}").split(' ').next(), Some("1"));
+    assert!(!terminal.state("#{pane_title}").contains("pwned"));
+    terminal.keys(&["q"]);
+    assert_eq!(terminal.end().1, 0);
+}
+
+#[test]
+fn the_terminal_is_given_back_when_the_process_is_told_to_end() {
+    let kit = Kit::new();
+    let mut command = std::process::Command::new("sh");
+    let inner = kit.command(&["tui"]);
+    command.args(["-c", r#"echo $$ > pid; exec "$@""#, "sh"]).arg(inner.get_program()).args(inner.get_args());
+    command.current_dir(kit.ground.path());
+    let terminal = Terminal::run(&command, 80, 24);
+    let shown = terminal.until("how to begin", |screen| screen.contains("longhaul demo"));
+    screens(|| insta::assert_snapshot!("tui_nothing", shown));
+    assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag}"), "1 1");
+    let pid = std::fs::read_to_string(kit.ground.path().join("pid")).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    let (left, code) = terminal.end();
+    assert_eq!(code, 0, "{left}");
+    assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), "0 0 1");
+}
+
+#[test]
+fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
+    let kit = Kit::new();
+    kit.write("team.yaml", TEAM);
+    kit.write("never", "");
+    let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Take stock"]);
+    head(&kit, "writer", |status| status == Status::Running);
+    head(&kit, "idler", |status| status == Status::Completed);
+    running.murder();
+    let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
+    terminal.until("what is interrupted", |screen| screen.contains("nobody runs it now: r carries it on"));
+    terminal.keys(&["r"]);
+    terminal
+        .until("somebody who carries it on", |screen| screen.contains("a process in the background carries"));
+    terminal.until("the question", |screen| screen.contains("? writer Take notes"));
+    terminal.keys(&["a"]);
+    kit.write("go", "");
+    head(&kit, "root", |status| status == Status::Completed);
+    terminal.until("the end", |screen| screen.contains("Finished  1"));
+    // Continued: another task, carried by another process.
+    terminal.keys(&["End", "r"]);
+    terminal.until("the prompt", |screen| screen.contains("continue idler t-"));
+    terminal.types("And now?");
+    terminal.keys(&["Enter"]);
+    terminal.until("what continues it", |screen| screen.contains("it is continued by t-"));
+    kit.until("its end", |journals| {
+        let next = journals.iter().map(|(head, _)| head).find(|head| head.continues.is_some())?;
+        next.status.is_final().then_some(())
+    });
+    terminal.until("all five", |screen| screen.contains("5 finished"));
+    terminal.keys(&["q"]);
+    assert_eq!(terminal.end().1, 0);
+}
+
+#[test]
+fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
+    let kit = Kit::new();
+    kit.write("team.yaml", TEAM);
+    let terminal = Terminal::run(&kit.command(&["tui", "team.yaml"]), 100, 30);
+    terminal.until("how to begin", |screen| screen.contains("Type what the team is to do"));
+    terminal.keys(&["Enter"]);
+    terminal.types("Take stock of it");
+    terminal.keys(&["Enter"]);
+    terminal
+        .until("the run", |screen| screen.contains("root Take stock of it") && screen.contains("● idler"));
+    terminal.keys(&["q"]);
+    terminal.until("that it asks", |screen| screen.contains("d drain"));
+    terminal.keys(&["d"]);
+    let (left, code) = terminal.end();
+    assert_eq!(code, 0, "{left}");
+    assert!(left.contains("1 process asked to drain"), "{left}");
+    kit.until("all given back", |journals| {
+        let all = journals.iter().all(|(head, _)| head.status != Status::Running);
+        all.then_some(())
+    });
+}
+
+/// A task whose journal has this many entries, as one that has talked for a long time.
+fn long(kit: &Kit, entries: usize) {
+    use longhaul::entry::{Order, Submitted, TeamRef, Voice};
+    use longhaul::id::{Attempt, TaskKey, WorkerId};
+    use longhaul::message::Reply;
+    use longhaul::store::{Batch, Claim, Fence, Store as _};
+    crate::kit::block_on(async {
+        let store = longhaul::store::Sqlite::open(kit.database()).unwrap();
+        let key = TaskKey::chosen("long");
+        let id = key.candidates().next().unwrap();
+        let order = Order::new("talker", "Talk for a long time");
+        let team = TeamRef::Named("none".into());
+        let (parent, continues, letter, above) = (None, None, None, Vec::new());
+        let submitted = Submitted {
+            key,
+            order,
+            team: team.clone(),
+            parent,
+            root: id,
+            depth: 0,
+            continues,
+            letter,
+            retries: None,
+            above,
+        };
+        store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
+        let worker = WorkerId::fresh();
+        store.renew(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();
+        let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: 1 };
+        assert_eq!(store.claim(claim).await.unwrap().len(), 1);
+        let mut written = 2;
+        while written < entries {
+            let many = (entries - written).min(2_000);
+            let entry = |n: usize| match n % 5 {
+                4 => Entry::Replied(std::sync::Arc::new(Reply::text_only(
+                    format!("number {n} of what it has to say. ").repeat(4),
+                ))),
+                _ => Entry::Said { voice: Voice::Text, text: format!("number {n} of what it has to say. ") },
+            };
+            let batch = (written..written + many).map(entry).collect();
+            store.append(Batch::one(id, Fence::Attempt(Attempt(1)), batch)).await.unwrap();
+            written += many;
+        }
+        let end = vec![Entry::Replied(std::sync::Arc::new(Reply::text_only("The very last word.")))];
+        store.append(Batch::one(id, Fence::Attempt(Attempt(1)), end)).await.unwrap();
+    });
+}
+
+/// Run it with `cargo test --release -p longhaul-cli --test cli -- --ignored --nocapture tui::a_long_journal`.
+#[test]
+#[ignore = "a measurement, for a release build"]
+fn a_long_journal_is_opened_in_less_than_300_ms() {
+    let kit = Kit::new();
+    long(&kit, 50_000);
+    let begin = std::time::Instant::now();
+    let terminal = Terminal::run(&kit.command(&["tui"]), 120, 40);
+    let shell = begin.elapsed();
+    terminal.until("the end of the journal", |screen| screen.contains("The very last word."));
+    let all = begin.elapsed();
+    // To its beginning, 50,000 entries away, and back.
+    terminal.keys(&["Enter"]);
+    let begin = std::time::Instant::now();
+    terminal.keys(&["Home"]);
+    terminal.until("its beginning", |screen| screen.contains("› Talk for a long time"));
+    let home = begin.elapsed();
+    let begin = std::time::Instant::now();
+    terminal.keys(&["End"]);
+    terminal.until("its end", |screen| screen.contains("The very last word."));
+    let back = begin.elapsed();
+    terminal.keys(&["q", "q"]);
+    terminal.end();
+    #[expect(clippy::print_stdout, reason = "a measurement")]
+    {
+        println!(
+            "50,000 entries: shown {all:?} after tmux was called (tmux alone {shell:?}), beginning {home:?}, end {back:?}"
+        );
+    }
+    assert!(all < std::time::Duration::from_millis(300) + shell, "{all:?}");
+}
