@@ -171,7 +171,7 @@ def write(frames, path):
         groups.append(f'<g class="f" style="animation-name:f{index}">{"".join(uses)}</g>')
         at += seconds
     style = (f"text{{font:{FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:{INK};white-space:pre}}"
-             f".b{{font-weight:700}}.d{{opacity:.55}}.u{{text-decoration:underline}}.n{{text-anchor:middle;fill:#8a919e;font-family:sans-serif}}"
+             f".b{{font-weight:700}}.d{{fill-opacity:.55}}.u{{text-decoration:underline}}.n{{text-anchor:middle;fill:#8a919e;font-family:sans-serif}}"
              f".f{{visibility:hidden;animation-duration:{total:.1f}s;animation-iteration-count:infinite;animation-timing-function:step-end}}")
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" xml:space="preserve" role="img" '
            f'aria-label="Longhaul: a run in the background, watched and steered on a screen">'

@@ -95,12 +95,19 @@ impl Hands {
 
     async fn read(self, task: TaskId, after: Seq, limit: usize, order: bool) -> Result<Msg, Trouble> {
         let store = self.store();
-        let records = store.read(task, after, limit).await?;
+        // A journal that cannot be read is told of; the others can be.
+        let records = match store.read(task, after, limit).await {
+            Ok(records) => records,
+            Err(error) => return Ok(Msg::Done(Err(format!("{task} cannot be read: {error}")))),
+        };
         let first = match (order, records.first()) {
             (false, _) => None,
             (true, Some(first)) if first.seq == Seq(1) => Some(first.clone()),
             (true, _) => store.read(task, Seq(0), 1).await?.pop(),
         };
+        if order && first.is_none() {
+            return Ok(Msg::Gone(task));
+        }
         let order = first.and_then(|first| match first.entry {
             Entry::Submitted(submitted) => Some(Box::new(submitted.order)),
             _ => None,

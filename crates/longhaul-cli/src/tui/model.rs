@@ -208,6 +208,8 @@ pub(crate) enum Msg {
         records: Vec<Record>,
         order: Option<Box<Order>>,
     },
+    /// There is no such task any more.
+    Gone(TaskId),
     /// Something was done, or could not be.
     Done(Result<Said, String>),
     /// Time has passed.

@@ -29,7 +29,8 @@ impl Theme {
 
     /// What is chosen, where the keys go.
     pub(crate) fn chosen(self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
+        // One bar, whatever colours are below it.
+        Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
     }
 
     /// A title.

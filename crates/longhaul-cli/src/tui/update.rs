@@ -30,6 +30,12 @@ pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Records { task, after, limit, records, order } => {
             model.read(task, after, limit, &records, order)
         }
+        Msg::Gone(task) => {
+            model.heads.shift_remove(&task);
+            model.stale = true;
+            model.prepare();
+            model.look()
+        }
         Msg::Done(Ok(Said { text, show })) => {
             let mut effects = model.say(Ink::Good, text);
             if let Some(task) = show {
@@ -74,7 +80,13 @@ impl Model {
             self.folded = self.heads.values().filter(ended).map(|head| head.id).collect();
         }
         self.prepare();
-        self.look()
+        let mut effects = self.look();
+        let behind =
+            |detail: &Detail| self.heads.get(&detail.task).is_some_and(|head| head.seq > detail.talk.last);
+        if !first && self.detail.as_ref().is_some_and(behind) {
+            effects.extend(self.more());
+        }
+        effects
     }
 
     fn take(&mut self, heads: Vec<Head>) -> Vec<Effect> {

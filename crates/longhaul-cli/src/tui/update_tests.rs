@@ -215,6 +215,28 @@ fn heads_that_come_late_do_not_undo_what_is_known() {
 }
 
 #[test]
+fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
+    let mut stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down", &stories);
+    stories[2] = stories[2].clone().replied("Heard late.", &[]);
+    let effects = update(&mut model, Msg::Loaded(stories.iter().map(Story::head).collect(), Vec::new()));
+    serve(&mut model, effects, &stories);
+    assert_eq!(chosen(&model), "t-00001");
+    assert!(picture(&mut model).contains("Heard late."));
+}
+
+#[test]
+fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
+    let stories = stories();
+    let mut model = screen((80, 24), &stories);
+    let effects = update(&mut model, Msg::Gone(id(6)));
+    serve(&mut model, effects, &stories);
+    assert_eq!(chosen(&model), "t-00001");
+    assert!(!picture(&mut model).contains("Wash up"));
+}
+
+#[test]
 fn there_is_an_end_to_what_is_remembered() {
     let mut model = screen((80, 24), &[]);
     let open = Story::new(0, "a", "Goes on").claimed();

@@ -239,11 +239,6 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         buffer.set_stringn(area.x + 1, area.y, fit(&notice.text, room), room, theme.ink(notice.ink));
         return;
     }
-    let keys = if model.size.0 >= 100 {
-        "Enter open · m write · s stop · / search · ? help · q leave"
-    } else {
-        "? help"
-    };
     let mut counts = [0; 4];
     let (mut tokens, mut cost) = (0u64, 0u64);
     for head in model.heads.values() {
@@ -272,11 +267,10 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         used += width(&text);
         spans.push(Span::styled(text, theme.ink(ink)));
     }
-    let mut more = vec![format!("{} tokens", short(tokens))];
-    if cost > 0 {
-        more.push(dollars(cost));
-    }
-    for text in more {
+    // The keys, as many as there is room for, and then what all of it took.
+    let keys = KEYS.into_iter().find(|keys| used + width(keys) + 2 <= room).unwrap_or_default();
+    let took = [format!("{} tokens", short(tokens)), dollars(cost)];
+    for text in took.iter().filter(|text| !text.is_empty()) {
         let text = format!(" · {text}");
         if used + width(&text) + width(keys) + 2 <= room {
             used += width(&text);
@@ -284,11 +278,17 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         }
     }
     buffer.set_line(area.x + 1, area.y, &Line::from(spans), area.width - 2);
-    if used + width(keys) + 2 <= room {
-        let x = area.right() - 1 - width(keys) as u16;
-        buffer.set_stringn(x, area.y, keys, width(keys), theme.ink(Ink::Faint));
-    }
+    let x = area.right() - 1 - width(keys) as u16;
+    buffer.set_stringn(x, area.y, keys, width(keys), theme.ink(Ink::Faint));
 }
+
+/// What the last line says of keys.
+const KEYS: [&str; 4] = [
+    "Enter open · m write · s stop · / search · ? help · q leave",
+    "m write · s stop · / search · ? help",
+    "/ search · ? help",
+    "? help",
+];
 
 fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
     let lines = help::lines(model.theme);
