@@ -317,7 +317,6 @@ fn long(kit: &Kit, entries: usize) {
             continues,
             retries: None,
             letter,
-            retries: None,
             above,
         };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
