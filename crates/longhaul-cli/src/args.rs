@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Answer what a task asks: whether it may call a tool, or what else it wants to know
     Answer(AnswerArgs),
+    /// Submit the order of a task that failed or was cancelled again
+    Retry(RetryArgs),
+    /// Write down a task and all below it: as Markdown, as a page of HTML, as JSON
+    Export(ExportArgs),
+    /// Delete old trees of tasks that have ended and whose end somebody has seen
+    Prune(PruneArgs),
     /// Wait until tasks have ended
     Wait(WaitArgs),
     /// Stop a task and everything below it
@@ -56,20 +62,14 @@ pub(crate) enum Command {
     /// Carry a tree on in the background: what `run --detach` starts
     #[command(hide = true)]
     Carry(CarryArgs),
-    /// Submit the order of a task that failed or was cancelled again
-    Retry(RetryArgs),
-    /// Write down a task and all below it: as Markdown, as a page of HTML, as JSON
-    Export(ExportArgs),
-    /// Delete old trees of tasks that have ended and whose end somebody has seen
-    Prune(PruneArgs),
+    /// Tell what is wrong with team files
+    Check(CheckArgs),
     /// Look whether all is there that Longhaul needs, and say what to do about what is not
     Doctor(DoctorArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
-    /// Tell what is wrong with team files
-    Check(CheckArgs),
     /// Print the JSON schema of team files, for editors
     Schema,
     /// Write a team file to begin with

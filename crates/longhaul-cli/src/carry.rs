@@ -266,6 +266,8 @@ impl Carry<'_> {
                         term.line("What it had said by then:")?;
                     }
                 }
+                // Told here, it has been heard of: `longhaul prune` may take it some day.
+                let _ = self.longhaul.look_at(root.id).await;
                 if let Some(limit) = &root.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
                     term.line(&term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;

@@ -13,6 +13,7 @@ mod exit;
 mod form;
 mod heavy;
 mod kit;
+mod long;
 #[cfg(target_os = "linux")]
 mod mcp;
 #[cfg(target_os = "linux")]

@@ -19,6 +19,7 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+mod pruning;
 mod recovery;
 mod rooms;
 mod stopping;

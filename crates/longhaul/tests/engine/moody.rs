@@ -1,6 +1,6 @@
 //! A store that is not always well.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(crate) struct Mood {
     pub(crate) garbled: Mutex<Option<CodecError>>,
     /// What is written in the very moment before this task is read.
     pub(crate) sly: Mutex<Option<(TaskId, Vec<Batch>)>>,
+    /// How many entries it has read.
+    pub(crate) entries_read: AtomicUsize,
 }
 
 impl Mood {
@@ -64,7 +66,9 @@ impl Store for Moody {
             for batch in sly.into_iter().flat_map(|(_, batches)| batches) {
                 self.inner.append(batch).await?;
             }
-            self.inner.read(task, after, limit).await
+            let records = self.inner.read(task, after, limit).await?;
+            self.mood.entries_read.fetch_add(records.len(), Ordering::SeqCst);
+            Ok(records)
         })
     }
     fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
