@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::demo::Pace;
 use crate::exit;
+use crate::notify::How;
 use crate::view::Out;
 
 pub(crate) use words::*;
@@ -70,8 +71,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
     Man(ManArgs),
-    /// Print the JSON schema of team files, for editors
-    Schema,
+    /// Print the JSON schema of team files, for editors, or that of events
+    Schema(SchemaArgs),
     /// Write a team file to begin with
     Init(InitArgs),
 }
@@ -121,6 +122,12 @@ pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
+    /// What to do next, when that is done: several run in turn, in one session
+    #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
+    pub(crate) prompts: Vec<String>,
+    /// Go on with an earlier run: its conversation, its agent, its bounds
+    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "max_cost", "max_tokens", "timeout", "detach"])]
+    pub(crate) session: Option<String>,
     /// The agent to ask, instead of the team's first
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -133,6 +140,18 @@ pub(crate) struct RunArgs {
     /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<Unattended>,
+    /// What becomes of tasks that still run when the root has nothing more to say [default: what the team file says]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) on_finish: Option<OnFinish>,
+    /// Nothing but the answer, and errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Ring when it ends or asks something, if it has taken long enough to look away
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub(crate) notify: Option<How>,
+    /// How long that is
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration, default_value = "10s")]
+    pub(crate) notify_after: Duration,
     /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
     #[arg(long)]
     pub(crate) detach: bool,
@@ -151,24 +170,47 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) outside: Outside,
     /// One event a line, as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quiet")]
     pub(crate) json: bool,
 }
 
+/// What becomes of tasks that outlive their root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnFinish {
+    /// The root waits for them, and reads what they have to say
+    Wait,
+    /// They go on in the background when the root has answered
+    Detach,
+    /// They are stopped
+    Stop,
+}
+
+impl From<OnFinish> for longhaul::OnFinish {
+    fn from(policy: OnFinish) -> Self {
+        match policy {
+            OnFinish::Wait => longhaul::OnFinish::Wait,
+            OnFinish::Detach => longhaul::OnFinish::Detach,
+            OnFinish::Stop => longhaul::OnFinish::Stop,
+        }
+    }
+}
+
 /// What becomes of questions that nobody is there to answer.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Unattended {
     /// The answer is no: the model is told, and goes on
     Deny,
     /// The task waits: `longhaul answer` may come from another terminal
     Wait,
+    /// The run is given back with exit code 8: answer, and resume it
+    Stop,
 }
 
 impl From<Unattended> for longhaul::agent::Nobody {
     fn from(policy: Unattended) -> Self {
         match policy {
             Unattended::Deny => longhaul::agent::Nobody::Deny,
-            Unattended::Wait => longhaul::agent::Nobody::Wait,
+            Unattended::Wait | Unattended::Stop => longhaul::agent::Nobody::Wait,
         }
     }
 }
@@ -254,6 +296,23 @@ pub(crate) struct CheckArgs {
     /// One file a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Whose schema is printed.
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, default_value_t = SchemaOf::Team)]
+    pub(crate) of: SchemaOf,
+}
+
+/// What has a schema.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// Team files
+    Team,
+    /// The lines of `--json` of run, demo, resume, attach and logs
+    Events,
 }
 
 /// What is written where.

@@ -79,6 +79,7 @@ pub(crate) async fn start(
     command.arg("--unattended").arg(match unattended {
         Unattended::Deny => "deny",
         Unattended::Wait => "wait",
+        Unattended::Stop => "stop",
     });
     for path in &outside.env_from_file {
         command.arg("--env-from-file").arg(whole(path));

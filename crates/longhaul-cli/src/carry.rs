@@ -1,22 +1,34 @@
-//! Running tasks in this process while somebody watches: until they end, or until we are told to.
+//! Running tasks in this process while somebody watches, or watching those of another: until they end, or until we are
+//! told to go.
+
+use std::collections::VecDeque;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
 use jiff::Timestamp;
-use longhaul::snapshot::Event;
+use longhaul::entry::{TeamRef, Wait};
+use longhaul::snapshot::{Event, Happening};
 use longhaul::store::{Filter, StoreError};
 use longhaul::task::Head;
 use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
+use crate::args::{Outside, Unattended};
+use crate::audience::Audience;
+pub(crate) use crate::audience::Manner;
 use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
+use crate::keys::{Key, Keys, Typed};
+use crate::notify::Bell;
 use crate::place::Place;
+use crate::signals::Signals;
 use crate::verdict::verdict;
-use crate::view::{Board, Detail, Frame, Ink, Out, Teller, Term, clean, lines, summary};
+use crate::view::{Ink, Out, Reply, Term, clean, one_line, summary};
 
 /// How often the live block is drawn.
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
+/// How often one who only watches looks whether there is still somebody who runs the tasks.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
@@ -31,44 +43,64 @@ pub(crate) struct Carry<'a> {
     pub(crate) ours: bool,
     /// What is said first.
     pub(crate) intro: Vec<String>,
+    /// In a session of ours: what the root is asked next, when it has answered. It is closed after the last.
+    pub(crate) next: Option<VecDeque<String>>,
+    /// Whether tasks that the root leaves behind are left to a process in the background, and with what.
+    pub(crate) leaves: Option<&'a Outside>,
+    /// Whether a question ends it: nobody is there, and nobody is waited for.
+    pub(crate) needs_nobody: bool,
+    /// Who is told that it ended.
+    pub(crate) bell: Bell,
 }
-
-/// How it is told what happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// To people: a live block, or lines.
-    Told,
-    /// One event a line.
-    Json,
-    /// Not at all.
-    Silent,
-}
-
-/// How often one who only watches looks whether there is still somebody who runs the tasks.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Why watching was over.
 enum Over {
     /// The tasks have ended.
     Ended,
+    /// The roots have ended, and left others that go on in the background.
+    Leaves,
     /// Somebody wants us to go.
     Interrupted,
+    /// A person is needed, and nobody is there.
+    Needed,
     /// Nobody runs the tasks any more.
     Left,
     /// Nothing can be written down any more.
     Trouble(StoreError),
 }
 
-impl Carry<'_> {
+impl<'a> Carry<'a> {
+    /// Tasks that this process runs, told to people or as JSON.
+    pub(crate) fn new(desk: &'a Desk, place: &'a Place, longhaul: Longhaul, roots: Vec<TaskId>) -> Carry<'a> {
+        Carry {
+            desk,
+            place,
+            longhaul,
+            roots,
+            since: Timestamp::UNIX_EPOCH,
+            manner: Manner::Told,
+            ours: true,
+            intro: Vec::new(),
+            next: None,
+            leaves: None,
+            needs_nobody: false,
+            bell: Bell::none(),
+        }
+    }
+
     /// Carries the tasks on until they have ended, or we are told to go; tells what happens, and in the end the
     /// answers and what they took.
-    pub(crate) async fn on(self) -> Result<Code, Trouble> {
+    pub(crate) async fn on(mut self) -> Result<Code, Trouble> {
         let mut signals = Signals::listen()?;
         // A carrier in the background has signed already.
-        let signs: Vec<_> =
-            self.roots.iter().filter(|_| self.ours).map(|root| carrier::sign(self.place, *root)).collect();
-        let mut board = Board::default();
-        let over = match self.watch(&mut board, &mut signals).await {
+        let sign = |root: &TaskId| carrier::sign(self.place, *root);
+        let signs: Vec<_> = self.roots.iter().filter(|_| self.ours).map(sign).collect();
+        let mut audience = Audience::new(self.desk, self.place, self.manner, self.since, self.bell);
+        if let [root] = self.roots[..] {
+            let team = self.longhaul.snapshot(root).await?.head.team;
+            audience.listens_to(root, matches!(team, TeamRef::File(_)));
+        }
+        let over = match self.watch(&mut audience, &mut signals).await {
             Ok(over) => over,
             Err(trouble) => {
                 // Nobody watches any more: what runs is given back, and can be resumed.
@@ -79,13 +111,26 @@ impl Carry<'_> {
         let done = match over {
             Over::Ended => {
                 self.longhaul.shutdown().await;
-                self.sum_up().await
+                self.sum_up(&mut audience).await
             }
-            Over::Interrupted if !self.ours => self.left("goes on; watch it again with", Place::attach).await,
-            Over::Left => self.left("is run by nobody any more; carry it on with", Place::resume).await,
-            Over::Interrupted => self.leave(&board, &mut signals).await,
+            Over::Leaves => {
+                self.longhaul.shutdown().await;
+                drop(signs);
+                return self.leave_behind(&mut audience).await;
+            }
+            Over::Needed => {
+                self.longhaul.shutdown().await;
+                self.needed(&mut audience).await
+            }
+            Over::Interrupted if !self.ours => {
+                self.left(&mut audience, "goes on; watch it again with", Place::attach)
+            }
+            Over::Left => {
+                self.left(&mut audience, "is run by nobody any more; carry it on with", Place::resume)
+            }
+            Over::Interrupted => self.leave(&mut audience, &mut signals).await,
             Over::Trouble(error) => {
-                self.desk.screen.clear(self.desk.term.size().0)?;
+                audience.clear()?;
                 // Nothing could be given back either: whoever resumes finds that we are gone.
                 let resume =
                     self.roots.iter().map(|root| self.place.resume(*root)).collect::<Vec<_>>().join("; ");
@@ -96,107 +141,142 @@ impl Carry<'_> {
         done
     }
 
-    /// One who only watched goes away.
-    async fn left(&self, how: &str, command: fn(&Place, TaskId) -> String) -> Result<Code, Trouble> {
-        self.desk.screen.clear(self.desk.term.size().0)?;
-        for root in &self.roots {
-            self.desk.note(&format!("{root} {how}:  {}", command(self.place, *root)));
-        }
-        Ok(Code::Interrupted)
-    }
-
-    /// Waits until nobody runs the tasks any more, though they have not ended.
-    async fn abandoned(&self) -> Result<(), Trouble> {
-        if self.ours {
-            std::future::pending::<()>().await;
-        }
-        let mut alone = 0;
-        // Somebody may just be taking it up.
-        while alone < 3 {
-            tokio::time::sleep(LOOK).await;
-            let heads = self.heads().await?;
-            let open = heads.iter().any(|head| !head.status.is_final());
-            let runs = heads.iter().any(|head| head.status == Status::Running);
-            let signed = self.roots.iter().any(|root| carrier::of(self.place, *root).is_some());
-            alone = if open && !runs && !signed { alone + 1 } else { 0 };
-        }
-        Ok(())
-    }
-
-    async fn watch(&self, board: &mut Board, signals: &mut Signals) -> Result<Over, Trouble> {
-        let term = self.desk.term;
-        let live = self.live();
+    async fn watch(&mut self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Over, Trouble> {
+        let live = audience.is_live();
         if self.manner == Manner::Told {
-            self.intro.iter().try_for_each(|line| term.line(line))?;
+            self.intro.iter().try_for_each(|line| self.desk.term.line(line))?;
         }
-        let mut teller = Teller::new(term, Detail::Lines).at(self.place);
+        let mut keys = if live { Keys::listen() } else { None };
+        audience.hears_keys = keys.is_some();
+        let longhaul = self.longhaul.clone();
         let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
-            self.roots.iter().map(|root| self.longhaul.follow(*root).boxed()).collect();
+            self.roots.iter().map(|root| longhaul.follow(*root).boxed()).collect();
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut beats = 0;
-        let abandoned = self.abandoned();
+        let looker = Looker {
+            longhaul: longhaul.clone(),
+            place: self.place,
+            roots: self.roots.clone(),
+            ours: self.ours,
+        };
+        let abandoned = looker.abandoned();
         tokio::pin!(abandoned);
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
                     None => break,
                     Some(event) => {
-                        board.feed(&event);
-                        if event.at < self.since {
-                            teller.skip(&event);
-                        } else if self.manner == Manner::Json {
-                            term.json(&event)?;
-                        } else if self.manner == Manner::Told && !live {
-                            for line in teller.tell(&event) {
-                                term.line(&line)?;
-                            }
+                        // A reader who does not read holds up what is told, and nothing else.
+                        tokio::select! {
+                            told = audience.hear(&event) => told?,
+                            () = signals.next() => return Ok(Over::Interrupted),
                         }
+                        if self.needs_nobody && matches!(event.what, Happening::Asked { .. }) {
+                            return Ok(Over::Needed);
+                        }
+                        self.go_on(audience, &event).await?;
                     }
                 },
-                _ = beat.tick(), if live => {
-                    beats += 1;
-                    self.draw(board, beats, "")?;
-                }
-                () = signals.next() => {
-                    return Ok(Over::Interrupted);
-                }
+                _ = beat.tick(), if live => audience.draw("")?,
+                typed = typed(keys.as_mut()) => match typed {
+                    Typed::Key(key) => self.key(audience, key).await?,
+                    Typed::Suspend => {
+                        audience.clear()?;
+                        keys.iter().for_each(Keys::suspend);
+                    }
+                },
+                () = signals.next() => return Ok(Over::Interrupted),
                 left = &mut abandoned => return left.map(|()| Over::Left),
-                error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
+                error = longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
         // A root may leave others running.
         let open = self.open().await?;
+        if !open.is_empty() && self.leaves.is_some() {
+            return Ok(Over::Leaves);
+        }
         if !open.is_empty() {
             tokio::select! {
-                waited = self.longhaul.wait(open) => drop(waited?),
+                waited = longhaul.wait(open) => drop(waited?),
                 () = signals.next() => return Ok(Over::Interrupted),
                 left = &mut abandoned => return left.map(|()| Over::Left),
-                error = self.longhaul.trouble() => return Ok(Over::Trouble(error)),
+                error = longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
-        self.desk.screen.clear(term.size().0)?;
         Ok(Over::Ended)
     }
 
-    fn live(&self) -> bool {
-        self.desk.term.live && self.manner == Manner::Told
+    /// In a session: the next word when it is silent, and the end after the last.
+    async fn go_on(&mut self, audience: &mut Audience<'_>, event: &Event) -> Result<(), Trouble> {
+        let silent = matches!(event.what, Happening::Waiting { on: Wait::Letter, .. });
+        let Some(next) = &mut self.next else { return Ok(()) };
+        if !silent || event.at < self.since || !self.roots.contains(&event.task) {
+            return Ok(());
+        }
+        let Some(next) = next.pop_front() else {
+            return Ok(self.longhaul.close(event.task).await?);
+        };
+        if matches!(self.manner, Manner::Told | Manner::Quiet) {
+            let output = self.last_reply(event.task).await?;
+            let lines = audience.answer(event.task, &output);
+            audience.clear()?;
+            lines.iter().try_for_each(|line| Term::of(Out::Stdout).line(&line.text))?;
+            if !Term::of(Out::Stdout).live {
+                Term::of(Out::Stdout).line("")?;
+            }
+        }
+        self.longhaul.send(event.task, next).await?;
+        Ok(())
     }
 
-    fn draw(&self, board: &Board, beat: usize, footer: &str) -> Result<(), Trouble> {
-        let term = self.desk.term;
-        let size = term.size();
-        let frame = Frame { term, size, now: Timestamp::now(), beat, footer };
-        Ok(self.desk.screen.draw(&lines(board, &frame), size.0)?)
+    /// What a session said last.
+    async fn last_reply(&self, session: TaskId) -> Result<String, Trouble> {
+        let journal = self.longhaul.store().read(session, longhaul::id::Seq(0), usize::MAX).await?;
+        let last = journal.iter().rev().find_map(|record| match &record.entry {
+            longhaul::entry::Entry::Replied(reply) => Some(reply.text()),
+            _ => None,
+        });
+        Ok(last.unwrap_or_default())
+    }
+
+    async fn key(&self, audience: &mut Audience<'_>, key: Key) -> Result<(), Trouble> {
+        if key == Key::Ctrl('b') {
+            return self.send_to_background(audience).await;
+        }
+        let Some(Reply { task, question, words }) = audience.key(key) else { return Ok(()) };
+        let taken = match words {
+            Some(words) => self.longhaul.answer(task, Some(question), words).await,
+            None => self.longhaul.decline(task, Some(question)).await,
+        };
+        match taken {
+            // Somebody else was faster: that is told as an event.
+            Ok(_) | Err(LonghaulError::Answered { .. } | LonghaulError::NotAsking { .. }) => Ok(()),
+            Err(error @ LonghaulError::BadAnswer(_)) => {
+                audience.asked.refused(&error.to_string());
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn send_to_background(&self, audience: &mut Audience<'_>) -> Result<(), Trouble> {
+        // The root first: who is below it goes on anyway.
+        let blocked: Vec<TaskId> = audience.board.blocked().collect();
+        let Some(task) = blocked.iter().find(|task| self.roots.contains(task)).or(blocked.first()) else {
+            return Ok(());
+        };
+        if self.longhaul.background(*task).await? {
+            audience.note("✓ it goes on in the background");
+        }
+        Ok(())
     }
 
     /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
-    async fn leave(&self, board: &Board, signals: &mut Signals) -> Result<Code, Trouble> {
+    async fn leave(&self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Code, Trouble> {
         const DRAINING: &str =
             "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
-        let term = self.desk.term;
-        if self.live() {
-            self.draw(board, 0, DRAINING)?;
+        if audience.is_live() {
+            audience.draw(DRAINING)?;
         } else if self.manner != Manner::Silent {
             self.desk.note(DRAINING);
         }
@@ -210,27 +290,74 @@ impl Carry<'_> {
                 true
             }
         };
-        self.desk.screen.clear(term.size().0)?;
         if !stopped {
             let open = self.open_roots().await?;
             if open.is_empty() {
-                return self.sum_up().await;
+                return self.sum_up(audience).await;
             }
+            audience.clear()?;
             for root in open.into_iter().filter(|_| self.manner != Manner::Silent) {
                 self.desk
                     .note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
             }
             return Ok(Code::Interrupted);
         }
-        self.sum_up().await
+        self.sum_up(audience).await
+    }
+
+    /// What is asked, how it is answered, and how it goes on then.
+    async fn needed(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
+        audience.clear()?;
+        for head in self.heads().await?.iter().filter(|head| !head.asked.is_empty()) {
+            for (question, asks) in self.longhaul.snapshot(head.id).await?.questions {
+                self.desk.note(&format!(
+                    "{} of {} needs a person: {}",
+                    head.agent,
+                    head.id,
+                    one_line(&asks.text)
+                ));
+                let named = (head.asked.len() > 1).then_some(question);
+                self.desk
+                    .note(&format!("answer it with:  {}", self.place.answer(head.id, named, &asks.wants)));
+            }
+        }
+        for root in &self.roots {
+            self.desk.note(&format!("then carry it on with:  {}", self.place.resume(*root)));
+        }
+        Ok(Code::Needed)
+    }
+
+    /// One who only watched goes away.
+    fn left(
+        &self,
+        audience: &mut Audience<'_>,
+        how: &str,
+        command: fn(&Place, TaskId) -> String,
+    ) -> Result<Code, Trouble> {
+        audience.clear()?;
+        for root in &self.roots {
+            self.desk.note(&format!("{root} {how}:  {}", command(self.place, *root)));
+        }
+        Ok(Code::Interrupted)
+    }
+
+    /// The root's end is the end; what it left goes on without us.
+    async fn leave_behind(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
+        let code = self.sum_up(audience).await?;
+        for root in &self.roots {
+            let outside = self.leaves.cloned().unwrap_or_default();
+            carrier::start(self.place, *root, &outside, Unattended::Wait).await?;
+            if self.manner != Manner::Silent {
+                let watch = self.place.attach(*root);
+                self.desk
+                    .note(&format!("what {root} left goes on in the background; watch it with:  {watch}"));
+            }
+        }
+        Ok(code)
     }
 
     async fn heads(&self) -> Result<Vec<Head>, Trouble> {
-        let mut heads = Vec::new();
-        for root in &self.roots {
-            heads.extend(self.longhaul.snapshots(Filter::tree(*root)).await?);
-        }
-        Ok(heads)
+        trees(&self.longhaul, &self.roots).await
     }
 
     async fn open(&self) -> Result<Vec<TaskId>, Trouble> {
@@ -249,14 +376,16 @@ impl Carry<'_> {
     }
 
     /// The answers, and what they took.
-    async fn sum_up(&self) -> Result<Code, Trouble> {
+    async fn sum_up(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
+        audience.clear()?;
         let (term, heads) = (self.desk.term, self.heads().await?);
-        if self.manner == Manner::Told {
+        let told = self.manner == Manner::Told;
+        if told || self.manner == Manner::Quiet {
             for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
-                let output = clean(&self.longhaul.output(root.id).await?);
+                let output = self.longhaul.output(root.id).await?;
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.
                 let here = root.error.is_some() || root.cut_short.is_some() || term.out == Out::Stdout;
-                if index > 0 || (!term.live && here) {
+                if told && (index > 0 || (!term.live && here)) {
                     term.line("")?;
                 }
                 if let Some(error) = &root.error {
@@ -264,6 +393,7 @@ impl Carry<'_> {
                     term.line(&term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
                     if !output.trim().is_empty() {
                         term.line("What it had said by then:")?;
+                        term.line(&term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
                 // Told here, it has been heard of: `longhaul prune` may take it some day.
@@ -272,58 +402,68 @@ impl Carry<'_> {
                     let word = term.paint(Ink::Waits, "cut short");
                     term.line(&term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
                 }
-                if !output.trim().is_empty() {
-                    // An answer goes where answers go; what is none, to where all else is told.
-                    let to = if root.error.is_none() { Term::of(Out::Stdout) } else { term };
-                    to.line(&to.wrapped(output.trim_end()))?;
+                // An answer goes where answers go; what is none, to where all else is told.
+                if root.error.is_none() && !output.trim().is_empty() {
+                    let out = Term::of(Out::Stdout);
+                    audience.answer(root.id, &output).iter().try_for_each(|line| out.line(&line.text))?;
                 }
             }
+        }
+        if told {
             term.line("")?;
             for line in summary(&heads, term, Timestamp::now()) {
                 term.line(&line)?;
             }
         }
-        verdict(&self.longhaul, &heads, &self.roots).await
-    }
-}
-
-/// Ctrl-C, and whatever else asks a program to end.
-struct Signals {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn listen() -> Result<Signals, Trouble> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let deaf = |error| Trouble::new(Code::Failed, format!("signals cannot be received: {error}"));
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt()).map_err(deaf)?,
-            terminate: signal(SignalKind::terminate()).map_err(deaf)?,
-        })
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> Result<Signals, Trouble> {
-        Ok(Signals {})
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        tokio::select! {
-            Some(()) = self.interrupt.recv() => {}
-            Some(()) = self.terminate.recv() => {}
-            else => std::future::pending().await,
+        let code = verdict(&self.longhaul, &heads, &self.roots).await?;
+        let ended = heads.iter().find(|head| self.roots.contains(&head.id));
+        if let Some(head) = ended {
+            self.bell.ring(&format!("{} {}: {}", head.agent, head.status, head.headline));
         }
+        Ok(code)
     }
+}
 
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
+async fn trees(longhaul: &Longhaul, roots: &[TaskId]) -> Result<Vec<Head>, Trouble> {
+    let mut heads = Vec::new();
+    for root in roots {
+        heads.extend(longhaul.snapshots(Filter::tree(*root)).await?);
+    }
+    Ok(heads)
+}
+
+/// What is typed next, where there is a keyboard.
+async fn typed(keys: Option<&mut Keys>) -> Typed {
+    match keys {
+        Some(keys) => keys.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One who looks now and then whether there is still somebody who runs the tasks.
+struct Looker<'a> {
+    longhaul: Longhaul,
+    place: &'a Place,
+    roots: Vec<TaskId>,
+    ours: bool,
+}
+
+impl Looker<'_> {
+    /// Waits until nobody runs the tasks any more, though they have not ended.
+    async fn abandoned(&self) -> Result<(), Trouble> {
+        if self.ours {
             std::future::pending::<()>().await;
         }
+        let mut alone = 0;
+        // Somebody may just be taking it up.
+        while alone < 3 {
+            tokio::time::sleep(LOOK).await;
+            let heads = trees(&self.longhaul, &self.roots).await?;
+            let open = heads.iter().any(|head| !head.status.is_final());
+            let runs = heads.iter().any(|head| head.status == Status::Running);
+            let signed = self.roots.iter().any(|root| carrier::of(self.place, *root).is_some());
+            alone = if open && !runs && !signed { alone + 1 } else { 0 };
+        }
+        Ok(())
     }
 }

@@ -17,8 +17,9 @@ Exit codes:
     4  no such task, or several whose ids begin like that
     5  the database cannot be used
     6  a team file is wrong, or what it needs is missing
-    7  a limit cut the run short: turns, tokens, money or time (an answer that there is all the same is printed)
-  124  `wait` timed out (the tasks go on)
+    7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
+    8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`
+  124  the time is up: of `wait` (the tasks go on), or of `run --timeout`
   130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
 
 /// An exit code.
@@ -41,7 +42,9 @@ pub(crate) enum Code {
     Team = 6,
     /// A limit cut the run short.
     Limit = 7,
-    /// A wait timed out.
+    /// A person is needed.
+    Needed = 8,
+    /// The time is up.
     TimedOut = 124,
     /// Drained.
     Interrupted = 130,
@@ -51,7 +54,7 @@ impl Code {
     /// The code of this number; of one that there is not, that something failed.
     pub(crate) fn of(number: u8) -> Code {
         use Code::*;
-        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, TimedOut, Interrupted]
+        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, Needed, TimedOut, Interrupted]
             .into_iter()
             .find(|code| *code as u8 == number)
             .unwrap_or(Failed)
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn help_names_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 6, 7, 124, 130] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
     }

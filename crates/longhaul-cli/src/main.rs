@@ -1,13 +1,17 @@
 //! The `longhaul` command: run, watch and steer background agents from a terminal.
 
 mod args;
+mod audience;
 mod carrier;
 mod carry;
 mod cmd;
 mod demo;
 mod exit;
+mod keys;
+mod notify;
 mod outside;
 mod place;
+mod signals;
 mod team;
 mod tui;
 mod verdict;
@@ -35,7 +39,12 @@ fn main() -> ExitCode {
         .map_err(|error| {
             exit::Trouble::new(exit::Code::Failed, format!("no threads could be started: {error}"))
         })
-        .and_then(|runtime| runtime.block_on(cmd::run(&desk, cli.command)));
+        .and_then(|runtime| {
+            let ended = runtime.block_on(cmd::run(&desk, cli.command));
+            // What waits for a reader who does not read is not waited for.
+            runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+            ended
+        });
     match ended {
         Ok(code) => code.into(),
         Err(trouble) => {

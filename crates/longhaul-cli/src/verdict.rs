@@ -35,19 +35,20 @@ fn of_root(head: &Head, outcome: Option<&Outcome>) -> Code {
         (Status::Completed, _) if head.cut_short.is_some() => Code::Limit,
         (Status::Completed, _) => Code::Fine,
         (Status::Cancelled, _) => Code::Cancelled,
-        (_, Some(Outcome::Failed { failure, .. })) if is_limit(failure.kind) => Code::Limit,
+        (_, Some(Outcome::Failed { failure, .. })) => match failure.kind {
+            FailureKind::Timeout => Code::TimedOut,
+            FailureKind::TurnLimit | FailureKind::Budget => Code::Limit,
+            _ => Code::Failed,
+        },
         _ => Code::Failed,
     }
 }
 
-fn is_limit(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::TurnLimit | FailureKind::Budget | FailureKind::Timeout)
-}
-
-/// The worse of two: failed, cut short, cancelled, fine.
+/// The worse of two: failed, out of time, cut short, cancelled, fine.
 fn worse(one: Code, two: Code) -> Code {
     let rank = |code| match code {
-        Code::Failed => 3,
+        Code::Failed => 4,
+        Code::TimedOut => 3,
         Code::Limit => 2,
         Code::Cancelled => 1,
         _ => 0,

@@ -254,6 +254,8 @@ pub enum Happening {
         /// Which.
         pattern: Pattern,
     },
+    /// A person does not want it to wait for other tasks: they go on in the background.
+    Backgrounded,
     /// It is to stop.
     Stopping {
         /// Why.
@@ -384,6 +386,7 @@ impl Narrator {
             Entry::Answered { question, answer } => {
                 tell(Happening::Answered { question: *question, answer: answer.clone() });
             }
+            Entry::Backgrounded => tell(Happening::Backgrounded),
             Entry::Granted { pattern } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),

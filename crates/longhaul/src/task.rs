@@ -122,6 +122,9 @@ pub struct Head {
     pub granted: Vec<Pattern>,
     /// The tool calls that are running now.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
+    /// Calls that a person does not want it to wait in: as soon as one only waits for other tasks, it returns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backgrounded: Vec<CallId>,
     /// What a tool last said about its progress.
     pub progress: Option<String>,
     /// Letters that it has not read.
@@ -244,6 +247,7 @@ impl Head {
             asked: Vec::new(),
             granted: Vec::new(),
             calling: Vec::new(),
+            backgrounded: Vec::new(),
             progress: None,
             unread: 0,
             turns: 0,
@@ -343,6 +347,13 @@ impl Head {
                 }
             }
 
+            // Which calls those are is kept when its process dies: they are made again, and must not wait then.
+            (Entry::Backgrounded, Status::Running) => {
+                let calls = self.calling.iter().map(|(call, _)| *call);
+                let new: Vec<CallId> = calls.filter(|call| !self.backgrounded.contains(call)).collect();
+                self.backgrounded.extend(new);
+            }
+
             (entry, Status::Running) => self.work(entry, record.at, not_now)?,
 
             _ => return Err(not_now),
@@ -371,6 +382,7 @@ impl Head {
             }
             Entry::Replied(reply) => {
                 self.asked.clear();
+                self.backgrounded.clear();
                 self.turns = self.turns.saturating_add(1);
                 self.usage += reply.usage;
                 match reply.cost {
@@ -392,6 +404,7 @@ impl Head {
             }
             Entry::Returned(returned) => {
                 self.calling.retain(|(call, _)| *call != returned.call);
+                self.backgrounded.retain(|call| *call != returned.call);
                 self.asked.retain(|asked| asked.question.call != returned.call);
                 self.progress = None;
             }

@@ -171,6 +171,8 @@ pub struct CallContext {
     pub desk: Arc<dyn Desk>,
     /// Fires when the task is to stop: give up what you are doing, and leave nothing running.
     pub cancel: CancellationToken,
+    /// Fires when a person does not want this call to wait for other tasks: return, and say that they go on.
+    pub hurry: CancellationToken,
     /// Where the task works.
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.

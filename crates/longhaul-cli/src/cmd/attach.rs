@@ -34,5 +34,5 @@ pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble>
         ],
     };
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, manner, ours: false, intro }.on().await
+    Carry { since, manner, ours: false, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await
 }

@@ -1,12 +1,11 @@
 //! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
 
-use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
 use super::Desk;
 use super::resume::{Hands, is_known};
-use crate::args::CarryArgs;
+use crate::args::{CarryArgs, Unattended};
 use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
 use crate::demo;
@@ -26,16 +25,11 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
         Err(trouble) => Begun::not(trouble).say(),
     }
     let (hands, signed) = begun?;
-    let (longhaul, since) = (hands.longhaul, Timestamp::now());
+    let needs_nobody = args.unattended == Unattended::Stop;
     let carry = Carry {
-        desk,
-        place: &place,
-        longhaul,
-        roots: vec![args.root],
-        since,
         manner: Manner::Silent,
-        ours: true,
-        intro: Vec::new(),
+        needs_nobody,
+        ..Carry::new(desk, &place, hands.longhaul, vec![args.root])
     };
     let done = carry.on().await;
     team::close(&hands.outfit).await;

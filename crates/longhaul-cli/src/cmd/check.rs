@@ -7,7 +7,7 @@ use longhaul::teamfile::{self, Around, Problem, Severity};
 use serde::Serialize;
 
 use super::Desk;
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, SchemaOf};
 use crate::exit::{Code, Trouble};
 use crate::view::{Ink, Term, clean, many};
 
@@ -41,8 +41,13 @@ pub(super) fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
     Ok(if errors > 0 { Code::Team } else { Code::Fine })
 }
 
-pub(super) fn schema(desk: &Desk) -> Result<Code, Trouble> {
-    desk.term.line(&serde_json::to_string_pretty(&teamfile::schema())?)?;
+pub(super) fn schema(desk: &Desk, of: SchemaOf) -> Result<Code, Trouble> {
+    /// The events as `--json` tells them; a test holds it against real ones, key by key.
+    const EVENTS: &str = include_str!("events.schema.json");
+    match of {
+        SchemaOf::Team => desk.term.line(&serde_json::to_string_pretty(&teamfile::schema())?)?,
+        SchemaOf::Events => desk.term.line(EVENTS.trim_end())?,
+    }
     Ok(Code::Fine)
 }
 

@@ -46,7 +46,7 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         String::new(),
     ];
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    Carry { desk, place: &place, longhaul, roots: vec![root], since, manner, ours: true, intro }.on().await
+    Carry { since, manner, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await
 }
 
 /// A script that somebody else wrote.

@@ -87,7 +87,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Doctor(args) => doctor::run(desk, &args).await,
         Command::Completions(args) => shell::completions(desk, &args),
         Command::Man(args) => shell::man(desk, &args),
-        Command::Schema => check::schema(desk),
+        Command::Schema(args) => check::schema(desk, args.of),
         Command::Init(args) => init::run(desk, &args),
     }
 }

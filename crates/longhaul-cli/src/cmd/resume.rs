@@ -69,8 +69,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    let longhaul = hands.longhaul;
-    let carry = Carry { desk, place: &place, longhaul, roots, since, manner, ours: true, intro };
+    let carry = Carry { since, manner, intro, ..Carry::new(desk, &place, hands.longhaul, roots) };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
     done

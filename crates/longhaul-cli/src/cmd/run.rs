@@ -1,28 +1,34 @@
 //! `longhaul run`.
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use longhaul::dispatch::Limits;
 use longhaul::entry::TeamRef;
-use longhaul::{Budget, Longhaul, Order};
+use longhaul::store::Store;
+use longhaul::supervisor::LonghaulBuilder;
+use longhaul::teamfile::Outfit;
+use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 
 use super::Desk;
-use crate::args::{RunArgs, Unattended};
+use crate::args::{OnFinish, RunArgs, Unattended};
 use crate::carrier;
 use crate::carry::{Carry, Manner};
+use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
+use crate::notify::Bell;
 use crate::place::Place;
-use crate::team;
+use crate::team::{self, Kept};
 use crate::view::{Ink, Out, Term, clean};
 
 pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
-    let since =
-        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
     let outfit = team::outfit(desk, &args.outside, &place)?;
     let made = team::make(desk, &outfit, args, &dir)?;
-    let prompt = expanded(&prompt(args.prompt.as_deref())?, &made.commands)?;
+    let mut prompts = prompts(args, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
         Some(name) => {
@@ -34,61 +40,164 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     team::somebody_to_ask(&made.team, &outfit).await?;
     let store = place.open()?;
     let team = made.kept(&*store).await?;
-    let mut order = Order::new(agent, prompt).working_dir(&dir).tree_budget(budget);
+    let run = Run { desk, args, place: &place, outfit: &outfit };
+    if let Some(session) = &args.session {
+        let done = run.session(team, made.limits, store, session, prompts).await;
+        team::close(&outfit).await;
+        return done;
+    }
+    let first = prompts.pop_front().unwrap_or_default();
+    let mut order = Order::new(agent, first).working_dir(&dir).tree_budget(budget);
     if let Some(timeout) = args.timeout {
         order = order.timeout(timeout);
+    }
+    if let Some(policy) = args.on_finish {
+        order = order.on_finish(policy.into());
     }
     if args.yolo {
         order = order.approve_all();
     }
     if args.detach {
-        return detached(desk, args, &place, Longhaul::client(store).await?, team.reference().clone(), order)
-            .await;
+        return run.detached(Longhaul::client(store).await?, team.reference().clone(), order, &prompts).await;
     }
-    // Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
-    let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let longhaul = Longhaul::builder(team)
-        .store_arc(store)
-        .limits(made.limits)
-        .own_trees_only()
-        .attended(attended)
-        .when_nobody(args.unattended.unwrap_or(Unattended::Deny).into())
-        .start()
-        .await?;
+    let since = now();
+    let longhaul = run.builder(team, made.limits).store_arc(store).start().await?;
+    let next = Some(prompts).filter(|more| !more.is_empty());
+    if next.is_some() {
+        order = order.interactive();
+    }
     let root = longhaul.submit(order).await?;
-    let term = desk.term;
-    let intro = vec![
-        format!("task    {}", term.paint(Ink::Id, &root.to_string())),
-        format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
-        String::new(),
-    ];
-    let manner = if args.json { Manner::Json } else { Manner::Told };
-    let carry = Carry { desk, place: &place, longhaul, roots: vec![root], since, manner, ours: true, intro };
-    let done = carry.on().await;
+    let done = run.carry(longhaul, root, since, next).await;
     team::close(&outfit).await;
     done
 }
 
-/// Hands the order to a process in the background, and tells its id.
-async fn detached(
-    desk: &Desk,
-    args: &RunArgs,
-    place: &Place,
-    client: Longhaul,
-    team: TeamRef,
-    order: Order,
-) -> Result<Code, Trouble> {
-    let root = client.submit_to(team, order).await?;
-    carrier::start(place, root, &args.outside, args.unattended.unwrap_or(Unattended::Wait)).await?;
-    if args.json {
-        desk.term.json(&serde_json::json!({ "task": root }))?;
-        return Ok(Code::Fine);
+/// The time, as precise as journals are.
+fn now() -> Timestamp {
+    Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A run on its way.
+struct Run<'a> {
+    desk: &'a Desk,
+    args: &'a RunArgs,
+    place: &'a Place,
+    outfit: &'a Outfit,
+}
+
+impl Run<'_> {
+    fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
+        Longhaul::builder(team)
+            .limits(limits)
+            .own_trees_only()
+            .attended(self.attended())
+            .when_nobody(self.args.unattended.unwrap_or(Unattended::Deny).into())
     }
-    // The id, and nothing else: a script takes it from there.
-    Term::of(Out::Stdout).line(&root.to_string())?;
-    let watch = format!("it goes on in the background; watch it with:  {}", place.attach(root));
-    desk.note(&watch);
-    Ok(Code::Fine)
+
+    /// Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
+    fn attended(&self) -> bool {
+        std::io::stdin().is_terminal() && self.desk.term.live && !self.args.quiet && !self.args.json
+    }
+
+    fn manner(&self) -> Manner {
+        match (self.args.json, self.args.quiet) {
+            (true, _) => Manner::Json,
+            (false, true) => Manner::Quiet,
+            (false, false) => Manner::Told,
+        }
+    }
+
+    async fn carry(
+        &self,
+        longhaul: Longhaul,
+        root: TaskId,
+        since: Timestamp,
+        next: Option<VecDeque<String>>,
+    ) -> Result<Code, Trouble> {
+        let (term, args) = (self.desk.term, self.args);
+        let intro = vec![
+            format!("task    {}", term.paint(Ink::Id, &root.to_string())),
+            format!("resume  {}", term.paint(Ink::Strong, &clean(&self.place.resume(root)))),
+            String::new(),
+        ];
+        let leaves = (args.on_finish == Some(OnFinish::Detach)).then_some(&args.outside);
+        let bell = Bell::new(args.notify, args.notify_after);
+        let manner = self.manner();
+        let carry = Carry::new(self.desk, self.place, longhaul, vec![root]);
+        let needs_nobody = args.unattended == Some(Unattended::Stop) && !self.attended();
+        Carry { since, manner, intro, next, leaves, bell, needs_nobody, ..carry }.on().await
+    }
+
+    /// Goes on with an earlier run: each prompt is a letter to it, or to what has continued it.
+    async fn session(
+        &self,
+        team: Team,
+        limits: Limits,
+        store: Arc<dyn Store>,
+        session: &str,
+        mut prompts: VecDeque<String>,
+    ) -> Result<Code, Trouble> {
+        let mut at = store.find(session).await?;
+        let mut code = Code::Fine;
+        while let Some(prompt) = prompts.pop_front() {
+            let root = store.head(at).await?.map_or(at, |head| head.root);
+            if carrier::owned(&*store).await?.contains(&root) {
+                let what = format!("--session: {root} is run by another process");
+                return Err(Trouble::new(Code::Usage, what).hint(format!(
+                    "write to it: longhaul send {root} …; watch it: {}",
+                    self.place.attach(root)
+                )));
+            }
+            let since = now();
+            let loader = Kept::new(Pace::default(), self.outfit.clone());
+            let builder = self.builder(team.clone(), limits.clone()).tree(root).loader(loader);
+            let longhaul = builder.store_arc(store.clone()).start().await?;
+            let sent = longhaul.send(root, prompt).await?;
+            let head = longhaul.snapshot(sent.to).await?.head;
+            at = head.root;
+            // A session that stays takes all of them; others are continued one by one.
+            let next = head.interactive.then(|| std::mem::take(&mut prompts));
+            code = self.carry(longhaul, at, since, next).await?;
+            if code != Code::Fine {
+                break;
+            }
+        }
+        Ok(code)
+    }
+
+    /// Hands the order to a process in the background, and tells its id.
+    async fn detached(
+        &self,
+        client: Longhaul,
+        team: TeamRef,
+        order: Order,
+        more: &VecDeque<String>,
+    ) -> Result<Code, Trouble> {
+        let Run { desk, args, place, .. } = self;
+        if !more.is_empty() {
+            return Err(Trouble::new(Code::Usage, "--detach takes one prompt").hint(
+                "the next ones can be sent when it has answered: longhaul run TEAM --session ID PROMPT",
+            ));
+        }
+        let root = client.submit_to(team, order).await?;
+        carrier::start(place, root, &args.outside, args.unattended.unwrap_or(Unattended::Wait)).await?;
+        if args.json {
+            desk.term.json(&serde_json::json!({ "task": root }))?;
+            return Ok(Code::Fine);
+        }
+        // The id, and nothing else: a script takes it from there.
+        Term::of(Out::Stdout).line(&root.to_string())?;
+        let watch = format!("it goes on in the background; watch it with:  {}", place.attach(root));
+        desk.note(&watch);
+        Ok(Code::Fine)
+    }
+}
+
+/// All prompts, in turn.
+fn prompts(args: &RunArgs, commands: &[(String, String)]) -> Result<VecDeque<String>, Trouble> {
+    let first = (args.prompt.is_some() || args.prompts.is_empty()).then(|| prompt(args.prompt.as_deref()));
+    let more = args.prompts.iter().map(|typed| prompt(Some(typed)));
+    first.into_iter().chain(more).map(|prompt| expanded(&prompt?, commands)).collect()
 }
 
 /// What is to be done, wherever it is written.

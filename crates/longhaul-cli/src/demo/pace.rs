@@ -20,6 +20,12 @@ impl Pace {
     }
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Pace(1.0)
+    }
+}
+
 impl FromStr for Pace {
     type Err = String;
 

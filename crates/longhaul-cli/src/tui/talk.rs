@@ -233,6 +233,14 @@ impl Talk {
                 };
                 self.note(record, Ink::Waits, why, false);
             }
+            Entry::Backgrounded => {
+                self.note(
+                    record,
+                    Ink::Plain,
+                    "told not to wait: it goes on in the background".to_owned(),
+                    false,
+                );
+            }
             Entry::Granted { pattern } => {
                 let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));
                 self.note(record, Ink::Plain, text, false);

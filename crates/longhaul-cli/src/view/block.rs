@@ -8,7 +8,7 @@ use longhaul::Status;
 use super::board::{Board, Doing, Row};
 use super::clean::one_line;
 use super::screen::Line;
-use super::words::{elapsed, fit, left, many, right, short, width};
+use super::words::{dollars, elapsed, fit, left, many, right, short, width};
 use super::{Ink, Term, glyph};
 
 /// One picture of the block.
@@ -73,6 +73,7 @@ struct Shape {
     doing: usize,
     elapsed: usize,
     tokens: usize,
+    cost: usize,
 }
 
 impl Shape {
@@ -83,12 +84,18 @@ impl Shape {
         let headlines = tree.iter().map(|(_, row)| width(&row.headline)).max().unwrap_or(0);
         let agent = agents.min(if columns < 60 { 8 } else { 16 });
         let tokens = if columns < 60 { 0 } else { 6 };
+        let costs = tree.iter().any(|(_, row)| row.cost > 0);
+        let cost = if columns >= 60 && costs { 7 } else { 0 };
         let elapsed = 6;
-        let gaps = if tokens == 0 { 3 } else { 5 };
-        let rest = columns.saturating_sub(stem + agent + elapsed + tokens + gaps);
-        let headline = if rest >= 50 { headlines.min(rest / 2) } else { 0 };
-        let doing = rest - headline - usize::from(headline > 0);
-        Shape { stem, agent, headline, doing, elapsed, tokens }
+        let gaps = 3 + usize::from(tokens > 0) + usize::from(cost > 0);
+        let rest = columns.saturating_sub(stem + agent + elapsed + tokens + cost + gaps);
+        let headline = match rest {
+            50.. => headlines.min(rest / 2),
+            30.. => headlines.min(rest * 2 / 5),
+            _ => 0,
+        };
+        let doing = rest.saturating_sub(headline + usize::from(headline > 0));
+        Shape { stem, agent, headline, doing, elapsed, tokens, cost }
     }
 
     fn line(&self, path: &[bool], row: &Row, frame: &Frame<'_>) -> Line {
@@ -137,6 +144,11 @@ impl Shape {
             text += &format!(" {}", term.paint(Ink::Faint, &right(&short(row.tokens), self.tokens)));
             columns += self.tokens + 1;
         }
+        if self.cost > 0 {
+            let cost = if row.cost > 0 { dollars(row.cost) } else { String::new() };
+            text += &format!(" {}", term.paint(Ink::Faint, &right(&cost, self.cost)));
+            columns += self.cost + 1;
+        }
         Line { text, width: columns }
     }
 }
@@ -147,7 +159,7 @@ fn doing(row: &Row, alone: bool) -> (String, Ink) {
         (Doing::Failed(why), status) => (why.clone(), Ink::of(status)),
         (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
         (Doing::Awaiting(ids), _) => (format!("waiting for {}", many(ids.len(), "task")), Ink::Waits),
-        (Doing::Asking(what), _) => (format!("asks: {what} (longhaul answer {} …)", row.id), Ink::Waits),
+        (Doing::Asking(what), _) => (format!("asks: {what}"), Ink::Waits),
         (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
         (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
         (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),

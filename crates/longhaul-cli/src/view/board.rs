@@ -28,6 +28,10 @@ pub(crate) struct Row {
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) tokens: u64,
+    /// What it cost so far, in millionths of a dollar, as far as that is known.
+    pub(crate) cost: u64,
+    /// How many of its calls have not returned.
+    calls: usize,
 }
 
 /// What a task does now.
@@ -71,6 +75,8 @@ impl Board {
                 started: None,
                 ended: None,
                 tokens: 0,
+                cost: 0,
+                calls: 0,
             });
             // Events of a tree come task by task; people want to see who came first.
             self.rows.sort_by_key(|row| row.created);
@@ -83,6 +89,17 @@ impl Board {
         }
         let Some(row) = self.rows.iter_mut().find(|row| row.id == event.task) else { return };
         row.step(event);
+    }
+
+    /// Tasks in the middle of a call that only waits for other tasks.
+    pub(crate) fn blocked(&self) -> impl Iterator<Item = TaskId> {
+        let blocked = |row: &&Row| row.calls > 0 && matches!(row.doing, Doing::Awaiting(_));
+        self.rows.iter().filter(blocked).map(|row| row.id)
+    }
+
+    /// Whether there are such.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked().next().is_some()
     }
 
     /// The rows as a tree, with how deep each is and whether it is the last of its siblings at each level.
@@ -136,9 +153,16 @@ impl Row {
                     said.push_str(text);
                 }
             }
-            Happening::Usage { usage, .. } => self.tokens = self.tokens.saturating_add(usage.total()),
-            Happening::Call { tool, arguments, .. } => self.doing = Doing::Calling(call(tool, arguments, 80)),
+            Happening::Usage { usage, cost, .. } => {
+                self.tokens = self.tokens.saturating_add(usage.total());
+                self.cost = self.cost.saturating_add(cost.unwrap_or(0));
+            }
+            Happening::Call { tool, arguments, .. } => {
+                self.calls += 1;
+                self.doing = Doing::Calling(call(tool, arguments, 80));
+            }
             Happening::Result { .. } => {
+                self.calls = self.calls.saturating_sub(1);
                 if let Doing::Calling(what) = &self.doing {
                     self.doing = Doing::Called(what.clone());
                 }
@@ -157,6 +181,7 @@ impl Row {
             Happening::Stopping { .. } if !self.status.is_final() => self.doing = Doing::Stopping,
             Happening::Released { .. } => {
                 self.status = Status::Pending;
+                self.calls = 0;
                 self.doing = Doing::Nothing;
             }
             Happening::Finished { status, error, .. } => {

@@ -1,18 +1,23 @@
 //! What people see.
 
+mod asked;
 mod block;
 mod board;
 mod clean;
+mod flow;
 mod grid;
+mod markdown;
 mod paint;
 mod screen;
 mod tables;
 pub(crate) mod tell;
 pub(crate) mod words;
 
+pub(crate) use asked::{Asked, Reply};
 pub(crate) use block::{Frame, lines};
 pub(crate) use board::Board;
 pub(crate) use clean::{clean, one_line};
+pub(crate) use flow::Flow;
 pub(crate) use paint::{Ink, Out, Term, glyph, standing};
 pub(crate) use screen::{Line, Screen};
 pub(crate) use tables::{Layout, summary, tasks, what};

@@ -25,6 +25,14 @@ impl Out {
         }
     }
 
+    /// Writes all of it, as soon as somebody reads it.
+    pub(crate) async fn write_when_read(self, text: String) -> std::io::Result<()> {
+        // On a thread of its own: a reader who does not read holds up that one only.
+        tokio::task::spawn_blocking(move || self.write(&text))
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+
     /// Writes all of it at once.
     pub(super) fn write(self, text: &str) -> std::io::Result<()> {
         let all = |mut out: Box<dyn Write>| out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -45,9 +45,26 @@ impl Screen {
 
     /// Draws the block where the last one was.
     pub(crate) fn draw(&self, lines: &[Line], columns: usize) -> std::io::Result<()> {
+        self.show(&[], lines, columns)
+    }
+
+    /// Draws the block where the last one was; these lines go above it, to standard output, and stay there.
+    pub(crate) fn show(&self, above: &[Line], lines: &[Line], columns: usize) -> std::io::Result<()> {
         let mut drawn = self.drawn();
         let mut frame = String::from(BEGIN);
         frame.push_str(&drawn.back(columns));
+        if !above.is_empty() {
+            frame.push_str(CLEAR_BELOW);
+            let told: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
+            if self.out == Out::Stdout {
+                frame.push_str(&told);
+            } else {
+                self.out.write(&frame)?;
+                drawn.lines.clear();
+                Out::Stdout.write(&told)?;
+                frame.clear();
+            }
+        }
         for line in lines {
             frame.push_str(&line.text);
             frame.push_str(CLEAR_LINE);

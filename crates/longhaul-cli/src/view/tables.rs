@@ -127,7 +127,7 @@ fn price(head: &Head) -> String {
 
 /// What a tree has done, in the end.
 pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 8] = [
         Column::words("TASK", 0),
         Column::elastic("AGENT", 6),
         Column::words("STATUS", 0),
@@ -135,7 +135,12 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
         Column::numbers("TURNS", 5),
         Column::numbers("TOOLS", 4),
         Column::numbers("TOKENS", 3),
+        Column::numbers("COST", 1),
     ];
+    let priced = heads.iter().any(|head| head.cost > 0);
+    // What nothing cost, or nobody knows the price of, has no column.
+    let shown = if priced { 8 } else { 7 };
+    let cost = |cost: u64| if cost > 0 { dollars(cost) } else { "–".to_owned() };
     let mut rows: Vec<Vec<Cell>> = trees(heads)
         .into_iter()
         .map(|(branch, head)| {
@@ -148,6 +153,7 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
                 Cell::new(Ink::Plain, count(head.turns.into())),
                 Cell::new(Ink::Plain, count(head.calls.into())),
                 Cell::new(Ink::Plain, count(head.usage.total())),
+                Cell::new(Ink::Plain, cost(head.cost)),
             ]
         })
         .collect();
@@ -165,7 +171,8 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
             Cell::new(Ink::Strong, sum(|head| head.turns.into())),
             Cell::new(Ink::Strong, sum(|head| head.calls.into())),
             Cell::new(Ink::Strong, sum(|head| head.usage.total())),
+            Cell::new(Ink::Strong, cost(heads.iter().map(|head| head.cost).sum())),
         ]);
     }
-    grid(&COLUMNS, &rows, term, term.size().0)
+    grid(&COLUMNS[..shown], &rows, term, term.size().0)
 }

@@ -179,6 +179,9 @@ impl Teller {
             Happening::Answered { answer, .. } => {
                 (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
             }
+            Happening::Backgrounded => {
+                (Ink::Plain, "told    not to wait: it goes on in the background".to_owned())
+            }
             Happening::Granted { pattern } => {
                 (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
             }

@@ -110,7 +110,7 @@ fn an_interrupted_run_is_130_and_can_be_resumed() {
 }
 
 #[test]
-fn a_run_that_a_limit_cut_short_is_7() {
+fn a_run_that_a_limit_cut_short_is_7_and_one_without_time_124() {
     let again = "- text: Again.\n  calls: [{tool: list_background_agents}]\n";
     // The turns: there is an answer, which is printed, and it says on standard error what it is worth.
     let kit = Kit::new();
@@ -121,7 +121,7 @@ fn a_run_that_a_limit_cut_short_is_7() {
     // The time.
     let kit = Kit::new();
     team(&kit, "- text: I think.\n  delay: 60s", FAILS, "");
-    let ran = run(&kit, &["--timeout", "300ms"]).ended(7);
+    let ran = run(&kit, &["--timeout", "300ms"]).ended(124);
     assert_eq!(ran.out, "");
     assert!(ran.err.contains("timed out"), "{}", ran.err);
     // The tokens.

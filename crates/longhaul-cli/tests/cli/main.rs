@@ -6,13 +6,16 @@ mod answer;
 mod approval;
 mod auto;
 mod bad;
+mod ci;
 mod crash;
 mod demo;
 mod detach;
+mod events;
 mod exit;
 mod form;
 mod heavy;
 mod kit;
+mod live;
 mod long;
 #[cfg(target_os = "linux")]
 mod mcp;

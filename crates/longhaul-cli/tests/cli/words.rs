@@ -312,3 +312,26 @@ fn show_and_the_doctor_fit_the_terminal() {
     assert!(screen.lines().all(|line| line.chars().count() <= 40), "{screen}");
     assert!(terminal.colours().contains("\x1b[32m✓"), "{:?}", terminal.colours());
 }
+
+#[test]
+fn json_has_these_keys() {
+    let kit = Kit::new();
+    let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
+    kit.run(&["resume", "--pace", "0"]).ended(0);
+    let pretty = |args: &[&str]| {
+        let ran = kit.run(args).ended(0);
+        ran.json()
+            .iter()
+            .map(|value| serde_json::to_string_pretty(value).unwrap())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    insta::with_settings!({filters => vec![
+        (r"t-[0-9a-z]{5}\b", "t-xxxxx"),
+        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+        (r": \d{2,}\b", ": NN"),
+    ]}, {
+        insta::assert_snapshot!("tasks_json", pretty(&["tasks", "--json"]));
+        insta::assert_snapshot!("show_json", pretty(&["show", &done, "--json"]));
+    });
+}

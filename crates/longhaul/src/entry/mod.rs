@@ -122,6 +122,9 @@ pub enum Entry {
         /// Which calls.
         pattern: Pattern,
     },
+    /// A person does not want the task to wait for others: its calls that do return, and what they wait for goes on in
+    /// the background.
+    Backgrounded,
     /// The conversation up to here was replaced by a summary; the order stays.
     Compacted {
         /// The summary.
@@ -175,6 +178,7 @@ pub enum Kind {
     Finished = 16,
     Continued = 17,
     Granted = 18,
+    Backgrounded = 19,
 }
 
 impl Entry {
@@ -195,6 +199,7 @@ impl Entry {
             Entry::Asked { .. } => Kind::Asked,
             Entry::Answered { .. } => Kind::Answered,
             Entry::Granted { .. } => Kind::Granted,
+            Entry::Backgrounded => Kind::Backgrounded,
             Entry::Compacted { .. } => Kind::Compacted,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,

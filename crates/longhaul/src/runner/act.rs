@@ -46,6 +46,7 @@ impl Run {
         let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
         let mut now = Now {
             give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            hurry: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
             ..Now::default()
         };
         let asks_first = |act: &Act| {
@@ -62,10 +63,13 @@ impl Run {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
             let door =
                 Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
-            self.start(act, &line, door, asks_first)
+            let hurry = now.hurry.get(&act.id).cloned().unwrap_or_default();
+            self.start(act, &line, door, hurry, asks_first)
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
+        // A person said so before the process died that was in these calls.
+        now.hurry(&self.head.backgrounded);
 
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
@@ -77,6 +81,7 @@ impl Run {
                 () = overdue(until), if until.is_some() => break,
                 () = heard(&self.bell, self.look_at) => {
                     self.catch_up().await?;
+                    now.hurry(&self.head.backgrounded);
                     if self.head.stop.is_some() && halt.is_none() {
                         halt = Some((Halt::Stop, Instant::now() + GRACE));
                         stop.cancel();
@@ -157,6 +162,7 @@ impl Run {
         mut act: Act,
         line: &Line,
         door: Door,
+        hurry: CancellationToken,
         asks_first: bool,
     ) -> impl Future<Output = Came> + use<> {
         let context = CallContext {
@@ -165,6 +171,7 @@ impl Run {
             call: act.id,
             desk: self.around.desk.clone(),
             cancel: door.stop.clone(),
+            hurry,
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
             line: line.clone(),
@@ -328,10 +335,17 @@ struct Now {
     asking: Asking,
     progress: Progress,
     give_up: HashMap<CallId, CancellationToken>,
+    /// Fires for those that a person does not want to be waited for.
+    hurry: HashMap<CallId, CancellationToken>,
     draining: bool,
 }
 
 impl Now {
+    /// Tells these calls not to wait for other tasks.
+    fn hurry(&self, calls: &[CallId]) {
+        calls.iter().filter_map(|call| self.hurry.get(call)).for_each(CancellationToken::cancel);
+    }
+
     /// How many calls do nothing but wait.
     fn idle(&self) -> usize {
         let mut asking: Vec<CallId> =

@@ -165,7 +165,7 @@ impl Run {
         seat: Seat,
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
-        let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered]);
+        let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered, Kind::Backgrounded]);
         let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;

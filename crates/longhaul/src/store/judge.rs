@@ -221,6 +221,7 @@ fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
         Entry::StopRequested(_)
         | Entry::Answered { .. }
         | Entry::Granted { .. }
+        | Entry::Backgrounded
         | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })

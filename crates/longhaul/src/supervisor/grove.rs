@@ -1,6 +1,6 @@
 //! Trees that hang together, who has heard of their ends, and how they are deleted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -89,10 +89,11 @@ impl Longhaul {
                 if no_news || parent.unread == 0 {
                     continue;
                 }
-                if !told.contains_key(&parent.id) {
-                    told.insert(parent.id, heard(store, parent.id).await?);
-                }
-                if told.get(&parent.id).is_some_and(|told| told.contains(&head.id)) {
+                let told = match told.entry(parent.id) {
+                    hash_map::Entry::Occupied(told) => told.into_mut(),
+                    hash_map::Entry::Vacant(place) => place.insert(heard(store, parent.id).await?),
+                };
+                if told.contains(&head.id) {
                     continue;
                 }
             }

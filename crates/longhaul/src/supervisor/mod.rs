@@ -497,6 +497,13 @@ impl Longhaul {
         Ok(self.0.office.stop(id, &Stop { cause: StopCause::Person, note: None }).await?)
     }
 
+    /// Tells a task not to wait for others any longer: the calls of it that do return at once, with the ids of the tasks that
+    /// they waited for. Those go on, and their results are sent to it as letters. Whether it was in the middle of any
+    /// call; one that does not wait for tasks goes on.
+    pub async fn background(&self, id: TaskId) -> Result<bool, LonghaulError> {
+        Ok(self.0.office.background(id).await?)
+    }
+
     /// Stops every task that has not ended. Which those are.
     pub async fn stop_all(&self) -> Result<Vec<TaskId>, LonghaulError> {
         let open = self.snapshots(Filter::default().live()).await?;

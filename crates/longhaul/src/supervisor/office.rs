@@ -231,6 +231,20 @@ impl Office {
         Ok(())
     }
 
+    /// Writes down that a task is not to wait for others in its calls, if it is in any.
+    pub(crate) async fn background(&self, id: TaskId) -> Result<bool, StoreError> {
+        let head = self.head(id).await?;
+        if head.status != Status::Running || head.calling.is_empty() {
+            return Ok(false);
+        }
+        match append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
+            Ok(_) => Ok(true),
+            // It has just ended, or was given back.
+            Err(StoreError::Illegal { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until one or all have ended, or the time is up.
     pub(crate) async fn wait(
         &self,

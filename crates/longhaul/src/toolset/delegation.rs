@@ -89,6 +89,9 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
     let head = &snapshot.head;
+    if !head.status.is_final() {
+        return Ok(errand::goes_on(head).into());
+    }
     // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
     let (output, _) = wording::output(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
@@ -104,8 +107,7 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
     } else {
         output
     };
-    let collected = if head.status.is_final() { vec![head.id] } else { Vec::new() };
-    Ok(ToolOutput { text, is_error, collected, ..ToolOutput::default() })
+    Ok(ToolOutput { text, is_error, collected: vec![head.id], ..ToolOutput::default() })
 }
 
 #[derive(Deserialize, JsonSchema)]

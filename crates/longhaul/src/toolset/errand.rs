@@ -79,6 +79,14 @@ pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<Wa
     wait(cx, &[id], Join::All, None).await
 }
 
+/// What is said of a task that goes on though its caller waited for it.
+pub(super) fn goes_on(head: &Head) -> String {
+    let (id, agent) = (head.id, &head.agent);
+    format!(
+        "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {PUSHED} {GO_ON}"
+    )
+}
+
 /// What each of the typed ids stands for.
 pub(super) async fn look_up(
     cx: &CallContext,
@@ -125,6 +133,8 @@ async fn wait(
     tokio::select! {
         biased;
         waited = cx.desk.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
+        // However far they are now.
+        () = cx.hurry.cancelled() => Ok(cx.desk.wait(&cx.caller, &typed, join, Some(Duration::ZERO)).await?),
         () = cx.cancel.cancelled() => {
             Err(ToolError::Failed("you are being stopped: the wait was broken off".to_owned()))
         }
@@ -204,6 +214,11 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
+    /// The receipt for a task that goes on though its caller waited for it.
+    pub(super) fn going_on(id: Named, head: &Head) -> Receipt {
+        Receipt { id, agent: Some(head.agent.clone()), status: head.status, note: goes_on(head) }
+    }
+
     /// The receipt for a task that was launched just now.
     pub(super) fn launched(id: Named, agent: AgentName) -> Receipt {
         Receipt { id, agent: Some(agent), status: Status::Pending, note: format!("{PUSHED} {GO_ON}") }

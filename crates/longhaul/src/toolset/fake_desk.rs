@@ -280,6 +280,7 @@ impl Bench {
             call: CallId { turn: 1, index: 0 },
             desk: desk.clone(),
             cancel: CancellationToken::new(),
+            hurry: CancellationToken::new(),
             working_dir: Some("/home/lead".into()),
             model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
             line,

@@ -70,6 +70,7 @@ pub(crate) fn call_in(dir: &Path) -> (CallContext, UnboundedReceiver<Signal>) {
         call: CallId { turn: 1, index: 0 },
         desk: Arc::new(NoDesk),
         cancel: CancellationToken::new(),
+        hurry: CancellationToken::new(),
         working_dir: Some(dir.to_owned()),
         model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
         line,

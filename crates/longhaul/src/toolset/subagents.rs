@@ -102,6 +102,9 @@ async fn ask(agent: AgentName, args: Ask, cx: &CallContext) -> Answer {
         return errand::json(&errand::Receipt::launched(Named::Task(id), agent));
     }
     let waited = errand::launch_and_wait(cx, order).await?;
+    if let Some(task) = waited.tasks.first().filter(|task| !task.head.status.is_final()) {
+        return errand::json(&errand::Receipt::going_on(Named::Task(task.head.id), &task.head));
+    }
     errand::answer(&waited, None, Named::Task, None, cx)
 }
 

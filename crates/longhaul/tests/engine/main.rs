@@ -7,6 +7,7 @@ mod smoke;
 mod stage;
 
 mod asking;
+mod backgrounding;
 mod chat;
 mod continuing;
 mod desk;

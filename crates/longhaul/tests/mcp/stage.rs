@@ -65,6 +65,7 @@ impl Stage {
             call: CallId { turn: 1, index: 0 },
             desk: Arc::new(NoDesk),
             cancel: CancellationToken::new(),
+            hurry: CancellationToken::new(),
             working_dir: Some(self.dir.path().to_owned()),
             model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
             line,

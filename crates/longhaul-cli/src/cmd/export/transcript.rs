@@ -142,6 +142,9 @@ impl Transcript {
             }
             Happening::Waiting { on, .. } => self.note(at, format!("waits for {}", waits_for(&on))),
             Happening::Nudged { why } => self.note(at, nudge(&why)),
+            Happening::Backgrounded => {
+                self.note(at, "told not to wait: what it waits for goes on in the background")
+            }
             Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
             Happening::Compacted => self.note(at, "its conversation was made shorter"),

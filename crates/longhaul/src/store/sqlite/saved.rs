@@ -81,6 +81,8 @@ struct Saved {
     #[serde(default, skip_serializing_if = "is_default")]
     calling: Vec<(CallId, Arc<str>)>,
     #[serde(default, skip_serializing_if = "is_default")]
+    backgrounded: Vec<CallId>,
+    #[serde(default, skip_serializing_if = "is_default")]
     progress: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     unread: u32,

@@ -1,0 +1,282 @@
+//! The keyboard while something is watched: keys one by one, without being shown, and the terminal as it was afterwards.
+//!
+//! Ctrl-C and Ctrl-Z stay signals. Whoever is not in the foreground reads nothing and changes nothing.
+
+/// A key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A character.
+    Char(char),
+    /// Enter.
+    Enter,
+    /// The character before the cursor goes.
+    Backspace,
+    /// Escape, alone.
+    Escape,
+    /// With Ctrl: a letter.
+    Ctrl(char),
+}
+
+/// What comes from the keyboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A key.
+    Key(Key),
+    /// Ctrl-Z.
+    Suspend,
+}
+
+/// The keys in what a terminal sends; what is not complete yet stays in `bytes`.
+fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
+    let mut keys = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            // A sequence, as arrows send: nobody asked for it. Alone it is the key.
+            0x1b => match bytes.get(at + 1) {
+                None => {
+                    keys.push(Key::Escape);
+                    at += 1;
+                }
+                Some(b'[' | b'O') => {
+                    let end = bytes[at + 2..].iter().position(|b| (0x40..=0x7e).contains(b));
+                    at = end.map_or(bytes.len(), |end| at + 3 + end);
+                }
+                Some(_) => at += 2,
+            },
+            b'\r' | b'\n' => {
+                keys.push(Key::Enter);
+                at += 1;
+            }
+            0x7f | 0x08 => {
+                keys.push(Key::Backspace);
+                at += 1;
+            }
+            1..=26 => {
+                keys.push(Key::Ctrl(char::from(b'a' + byte - 1)));
+                at += 1;
+            }
+            _ => {
+                let rest = &bytes[at..];
+                let text = match std::str::from_utf8(rest) {
+                    Ok(text) => text,
+                    Err(error) if error.valid_up_to() > 0 => {
+                        std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default()
+                    }
+                    // The rest of a character comes with the next piece.
+                    Err(error) if error.error_len().is_none() => break,
+                    Err(error) => {
+                        at += error.error_len().unwrap_or(1);
+                        continue;
+                    }
+                };
+                let Some(c) = text.chars().next() else { break };
+                if !c.is_control() {
+                    keys.push(Key::Char(c));
+                }
+                at += c.len_utf8();
+            }
+        }
+    }
+    bytes.drain(..at);
+    keys
+}
+
+#[cfg(unix)]
+pub(crate) use here::Keys;
+#[cfg(not(unix))]
+pub(crate) use nowhere::Keys;
+
+#[cfg(unix)]
+mod here {
+    use std::io::{IsTerminal as _, PipeReader, PipeWriter};
+    use std::os::fd::AsFd as _;
+    use std::thread::JoinHandle;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::signal::{Signal, raise};
+    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+    use nix::unistd::{getpgrp, read, tcgetpgrp};
+    use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+    use tokio::sync::mpsc;
+
+    use super::{Key, Typed, keys};
+
+    /// How long one who is in the background waits before it looks again whether it is not.
+    const AWAY: std::time::Duration = std::time::Duration::from_millis(300);
+
+    /// The keyboard. When it is dropped, the terminal is as it was.
+    pub(crate) struct Keys {
+        typed: mpsc::Receiver<Key>,
+        suspend: Heard,
+        mode: Mode,
+        wake: Option<PipeWriter>,
+        reader: Option<JoinHandle<()>>,
+    }
+
+    impl Keys {
+        /// Listens, if somebody can type here.
+        pub(crate) fn listen() -> Option<Keys> {
+            if !std::io::stdin().is_terminal() || !in_front() {
+                return None;
+            }
+            let suspend = signal(SignalKind::from_raw(Signal::SIGTSTP as i32)).ok()?;
+            let mode = Mode::enter()?;
+            mode.restored_by_a_panic();
+            let (sender, typed) = mpsc::channel(64);
+            let (asleep, wake) = std::io::pipe().ok()?;
+            let reader = std::thread::Builder::new()
+                .name("keys".to_owned())
+                .spawn(move || read_keys(&sender, &asleep));
+            Some(Keys { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
+        }
+
+        /// What comes next.
+        pub(crate) async fn next(&mut self) -> Typed {
+            tokio::select! {
+                Some(key) = self.typed.recv() => Typed::Key(key),
+                Some(()) = self.suspend.recv() => Typed::Suspend,
+                else => std::future::pending().await,
+            }
+        }
+
+        /// Is suspended, with the terminal as it was; returns when it is continued.
+        pub(crate) fn suspend(&self) {
+            self.mode.leave();
+            let _ = raise(Signal::SIGSTOP);
+            if in_front() {
+                self.mode.again();
+            }
+        }
+    }
+
+    impl Drop for Keys {
+        fn drop(&mut self) {
+            self.mode.leave();
+            drop(self.wake.take());
+            self.typed.close();
+            if let Some(reader) = self.reader.take() {
+                let _ = reader.join();
+            }
+        }
+    }
+
+    /// Whether the terminal is ours now. Who is in the background is stopped when it reads.
+    fn in_front() -> bool {
+        tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
+    }
+
+    fn read_keys(keys_to: &mpsc::Sender<Key>, asleep: &PipeReader) {
+        let input = std::io::stdin();
+        let mut bytes = Vec::new();
+        loop {
+            let mut wait = [
+                PollFd::new(input.as_fd(), PollFlags::POLLIN),
+                PollFd::new(asleep.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut wait, PollTimeout::NONE) {
+                Ok(_) => {}
+                Err(nix::errno::Errno::EINTR) => continue,
+                Err(_) => return,
+            }
+            if wait[1].any() == Some(true) {
+                return;
+            }
+            if !in_front() {
+                std::thread::sleep(AWAY);
+                continue;
+            }
+            let mut piece = [0; 256];
+            match read(&input, &mut piece) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            }
+            for key in keys(&mut bytes) {
+                if keys_to.blocking_send(key).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// How the terminal was, and how it is meanwhile.
+    #[derive(Clone)]
+    struct Mode {
+        before: Termios,
+        keys: Termios,
+    }
+
+    impl Mode {
+        fn enter() -> Option<Mode> {
+            let before = tcgetattr(std::io::stdin()).ok()?;
+            let mut keys = before.clone();
+            keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+            let mode = Mode { before, keys };
+            mode.again();
+            Some(mode)
+        }
+
+        fn again(&self) {
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.keys);
+        }
+
+        fn leave(&self) {
+            // Otherwise whoever has the terminal now would find it changed, and we would be stopped.
+            if in_front() {
+                let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.before);
+            }
+        }
+
+        fn restored_by_a_panic(&self) {
+            // In a cell: the library's terminal modes are not made to be shared between threads.
+            let mode = std::sync::Mutex::new(self.clone());
+            let next = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                if let Ok(mode) = mode.lock() {
+                    mode.leave();
+                }
+                next(info);
+            }));
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod nowhere {
+    use super::Typed;
+
+    /// There is no keyboard.
+    pub(crate) struct Keys;
+
+    impl Keys {
+        pub(crate) fn listen() -> Option<Keys> {
+            None
+        }
+
+        pub(crate) async fn next(&mut self) -> Typed {
+            std::future::pending().await
+        }
+
+        pub(crate) fn suspend(&self) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_become_keys() {
+        let of = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            let found = keys(&mut bytes);
+            (found, bytes.len())
+        };
+        assert_eq!(of(b"y\r"), (vec![Key::Char('y'), Key::Enter], 0));
+        assert_eq!(of(b"\x02\x7f\x1b"), (vec![Key::Ctrl('b'), Key::Backspace, Key::Escape], 0));
+        assert_eq!(of(b"\x1b[A\x1b[1;5Cx\x1bOP"), (vec![Key::Char('x')], 0));
+        assert_eq!(of("ü世".as_bytes()), (vec![Key::Char('ü'), Key::Char('世')], 0));
+        assert_eq!(of(&"ü".as_bytes()[..1]), (vec![], 1));
+        assert_eq!(of(b"\xffa\0"), (vec![Key::Char('a')], 0));
+    }
+}

@@ -1,0 +1,303 @@
+//! What tasks ask a person, one after another, and the keys that answer it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::TaskId;
+use longhaul::entry::{Answer, Question, Wants};
+use longhaul::id::QuestionId;
+use longhaul::snapshot::{Event, Happening};
+
+use super::clean::{clean, one_line};
+use super::screen::Line;
+use super::words::{fit, width, wrap};
+use super::{Ink, Term};
+use crate::keys::Key;
+
+/// A key that comes so soon after a question was for the one before.
+const UNSEEN: Duration = Duration::from_millis(400);
+
+/// What is open, the oldest first.
+#[derive(Default)]
+pub(crate) struct Asked {
+    open: VecDeque<Open>,
+    agents: HashMap<TaskId, String>,
+    /// What was typed of the answer.
+    typed: String,
+    /// Why the last answer was none.
+    wrong: String,
+    /// Since when the first is shown.
+    since: Option<Timestamp>,
+    /// Whether the first was answered, and only that is not known yet.
+    sent: bool,
+}
+
+struct Open {
+    task: TaskId,
+    question: QuestionId,
+    asks: Question,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) task: TaskId,
+    pub(crate) question: QuestionId,
+    /// The words; `None` if there will be no answer.
+    pub(crate) words: Option<String>,
+}
+
+impl Asked {
+    /// Takes an event in. What is to be said of a question that is settled by it.
+    pub(crate) fn feed(&mut self, event: &Event) -> Option<String> {
+        match &event.what {
+            Happening::Submitted { agent, .. } => {
+                self.agents.insert(event.task, one_line(agent.as_str()));
+                None
+            }
+            Happening::Asked { question, asks, .. } => {
+                // Asked again after a restart, under the same name.
+                self.open.retain(|open| (open.task, open.question) != (event.task, *question));
+                self.open.push_back(Open { task: event.task, question: *question, asks: (**asks).clone() });
+                None
+            }
+            Happening::Answered { question, answer } => {
+                let at = self
+                    .open
+                    .iter()
+                    .position(|open| (open.task, open.question) == (event.task, *question))?;
+                let open = self.remove(at)?;
+                let who = self.agents.get(&event.task).map_or("?", String::as_str);
+                let said = match (&open.asks.wants, answer) {
+                    (Wants::Leave { tool, .. }, Answer::Given(words)) => {
+                        format!("{}: {}", one_line(tool), one_line(words))
+                    }
+                    (Wants::Words { .. }, answer) | (_, answer) => {
+                        format!("{} {}", fit(&one_line(&open.asks.text), 60), one_line(&answer.to_string()))
+                    }
+                };
+                Some(format!("{who} · {said}"))
+            }
+            Happening::Finished { .. } | Happening::Released { .. } => {
+                while let Some(at) = self.open.iter().position(|open| open.task == event.task) {
+                    self.remove(at);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Open> {
+        if at == 0 {
+            self.typed.clear();
+            self.wrong.clear();
+            self.since = None;
+            self.sent = false;
+        }
+        self.open.remove(at)
+    }
+
+    #[cfg(test)]
+    /// Whether anything is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The answer was none.
+    pub(crate) fn refused(&mut self, why: &str) {
+        self.wrong = one_line(why);
+        self.sent = false;
+    }
+
+    /// What a key means.
+    pub(crate) fn key(&mut self, key: Key, now: Timestamp) -> Option<Reply> {
+        let seen = self.since.is_some_and(|since| {
+            Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= UNSEEN)
+        });
+        let open = self.open.front().filter(|_| seen && !self.sent)?;
+        let words = match (&open.asks.wants, key) {
+            (Wants::Leave { .. }, Key::Char(c)) => Some(match c.to_ascii_lowercase() {
+                'y' => "yes".to_owned(),
+                'n' => "no".to_owned(),
+                'a' => "always".to_owned(),
+                _ => return None,
+            }),
+            (Wants::Leave { .. }, _) => return None,
+            (Wants::Words { .. }, Key::Char(c)) => {
+                self.typed.push(c);
+                return None;
+            }
+            (Wants::Words { .. }, Key::Backspace) => {
+                self.typed.pop();
+                return None;
+            }
+            (Wants::Words { .. }, Key::Ctrl('u')) => {
+                self.typed.clear();
+                return None;
+            }
+            (Wants::Words { .. }, Key::Enter) if !self.typed.trim().is_empty() => {
+                Some(self.typed.trim().to_owned())
+            }
+            (Wants::Words { .. }, Key::Escape) => None,
+            (Wants::Words { .. }, _) => return None,
+        };
+        self.wrong.clear();
+        self.sent = true;
+        Some(Reply { task: open.task, question: open.question, words })
+    }
+
+    /// The first question, as it is shown now in at most so many rows.
+    pub(crate) fn lines(&mut self, term: Term, columns: usize, rows: usize, now: Timestamp) -> Vec<Line> {
+        let Some(open) = self.open.front() else { return Vec::new() };
+        self.since.get_or_insert(now);
+        let who = self.agents.get(&open.task).map_or("?", String::as_str);
+        let more = match self.open.len() {
+            1 => String::new(),
+            many => format!(" (1 of {many})"),
+        };
+        let ink = |ink: Ink, text: &str| {
+            let text = fit(text, columns);
+            Line { width: width(&text), text: term.paint(ink, &text) }
+        };
+        let (body, keys) = match &open.asks.wants {
+            Wants::Leave { tool, arguments } => {
+                (call(tool, arguments), "[y] yes  [n] no  [a] always, for the whole tree".to_owned())
+            }
+            Wants::Words { schema } => {
+                let form = if schema.is_some() { " as JSON" } else { "" };
+                (clean(&open.asks.text), format!("type an answer{form} and Enter; Esc gives none"))
+            }
+        };
+        let verb = if matches!(open.asks.wants, Wants::Leave { .. }) { "may it call this?" } else { "asks" };
+        let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
+        let wrapped = wrap(body.trim_end(), columns.saturating_sub(4));
+        let all: Vec<&str> = wrapped.lines().collect();
+        let shown = rows.saturating_sub(4).max(1);
+        for line in all.iter().take(shown) {
+            lines.push(ink(Ink::Strong, &format!("    {line}")));
+        }
+        if all.len() > shown {
+            lines.push(ink(
+                Ink::Faint,
+                &format!("    … {} more lines: longhaul show {}", all.len() - shown, open.task),
+            ));
+        }
+        if !self.wrong.is_empty() {
+            lines.push(ink(Ink::Bad, &format!("    {}", self.wrong)));
+        }
+        if matches!(open.asks.wants, Wants::Words { .. }) {
+            let typed = one_line_kept(&self.typed);
+            let room = columns.saturating_sub(5);
+            let from = typed.char_indices().rev().take(room).last().map_or(0, |(at, _)| at);
+            lines.push(ink(Ink::Plain, &format!("  > {}▏", &typed[from..])));
+        }
+        lines.push(ink(Ink::Faint, &format!("  {keys}")));
+        lines
+    }
+}
+
+/// What was typed, as it can be shown.
+fn one_line_kept(typed: &str) -> String {
+    clean(typed).replace('\n', " ")
+}
+
+/// A call, an argument a line.
+fn call(tool: &str, arguments: &str) -> String {
+    let mut text = one_line(tool);
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(map) => {
+            for (name, value) in map {
+                let value = match value {
+                    serde_json::Value::String(text) => clean(&text).trim_end().replace('\n', "\n    "),
+                    other => one_line(&other.to_string()),
+                };
+                text.push_str(&format!("\n  {}: {value}", one_line(&name)));
+            }
+        }
+        Err(_) => text.push_str(&format!("\n  {}", one_line(arguments))),
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::id::{CallId, Seq};
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).unwrap()
+    }
+
+    fn question(index: u32) -> QuestionId {
+        QuestionId { call: CallId { turn: 0, index }, nth: 0 }
+    }
+
+    fn asks(asked: &mut Asked, index: u32, wants: Wants) {
+        let asks = Box::new(Question { text: "Which \x1b[31mcolour?".to_owned(), wants });
+        let what = Happening::Asked { question: question(index), asks, until: None };
+        asked.feed(&Event { task: "t-aaaaa".parse().unwrap(), seq: Seq(1), at: at(0), what });
+    }
+
+    fn answered(asked: &mut Asked, index: u32, words: &str) -> Option<String> {
+        let what = Happening::Answered { question: question(index), answer: Answer::Given(words.to_owned()) };
+        asked.feed(&Event { task: "t-aaaaa".parse().unwrap(), seq: Seq(2), at: at(0), what })
+    }
+
+    fn shown(asked: &mut Asked, ms: i64) -> Vec<String> {
+        let term = Term { out: Default::default(), color: false, live: true };
+        asked.lines(term, 60, 10, at(ms)).into_iter().map(|line| line.text).collect()
+    }
+
+    fn leave() -> Wants {
+        Wants::Leave { tool: "shell".to_owned(), arguments: r#"{"cmd":"rm -r x"}"#.to_owned() }
+    }
+
+    #[test]
+    fn one_after_another_and_no_key_is_taken_for_the_next() {
+        let mut asked = Asked::default();
+        asks(&mut asked, 0, leave());
+        asks(&mut asked, 1, leave());
+        assert_eq!(asked.key(Key::Char('y'), at(0)), None, "it was not shown yet");
+        let lines = shown(&mut asked, 1000);
+        assert_eq!(lines[0], "? ? t-aaaaa: may it call this? (1 of 2)");
+        assert_eq!(lines[1..3], ["    shell", "      cmd: rm -r x"]);
+        assert_eq!(asked.key(Key::Char('y'), at(1100)), None, "too soon to have been read");
+        let reply = asked.key(Key::Char('y'), at(2000)).unwrap();
+        assert_eq!((reply.question, reply.words.as_deref()), (question(0), Some("yes")));
+        assert_eq!(asked.key(Key::Char('y'), at(2001)), None, "it is answered");
+        assert_eq!(answered(&mut asked, 0, "yes").unwrap(), "? · shell: yes");
+        shown(&mut asked, 2100);
+        assert_eq!(asked.key(Key::Char('y'), at(2200)), None, "that was for the first");
+        assert_eq!(asked.key(Key::Char('n'), at(3000)).unwrap().words.as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn what_is_answered_elsewhere_disappears() {
+        let mut asked = Asked::default();
+        asks(&mut asked, 0, leave());
+        shown(&mut asked, 0);
+        answered(&mut asked, 0, "always");
+        assert!(asked.is_empty() && shown(&mut asked, 0).is_empty());
+        assert_eq!(asked.key(Key::Char('y'), at(9000)), None);
+    }
+
+    #[test]
+    fn words_are_typed() {
+        let mut asked = Asked::default();
+        asks(&mut asked, 0, Wants::Words { schema: None });
+        assert_eq!(shown(&mut asked, 0)[1], "    Which colour?");
+        for key in [Key::Char('b'), Key::Char('x'), Key::Backspace, Key::Char('l'), Key::Char('ü')] {
+            assert_eq!(asked.key(key, at(1000)), None);
+        }
+        assert_eq!(shown(&mut asked, 0)[2], "  > blü▏");
+        asked.refused("no \x1b[1msuch colour");
+        assert_eq!(shown(&mut asked, 0)[2], "    no such colour");
+        assert_eq!(asked.key(Key::Enter, at(1000)).unwrap().words.as_deref(), Some("blü"));
+        let mut asked = Asked::default();
+        asks(&mut asked, 0, Wants::Words { schema: None });
+        shown(&mut asked, 0);
+        assert_eq!(asked.key(Key::Escape, at(1000)).unwrap().words, None);
+    }
+}

@@ -1,0 +1,294 @@
+//! Markdown as a terminal shows it: wrapped to the width, tables aligned, code in colours.
+
+mod code;
+mod ink;
+mod table;
+mod wrap;
+
+use std::iter::Peekable;
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use super::clean::clean;
+use super::screen::Line;
+use super::words::width;
+pub(crate) use code::Colors;
+use ink::{FAINT, Span, Style};
+use table::Table;
+use wrap::wrapped;
+
+/// How code is indented.
+const INDENT: &str = "  ";
+
+fn parser(source: &str) -> Parser<'_> {
+    Parser::new_ext(
+        source,
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS,
+    )
+}
+
+/// How much of a text that still grows will not be read otherwise, whatever follows: all but its last block.
+pub(crate) fn settled(source: &str) -> usize {
+    // A line that is not complete may be anything.
+    let source = &source[..source.rfind('\n').map_or(0, |at| at + 1)];
+    let (mut depth, mut last) = (0_usize, 0);
+    for (event, range) in parser(source).into_offset_iter() {
+        if depth == 0 && !matches!(event, Event::End(_)) {
+            last = range.start;
+        }
+        match event {
+            Event::Start(_) => depth += 1,
+            Event::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    // What is between two blocks belongs to the second; an indent makes it what it is.
+    source[..last].rfind('\n').map_or(0, |at| at + 1)
+}
+
+/// The lines of a text. What is in it commands no terminal.
+pub(crate) fn render(source: &str, columns: usize, colors: &Colors) -> Vec<Line> {
+    let source = clean(source);
+    let mut page =
+        Page { columns: columns.max(20), colors, lines: Vec::new(), margins: Vec::new(), begun: false };
+    let mut events = parser(&source).peekable();
+    page.blocks(&mut events, true);
+    page.lines
+}
+
+/// What stands before the lines of a part: once, and from then on.
+struct Margin {
+    first: Option<Span>,
+    rest: Span,
+}
+
+struct Page<'a> {
+    columns: usize,
+    colors: &'a Colors,
+    lines: Vec<Line>,
+    margins: Vec<Margin>,
+    /// Whether the part that is being told has begun: then an empty line is before its next block.
+    begun: bool,
+}
+
+type Source<'a> = Peekable<Parser<'a>>;
+type Events<'a, 'b> = &'a mut Source<'b>;
+
+impl Page<'_> {
+    /// How many columns are left between the margins.
+    fn room(&self) -> usize {
+        let margins: usize = self.margins.iter().map(|margin| width(&margin.rest.text)).sum();
+        self.columns.saturating_sub(margins).max(10)
+    }
+
+    fn line(&mut self, spans: &[Span]) {
+        let mut all: Vec<Span> = Vec::new();
+        for margin in &mut self.margins {
+            all.push(margin.first.take().unwrap_or_else(|| margin.rest.clone()));
+        }
+        all.extend(spans.iter().cloned());
+        self.lines.push(ink::line(&all));
+    }
+
+    /// An empty line, if something of this part is above.
+    fn gap(&mut self, loose: bool) {
+        if self.begun && loose {
+            self.line(&[]);
+        }
+        self.begun = true;
+    }
+
+    /// All blocks of a part, up to its end. In a tight list there are no empty lines between them.
+    fn blocks(&mut self, events: Events<'_, '_>, loose: bool) {
+        self.begun = false;
+        let mut spans: Vec<Span> = Vec::new();
+        while let Some(event) = events.next() {
+            // Text that is in no paragraph: an item of a tight list.
+            if let Some(tag) = block(&event) {
+                self.flush(&mut spans);
+                self.gap(loose);
+                self.block(tag, events, loose);
+                self.begun = true;
+                continue;
+            }
+            match event {
+                Event::End(_) => break,
+                Event::Rule => {
+                    self.flush(&mut spans);
+                    self.gap(loose);
+                    let rule = "─".repeat(self.room());
+                    self.line(&[Span::new(FAINT, rule)]);
+                }
+                Event::Html(html) => spans.push(Span::new(FAINT, clean(&html))),
+                event => inline(event, events, Style::new(), &mut spans),
+            }
+        }
+        self.flush(&mut spans);
+    }
+
+    fn flush(&mut self, spans: &mut Vec<Span>) {
+        if spans.iter().any(|span| !span.text.trim().is_empty()) {
+            self.begun = true;
+            for line in wrapped(spans, self.room()) {
+                self.line(&line);
+            }
+        }
+        spans.clear();
+    }
+
+    fn block(&mut self, tag: Tag<'_>, events: Events<'_, '_>, loose: bool) {
+        match tag {
+            Tag::Heading { level, .. } => {
+                let style = match level {
+                    HeadingLevel::H1 => Style::new().bold().underline(),
+                    HeadingLevel::H2 | HeadingLevel::H3 => Style::new().bold(),
+                    _ => Style::new().bold().dimmed(),
+                };
+                self.paragraph(events, style);
+            }
+            Tag::Paragraph => self.paragraph(events, Style::new()),
+            Tag::HtmlBlock => {
+                let mut spans = Vec::new();
+                for event in events.by_ref() {
+                    match event {
+                        Event::End(_) => break,
+                        Event::Html(html) | Event::Text(html) => spans.push(Span::new(FAINT, clean(&html))),
+                        _ => {}
+                    }
+                }
+                self.flush(&mut spans);
+            }
+            Tag::BlockQuote(_) => {
+                let bar = Span::new(FAINT, "│ ");
+                self.within(Margin { first: None, rest: bar }, events, true);
+            }
+            Tag::CodeBlock(kind) => self.code(&kind, events),
+            Tag::List(first) => self.list(first, events),
+            Tag::Table(alignments) => {
+                let table = Table::read(events, alignments);
+                for line in table.lines(self.room()) {
+                    self.line(&line);
+                }
+            }
+            _ => self.blocks(events, loose),
+        }
+    }
+
+    fn paragraph(&mut self, events: Events<'_, '_>, style: Style) {
+        let mut spans = Vec::new();
+        inlines(events, style, &mut spans);
+        for line in wrapped(&spans, self.room()) {
+            self.line(&line);
+        }
+    }
+
+    fn within(&mut self, margin: Margin, events: Events<'_, '_>, loose: bool) {
+        self.margins.push(margin);
+        self.blocks(events, loose);
+        // Nothing was in it: its sign is shown all the same.
+        if self.margins.last().is_some_and(|margin| margin.first.is_some()) {
+            self.line(&[]);
+        }
+        self.margins.pop();
+    }
+
+    fn list(&mut self, first: Option<u64>, events: Events<'_, '_>) {
+        let mut number = first;
+        let mut begun = false;
+        while let Some(event) = events.next() {
+            let Event::Start(Tag::Item) = event else { break };
+            // Whether a list is loose shows in its first item: a paragraph, or bare text.
+            let loose = matches!(events.peek(), Some(Event::Start(Tag::Paragraph)));
+            if begun && loose {
+                self.line(&[]);
+            }
+            begun = true;
+            let sign = match &mut number {
+                Some(number) => {
+                    let sign = format!("{number}. ");
+                    *number += 1;
+                    sign
+                }
+                None => "• ".to_owned(),
+            };
+            let rest = Span::new(Style::new(), " ".repeat(width(&sign)));
+            self.within(Margin { first: Some(Span::new(FAINT, sign)), rest }, events, loose);
+        }
+    }
+
+    fn code(&mut self, kind: &CodeBlockKind<'_>, events: Events<'_, '_>) {
+        let mut text = String::new();
+        for event in events.by_ref() {
+            match event {
+                Event::End(TagEnd::CodeBlock) => break,
+                Event::Text(more) => text.push_str(&more),
+                _ => {}
+            }
+        }
+        let language = match kind {
+            CodeBlockKind::Fenced(info) => info.split([' ', ',', '{']).next().unwrap_or_default().to_owned(),
+            CodeBlockKind::Indented => String::new(),
+        };
+        for mut spans in self.colors.of(&language, &clean(&text)) {
+            spans.insert(0, Span::new(Style::new(), INDENT));
+            self.line(&spans);
+        }
+    }
+}
+
+/// The block that begins here.
+fn block<'a>(event: &Event<'a>) -> Option<Tag<'a>> {
+    match event {
+        Event::Start(tag) => match tag {
+            Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. } | Tag::Image { .. } => None,
+            tag => Some(tag.clone()),
+        },
+        _ => None,
+    }
+}
+
+/// Everything up to the end of the part.
+fn inlines(events: Events<'_, '_>, style: Style, spans: &mut Vec<Span>) {
+    while let Some(event) = events.next() {
+        if let Event::End(_) = event {
+            return;
+        }
+        inline(event, events, style, spans);
+    }
+}
+
+fn inline(event: Event<'_>, events: Events<'_, '_>, style: Style, spans: &mut Vec<Span>) {
+    match event {
+        // Numbers of characters are made characters only now.
+        Event::Text(text) => spans.push(Span::new(style, clean(&text))),
+        Event::Code(text) => spans.push(Span::new(style.fg_color(Some(ink::CODE)), clean(&text))),
+        Event::SoftBreak => spans.push(Span::new(style, " ")),
+        Event::HardBreak => spans.push(Span::new(style, "\n")),
+        Event::Html(html) | Event::InlineHtml(html) => spans.push(Span::new(FAINT, clean(&html))),
+        Event::TaskListMarker(done) => spans.push(Span::new(style, if done { "☑ " } else { "☐ " })),
+        Event::Start(Tag::Emphasis) => inlines(events, style.italic(), spans),
+        Event::Start(Tag::Strong) => inlines(events, style.bold(), spans),
+        Event::Start(Tag::Strikethrough) => inlines(events, style.strikethrough(), spans),
+        Event::Start(Tag::Link { dest_url, .. }) => {
+            let mut inner = Vec::new();
+            inlines(events, style.underline(), &mut inner);
+            let shown: String = inner.iter().map(|span| span.text.as_str()).collect();
+            let address = clean(&dest_url);
+            spans.append(&mut inner);
+            if !address.is_empty() && shown != address && format!("mailto:{shown}") != address {
+                spans.push(Span::new(FAINT, format!(" ({address})")));
+            }
+        }
+        Event::Start(Tag::Image { dest_url, .. }) => {
+            let mut inner = vec![Span::new(FAINT, "image: ")];
+            inlines(events, style, &mut inner);
+            spans.append(&mut inner);
+            spans.push(Span::new(FAINT, format!(" ({})", clean(&dest_url))));
+        }
+        Event::Start(_) => inlines(events, style, spans),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

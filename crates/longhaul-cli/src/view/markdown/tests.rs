@@ -1,0 +1,152 @@
+use super::*;
+
+fn drawn(source: &str, columns: usize) -> Vec<String> {
+    render(source, columns, &Colors::default()).into_iter().map(|line| line.text).collect()
+}
+
+/// Without colours.
+fn plain(source: &str, columns: usize) -> String {
+    let lines = render(source, columns, &Colors::default());
+    let text: Vec<String> = lines.iter().map(|line| clean(&line.text)).collect();
+    for (line, text) in lines.iter().zip(&text) {
+        assert_eq!(line.width, width(text), "{text:?}");
+    }
+    text.join("\n")
+}
+
+const RICH: &str = r#"# A title
+
+Some *words* in **several** styles, `code` among them, with a [link](https://example.org/page) and one more sentence.
+
+- one
+- two, which is so long that it has to go on in the next line of a narrow terminal
+  1. first
+  2. second
+- [x] done
+
+> Quoted words that are long enough to be wrapped in a narrow terminal.
+>
+> - and a list
+
+```rust
+fn main() { println!("hi"); } // a comment
+```
+
+| name | count | what it is for |
+|:-----|------:|:--------------:|
+| alpha | 1 | the first of them all, and the longest story |
+| `b` | 22 | short |
+
+---
+
+last
+"#;
+
+#[test]
+fn it_looks_like_this_on_80_columns() {
+    insta::assert_snapshot!(plain(RICH, 80));
+}
+
+#[test]
+fn it_looks_like_this_on_40_columns() {
+    insta::assert_snapshot!(plain(RICH, 40));
+}
+
+#[test]
+fn nothing_but_code_is_wider_than_the_terminal() {
+    for columns in [20, 25, 40, 60, 100] {
+        for line in render(RICH, columns, &Colors::default()) {
+            assert!(line.width <= columns || line.text.contains("println"), "{columns}: {}", line.text);
+        }
+    }
+}
+
+#[test]
+fn styles_end_with_their_words() {
+    assert_eq!(drawn("a **b** c", 80), ["a \x1b[1mb\x1b[0m c"]);
+    assert_eq!(drawn("`x`", 80), ["\x1b[36mx\x1b[0m"]);
+    let code = drawn("```rust\nlet x = \"s\"; // c\n```", 80).join("\n");
+    assert!(code.contains("\x1b[35mlet\x1b[0m") && code.contains("\x1b[32m\"s\"\x1b[0m"), "{code:?}");
+    assert!(code.contains("\x1b[2m// c\x1b[0m"), "{code:?}");
+}
+
+#[test]
+fn no_escape_of_the_text_gets_through() {
+    for evil in [
+        "\x1b[31mred\x1b[0m",
+        "&#27;[2J &#x9b;31m",
+        "`\x1b]0;title\x07`",
+        "```\n\x1b[2Jcode\n```",
+        "[a](<\x1b[2J>)",
+        "<b\x1b[2J>",
+        "| a |\n|---|\n| &#27;[1m |",
+        "![&#27;c](x&#27;y)",
+        "```rs&#27;c\nx\n```",
+    ] {
+        for line in drawn(evil, 40) {
+            let rest = line.replace("\x1b[0m", "").replace("\x1b[2m", "").replace("\x1b[36m", "");
+            let rest = rest.replace("\x1b[4m", "").replace("\x1b[1m", "");
+            assert!(!rest.contains(char::is_control), "{evil:?}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_table_without_room_becomes_paragraphs() {
+    let table = "| a | b | c | d | e |\n|--|--|--|--|--|\n| one long | two long | three long | four long | five long |\n";
+    assert_eq!(plain(table, 20), "a: one long\nb: two long\nc: three long\nd: four long\ne: five long");
+}
+
+#[test]
+fn all_but_the_last_block_is_settled() {
+    let of = |source: &'static str| &source[..settled(source)];
+    assert_eq!(of("one\n\ntwo"), "", "a line that is not complete may be anything");
+    assert_eq!(of("one\n\ntwo\n"), "one\n\n");
+    assert_eq!(of("one"), "");
+    assert_eq!(of("- a\n- b\n"), "");
+    assert_eq!(of("a\n\n```\ncode\n\nmore\n"), "a\n\n");
+    assert_eq!(of("a\n\n    indented\n"), "a\n\n");
+    assert_eq!(of("# t\ntext\n"), "# t\n");
+    assert_eq!(of("text\n| a |\n"), "");
+    assert_eq!(of(""), "");
+    assert_eq!(of("a\n\n[ref]: http://x\n\nb\n"), "a\n\n[ref]: http://x\n\n");
+}
+
+/// However a text comes, what is told of it piece by piece is what is told of the whole.
+#[test]
+fn told_in_pieces_it_is_the_same() {
+    let whole = plain(RICH, 60);
+    let (mut told, mut pending) = (Vec::new(), String::new());
+    for c in RICH.chars() {
+        pending.push(c);
+        let at = settled(&pending);
+        let rest = pending.split_off(at);
+        if !pending.trim().is_empty() {
+            told.push(plain(&pending, 60));
+        }
+        pending = rest;
+    }
+    told.push(plain(&pending, 60));
+    assert_eq!(told.join("\n\n"), whole);
+}
+
+#[test]
+fn whatever_comes_is_shown_without_a_panic() {
+    let mut seed = 3_u64;
+    let pieces = [
+        "# ", "- ", "> ", "|", "\n", "```", "a", " ", "**", "_", "[x](", ")", "---", "1. ", "<b>", "世",
+        "\t", "&#27;", "`",
+    ];
+    let colors = Colors::default();
+    for _ in 0..1500 {
+        let text: String = (0..30)
+            .map(|_| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                pieces[(seed >> 33) as usize % pieces.len()]
+            })
+            .collect();
+        let at = settled(&text);
+        assert!(text.is_char_boundary(at));
+        render(&text, 30, &colors);
+    }
+}

@@ -1,0 +1,223 @@
+//! Events as JSON: each fits the published schema, also while they come; who does not read them stops nobody.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use longhaul::Status;
+use serde_json::Value;
+
+use crate::kit::{Kit, PATIENCE};
+
+/// Everything that a script can bring about: tools, helpers in both ways, one that fails, a question.
+const RICH: &str = r#"
+permissions: {ask: [write_file]}
+agents:
+  root:
+    model: play
+    sub_agents: [helper, loser]
+    toolsets: [{type: background_agents}, {type: think}]
+  helper: {model: play, toolsets: [{type: filesystem}]}
+  loser: {model: play}
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - reasoning: Two of them.
+              text: Off they go.
+              calls:
+                - {tool: run_background_agent, arguments: {agent: helper, task: write}}
+                - {tool: run_background_agent, arguments: {agent: loser, task: lose}}
+                - {tool: think, arguments: {thought: hm}}
+            - {until: "find_all('task_ended') | length >= 1 and letters | length >= 2", text: Waiting.}
+            - {errors: [{status: 429, retry_after: 10ms}], text: "All said."}
+        helper:
+          turns:
+            - calls: [{tool: write_file, arguments: {path: notes.txt, content: x}}]
+            - {text: Written., usage: {input: 5, output: 3, cached: 2, reasoning: 1}}
+        loser:
+          turns: [{errors: [{status: 400, message: no}], text: x}]
+"#;
+
+/// The schema, in which a key that it does not know is wrong.
+fn strict(kit: &Kit) -> jsonschema::Validator {
+    let mut schema: Value = serde_json::from_str(&kit.run(&["schema", "events"]).ended(0).out).unwrap();
+    for event in schema["oneOf"].as_array_mut().unwrap() {
+        event["additionalProperties"] = false.into();
+    }
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[test]
+fn every_event_fits_the_published_schema() {
+    let kit = Kit::new();
+    let schema = strict(&kit);
+    kit.write("team.yaml", RICH);
+    let mut kinds = BTreeSet::new();
+    let mut check = |events: &[Value]| {
+        for event in events {
+            let wrong: Vec<String> = schema.iter_errors(event).map(|error| error.to_string()).collect();
+            assert!(wrong.is_empty(), "{event}: {wrong:?}");
+            kinds.insert(event["event"].as_str().unwrap().to_owned());
+        }
+    };
+    let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Go.", "--json"]);
+    let asks = kit.until("the helper to ask", |journals| {
+        journals.iter().map(|(head, _)| head.clone()).find(|head| !head.asked.is_empty())
+    });
+    kit.run(&["answer", &asks.id.to_string(), "always"]).ended(0);
+    let events = running.end().ended(0).json();
+    check(&events);
+    let root = events[0]["task"].as_str().unwrap().to_owned();
+    // What has ended is continued, given back, and stopped.
+    kit.run(&["send", &root, "And now?"]).ended(0);
+    check(&kit.run(&["logs", "--json", &root]).ended(0).json());
+    let next = kit.run(&["show", "--json", &root]).ended(0).json()[0]["head"]["continued_by"].clone();
+    let next = next.as_str().unwrap();
+    kit.run(&["stop", next]).ended(0);
+    check(&kit.run(&["logs", "--json", next]).ended(0).json());
+    let seen: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    assert_eq!(
+        seen,
+        [
+            "answered",
+            "asked",
+            "call",
+            "continued",
+            "finished",
+            "granted",
+            "letter",
+            "read",
+            "reasoning",
+            "result",
+            "started",
+            "stopping",
+            "submitted",
+            "text",
+            "usage",
+            "waiting"
+        ]
+    );
+    let nonsense = serde_json::json!({"v": 1, "task": "t-aaaaa", "seq": 1, "at": "2026-01-01T00:00:00Z", "event": "text"});
+    assert!(!schema.is_valid(&nonsense), "a schema that takes everything shows nothing");
+}
+
+/// The schema names the events that there are.
+#[test]
+fn every_event_is_in_the_schema() {
+    let schema: Value = serde_json::from_str(include_str!("../../src/cmd/events.schema.json")).unwrap();
+    let named: Vec<&str> =
+        schema["oneOf"].as_array().unwrap().iter().map(|event| event["title"].as_str().unwrap()).collect();
+    let source = include_str!("../../../longhaul/src/snapshot.rs");
+    let body = source.split_once("pub enum Happening {").unwrap().1.split_once("\n}\n").unwrap().0;
+    let variants: Vec<String> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| line.starts_with(char::is_uppercase))
+        .map(|line| line.trim_end_matches([' ', '{', ',']).to_lowercase())
+        .collect();
+    assert_eq!(named, variants);
+}
+
+/// Many words, and a while.
+fn long(kit: &Kit, delay: &str) {
+    let words = "word ".repeat(60_000);
+    let script = format!(
+        "agents:\n  root:\n    turns:\n      - text: {words}\n        calls: [{{tool: think, arguments: {{thought: hm}}}}]\n      - {{delay: {delay}, text: done}}\n"
+    );
+    let indented = script.replace('\n', "\n      ");
+    kit.write(
+        "team.yaml",
+        &format!("agents: {{root: {{model: m, toolsets: [{{type: think}}]}}}}\nmodels:\n  m:\n    provider: scripted\n    script: |\n      {indented}\n"),
+    );
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_stop_the_agents() {
+    let kit = Kit::new();
+    long(&kit, "10ms");
+    let mut child = kit.command(&["run", "team.yaml", "Go.", "--json"]).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    // Nobody reads, and the pipe is full long before the end: the task ends all the same.
+    kit.until("the task to end", |journals| {
+        journals.iter().any(|(head, _)| head.status == Status::Completed).then_some(())
+    });
+    assert!(child.try_wait().unwrap().is_none(), "it has more to say than a pipe holds");
+    let mut told = String::new();
+    out.read_to_string(&mut told).unwrap();
+    assert!(told.len() > 300_000 && told.lines().last().unwrap().contains("\"finished\""));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_stop_them_either() {
+    let kit = Kit::new();
+    long(&kit, "300ms");
+    for flag in [&["--json"][..], &[]] {
+        let args = [&["run", "team.yaml", "Go."], flag].concat();
+        let mut child = kit.command(&args).stdin(Stdio::null()).spawn().unwrap();
+        if flag.is_empty() {
+            // Those who read progress are on the other pipe.
+            drop(child.stderr.take());
+            let told = child.wait_with_output().unwrap();
+            assert_eq!(
+                (told.status.code(), String::from_utf8(told.stdout).unwrap()),
+                (Some(0), "done\n".to_owned())
+            );
+        } else {
+            let mut first = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+            assert!(first.contains("submitted"), "{first}");
+            assert_eq!(child.wait().unwrap().code(), Some(0));
+        }
+    }
+    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Completed && head.attempt.0 == 1));
+}
+
+#[test]
+fn a_signal_is_heard_though_nobody_reads() {
+    let kit = Kit::new();
+    long(&kit, "60s");
+    let child = kit.command(&["run", "team.yaml", "Go.", "--json"]).spawn().unwrap();
+    kit.until("the second turn", |journals| journals.iter().any(|(head, _)| head.turns == 1).then_some(()));
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(child.id().cast_signed()),
+        nix::sys::signal::Signal::SIGINT,
+    )
+    .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut child = child;
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(kit.journals()[0].0.status, Status::Pending, "given back");
+}
+
+#[test]
+fn jq_reads_while_it_runs() {
+    if std::process::Command::new("jq").arg("--version").output().is_err() {
+        println!("SKIPPED: there is no jq here");
+        return;
+    }
+    let kit = Kit::new();
+    let text = "agents: {root: {model: s}}\nmodels: {s: {provider: scripted, script: \"agents: {root: {turns: [{delay: 1500ms, text: x}]}}\"}}\n";
+    kit.write("team.yaml", text);
+    let own = kit.command(&["run", "team.yaml", "Go.", "--json"]);
+    let mut pipe = std::process::Command::new("sh");
+    pipe.args(["-c", r#""$@" | jq --unbuffered -r .event"#, "sh"])
+        .arg(own.get_program())
+        .args(own.get_args());
+    pipe.current_dir(kit.ground.path()).stdout(Stdio::piped()).stdin(Stdio::null());
+    let mut child = pipe.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("submitted"));
+    assert!(kit.journals().iter().all(|(head, _)| !head.status.is_final()), "that was read while it runs");
+    assert_eq!(lines.last().as_deref(), Some("finished"));
+    assert!(child.wait().unwrap().success());
+}
