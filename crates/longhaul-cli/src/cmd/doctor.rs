@@ -1,6 +1,6 @@
 //! `longhaul doctor`: looks whether all is there that is needed, and says what to do about what is not.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl Check {
         for (index, line) in what.trim_end().lines().enumerate() {
             let name = if index == 0 { self.name } else { "" };
             let sign = if index == 0 { term.paint(ink, sign) } else { " ".to_owned() };
-            term.line(&format!("{sign} {name:<9} {line}").trim_end().to_owned())?;
+            term.line(format!("{sign} {name:<9} {line}").trim_end())?;
         }
         if let Some(hint) = &self.hint {
             for (index, line) in term.wrapped_to(&clean(hint), TAKEN + 2).lines().enumerate() {
@@ -194,7 +194,7 @@ fn room(path: &Path) -> Option<Check> {
     let hint = "make room: `longhaul prune --older-than 30d` deletes old tasks";
     Some(match free {
         ..TOO_LITTLE => Check::broken("disk", what, hint),
-        ..LITTLE => Check::warning("disk", what, hint),
+        TOO_LITTLE..LITTLE => Check::warning("disk", what, hint),
         _ => Check::fine("disk", what),
     })
 }
@@ -307,7 +307,7 @@ fn terminal(term: Term, get: &dyn Fn(&str) -> Option<String>) -> Check {
 }
 
 /// A team: whether the file is right, and whether what it names can be started.
-async fn of_team(file: &PathBuf, outfit: &Outfit) -> Vec<Check> {
+async fn of_team(file: &Path, outfit: &Outfit) -> Vec<Check> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
     let mut bundle = match Bundle::gather(file) {

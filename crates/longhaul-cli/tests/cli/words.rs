@@ -312,3 +312,30 @@ fn show_and_the_doctor_fit_the_terminal() {
     assert!(screen.lines().all(|line| line.chars().count() <= 40), "{screen}");
     assert!(terminal.colours().contains("\x1b[32m✓"), "{:?}", terminal.colours());
 }
+
+#[test]
+fn json_has_these_keys() {
+    let kit = Kit::new();
+    let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
+    kit.run(&["resume", "--pace", "0"]).ended(0);
+    let pretty = |args: &[&str]| {
+        let mut value = kit.run(args).ended(0).json().remove(0);
+        // In how many pieces words come is a matter of time.
+        if let Some(events) = value.get_mut("events") {
+            let mut kinds: Vec<String> =
+                events.as_array().unwrap().iter().map(|e| e["event"].to_string()).collect();
+            kinds.dedup();
+            *events = kinds.into();
+        }
+        serde_json::to_string_pretty(&value).unwrap()
+    };
+    insta::with_settings!({filters => vec![
+        (r"t-[0-9a-z]{5}\b", "t-xxxxx"),
+        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+        (r": \d{2,}\b", ": NN"),
+        (r#""seq": \d+"#, "\"seq\": N"),
+    ]}, {
+        insta::assert_snapshot!("tasks_json", pretty(&["tasks", "--json"]));
+        insta::assert_snapshot!("show_json", pretty(&["show", &done, "--json"]));
+    });
+}

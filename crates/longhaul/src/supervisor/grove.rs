@@ -1,5 +1,6 @@
 //! Trees that hang together, who has heard of their ends, and how they are deleted.
 
+use std::collections::hash_map::Entry as Known;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -89,10 +90,11 @@ impl Longhaul {
                 if no_news || parent.unread == 0 {
                     continue;
                 }
-                if !told.contains_key(&parent.id) {
-                    told.insert(parent.id, heard(store, parent.id).await?);
-                }
-                if told.get(&parent.id).is_some_and(|told| told.contains(&head.id)) {
+                let told = match told.entry(parent.id) {
+                    Known::Occupied(told) => told.into_mut(),
+                    Known::Vacant(told) => told.insert(heard(store, parent.id).await?),
+                };
+                if told.contains(&head.id) {
                     continue;
                 }
             }
