@@ -4,9 +4,6 @@
 //! peak memory are its own. `./bench/fanout [AGENTS]` (1,000 unless told) compares many agents over HTTP with a bare loop
 //! that makes the same requests.
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 mod crowd;
 mod fanout;
 mod gauge;

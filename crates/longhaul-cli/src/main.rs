@@ -21,9 +21,6 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(code) = sandboxed() {

@@ -8,7 +8,8 @@ mod random;
 use bench::*;
 
 use super::*;
-use crate::entry::Outcome;
+use crate::agent::{AtTurnLimit, Notices};
+use crate::entry::{Deliver, Entry, FailureKind, Outcome, Record, Sender, Voice, Wait};
 use crate::testing::reply;
 
 #[test]

@@ -333,7 +333,7 @@ impl Model {
 
     fn ends(&mut self, last: bool) -> Vec<Effect> {
         let mut tasks = self.forest.rows.iter().filter_map(Row::task);
-        let found = if last { tasks.last() } else { tasks.next() };
+        let found = if last { tasks.next_back() } else { tasks.next() };
         found.map(|task| self.select(Some(task))).unwrap_or_default()
     }
 

@@ -4,10 +4,7 @@ use super::*;
 use crate::tui::testing::{Story, leave, question};
 
 fn texts(talk: &Talk) -> Vec<&str> {
-    let text = |block: &'_ Block| match &block.what {
-        What::Text { .. } => true,
-        _ => false,
-    };
+    let text = |block: &'_ Block| matches!(block.what, What::Text { .. });
     talk.blocks
         .iter()
         .filter(|block| text(block))

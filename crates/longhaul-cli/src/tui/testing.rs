@@ -64,6 +64,7 @@ impl Story {
             root,
             depth,
             continues: None,
+            retries: None,
             letter: None,
             retries: None,
             above: Vec::new(),

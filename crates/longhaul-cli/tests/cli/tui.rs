@@ -315,8 +315,8 @@ fn long(kit: &Kit, entries: usize) {
             root: id,
             depth: 0,
             continues,
-            letter,
             retries: None,
+            letter,
             above,
         };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();

@@ -1,7 +1,6 @@
 //! Trees that hang together, who has heard of their ends, and how they are deleted.
 
-use std::collections::hash_map::Entry as Known;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -91,8 +90,8 @@ impl Longhaul {
                     continue;
                 }
                 let told = match told.entry(parent.id) {
-                    Known::Occupied(told) => told.into_mut(),
-                    Known::Vacant(told) => told.insert(heard(store, parent.id).await?),
+                    hash_map::Entry::Occupied(told) => told.into_mut(),
+                    hash_map::Entry::Vacant(place) => place.insert(heard(store, parent.id).await?),
                 };
                 if told.contains(&head.id) {
                     continue;

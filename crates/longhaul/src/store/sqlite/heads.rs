@@ -35,8 +35,8 @@ pub(super) enum Unsaved {
 /// younger is full. Valid only until another process writes.
 #[derive(Default)]
 pub(super) struct Heads {
-    young: HashMap<TaskId, Remembered>,
-    old: HashMap<TaskId, Remembered>,
+    young: HashMap<TaskId, Box<Remembered>>,
+    old: HashMap<TaskId, Box<Remembered>>,
     unsaved: Vec<TaskId>,
 }
 
@@ -45,12 +45,12 @@ impl Heads {
         if let Some(found) = self.old.remove(&task) {
             self.young.insert(task, found);
         }
-        self.young.get(&task)
+        self.young.get(&task).map(|known| &**known)
     }
 
     /// Remembers a head that the database has, up to `saved` in so many words and beyond that in the journal.
     pub(super) fn learn(&mut self, n: i64, head: Head, saved: Seq) {
-        self.young.insert(head.id, Remembered { n, head, unsaved: Unsaved::Nothing, saved });
+        self.young.insert(head.id, Box::new(Remembered { n, head, unsaved: Unsaved::Nothing, saved }));
     }
 
     /// Changes a head that is remembered.
@@ -71,12 +71,15 @@ impl Heads {
         known.head = head;
     }
 
-    /// Hands out, one after another, what the database must be told.
+    /// Hands out, one after another, what the database must be told. A task that has ended is then forgotten: hardly
+    /// anybody writes to one.
     pub(super) fn save<E>(&mut self, mut save: impl FnMut(&Remembered) -> Result<(), E>) -> Result<(), E> {
         for task in self.unsaved.drain(..) {
-            if let Some(known) = self.young.get_mut(&task) {
-                save(known)?;
-                (known.unsaved, known.saved) = (Unsaved::Nothing, known.head.seq);
+            let Some(known) = self.young.get_mut(&task) else { continue };
+            save(known)?;
+            (known.unsaved, known.saved) = (Unsaved::Nothing, known.head.seq);
+            if known.head.status.is_final() {
+                self.young.remove(&task);
             }
         }
         Ok(())

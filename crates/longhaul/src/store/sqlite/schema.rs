@@ -99,7 +99,7 @@ pub(super) fn open(place: &Place, patience: Duration) -> Result<Connection, Stor
     // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
     // 16 MB of log.
     let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
-                    PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;";
+                    PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -2048; PRAGMA temp_store = MEMORY;";
     connection.execute_batch(settings).or_trouble(place)?;
     migrate(&mut connection, place)?;
     Ok(connection)
@@ -111,7 +111,8 @@ pub(super) fn open_reader(place: &Place, patience: Duration) -> Result<Connectio
     let connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
     connection.busy_timeout(patience).or_trouble(place)?;
     keep_plans(&connection).or_trouble(place)?;
-    connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
+    // Little: what is in it is thrown away whenever anybody has written, and the kernel has the pages anyway.
+    connection.execute_batch("PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
     Ok(connection)
 }
 

@@ -1,0 +1,207 @@
+//! Agents that know one another, checked.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::Agent;
+use crate::entry::TeamRef;
+use crate::id::AgentName;
+use crate::model::Model;
+use crate::permission::Permissions;
+use crate::toolset::Patron;
+
+/// Agents that know one another. Every name that is used in it is in it.
+#[derive(Clone)]
+pub struct Team {
+    reference: TeamRef,
+    root: AgentName,
+    agents: IndexMap<AgentName, Arc<Agent>>,
+    models: IndexMap<String, Arc<dyn Model>>,
+    permissions: Option<Arc<Permissions>>,
+    /// What counts for each agent: the team's permissions and its own.
+    rules: HashMap<AgentName, Arc<Permissions>>,
+}
+
+impl Team {
+    /// The team of an agent and all that it, or they, can ask. It is named after the agent.
+    pub fn new(root: Agent) -> Result<Team, TeamError> {
+        Team::of(root, [])
+    }
+
+    /// The team of an agent and others, which may know one another by name only.
+    pub fn of(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
+        let mut team = Team {
+            reference: TeamRef::Named(root.name.as_str().into()),
+            root: root.name.clone(),
+            agents: IndexMap::new(),
+            models: IndexMap::new(),
+            permissions: None,
+            rules: HashMap::new(),
+        };
+        team.admit(root)?;
+        others.into_iter().try_for_each(|agent| team.admit(agent))?;
+        team.rule();
+        for agent in team.agents.values() {
+            let mut seen = HashSet::new();
+            for other in agent.sub_agents.iter().chain(&agent.handoffs) {
+                if !team.agents.contains_key(other) {
+                    return Err(TeamError::Unknown { agent: agent.name.clone(), other: other.clone() });
+                }
+            }
+            for other in &agent.sub_agents {
+                if *other == agent.name {
+                    return Err(TeamError::Itself(agent.name.clone()));
+                }
+                if !seen.insert(other) {
+                    return Err(TeamError::Twice { agent: agent.name.clone(), other: other.clone() });
+                }
+            }
+        }
+        Ok(team)
+    }
+
+    fn admit(&mut self, mut agent: Agent) -> Result<(), TeamError> {
+        let kin = std::mem::take(&mut agent.kin);
+        let name = agent.name.clone();
+        if let Some(had) = self.agents.get(&name) {
+            let same = had.instruction == agent.instruction && Arc::ptr_eq(&had.model, &agent.model);
+            return if same { Ok(()) } else { Err(TeamError::NameTaken(name)) };
+        }
+        self.models.entry(agent.model.name().to_owned()).or_insert_with(|| agent.model.clone());
+        self.agents.insert(name, Arc::new(agent));
+        kin.into_iter().try_for_each(|agent| self.admit(agent))
+    }
+
+    /// The same team under another name. Tasks find their team again by its name, so it should not change.
+    pub fn named(mut self, name: &str) -> Self {
+        self.reference = TeamRef::Named(name.into());
+        self
+    }
+
+    /// The same team, known by its file in the store.
+    pub fn kept_as(mut self, reference: TeamRef) -> Self {
+        self.reference = reference;
+        self
+    }
+
+    /// One more model that an order may ask for by its name.
+    pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
+        self.models.insert(name.into(), model);
+        self
+    }
+
+    /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
+    pub fn with_permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = Some(Arc::new(permissions));
+        self.rule();
+        self
+    }
+
+    fn rule(&mut self) {
+        let rules = |agent: &Arc<Agent>| match (&self.permissions, &agent.permissions) {
+            (all, None) => all.clone(),
+            (None, Some(own)) => Some(Arc::new(own.clone())),
+            (Some(all), Some(own)) => Some(Arc::new(all.and(own))),
+        };
+        self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
+    }
+
+    /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
+    /// not in the team (any more) has to ask for everything.
+    pub fn permissions_of(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
+        match self.rules.get(agent) {
+            Some(rules) => Some(rules.clone()),
+            None if self.agents.contains_key(agent) => None,
+            None => Some(Arc::default()),
+        }
+    }
+
+    /// Where tasks find the team again.
+    pub fn reference(&self) -> &TeamRef {
+        &self.reference
+    }
+
+    /// The agent that is asked where none is named.
+    pub fn root(&self) -> &AgentName {
+        &self.root
+    }
+
+    /// The agent of a name.
+    pub fn agent(&self, name: &AgentName) -> Option<&Arc<Agent>> {
+        self.agents.get(name)
+    }
+
+    /// All agents, in the order in which they came to the team.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.agents.values()
+    }
+
+    /// The model of a name.
+    pub fn model(&self, name: &str) -> Option<&Arc<dyn Model>> {
+        self.models.get(name)
+    }
+
+    /// The names of all models.
+    pub fn model_names(&self) -> Vec<String> {
+        self.models.keys().cloned().collect()
+    }
+
+    /// What the toolsets of an agent are opened with.
+    pub fn patron(&self, agent: &Agent) -> Patron {
+        let cards =
+            |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.card()).collect();
+        Patron {
+            agent: agent.name.clone(),
+            sub_agents: cards(&agent.sub_agents),
+            handoffs: cards(&agent.handoffs),
+        }
+    }
+}
+
+/// Why agents do not make a team.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TeamError {
+    /// A name that is none.
+    #[error("'{0}' cannot be an agent's name: use letters, digits, '-' and '_'")]
+    BadName(AgentName),
+    /// An agent without a model.
+    #[error("agent '{0}' has no model: give it one with .model(…)")]
+    NoModel(AgentName),
+    /// Two different agents of one name.
+    #[error("two different agents are called '{0}': names are unique in a team")]
+    NameTaken(AgentName),
+    /// An agent that nobody brought along.
+    #[error("agent '{agent}' names '{other}', which is not in the team")]
+    Unknown {
+        /// Who names it.
+        agent: AgentName,
+        /// Whom.
+        other: AgentName,
+    },
+    /// The same sub-agent twice.
+    #[error("agent '{agent}' has '{other}' twice among its sub-agents")]
+    Twice {
+        /// Whose.
+        agent: AgentName,
+        /// Whom.
+        other: AgentName,
+    },
+    /// A sub-agent whose name cannot be the name of a tool.
+    #[error(
+        "agent '{agent}' has its sub-agents as tools, and '{other}' cannot be a tool's name: use at most 64 of a-z, A-Z, 0-9, '-' and '_', or another dialect"
+    )]
+    NotATool {
+        /// Whose.
+        agent: AgentName,
+        /// Which.
+        other: AgentName,
+    },
+    /// A team file that does not load.
+    #[error("the team does not load: {0}")]
+    File(String),
+    /// An agent that is its own sub-agent.
+    #[error("agent '{0}' is its own sub-agent")]
+    Itself(AgentName),
+}
