@@ -86,6 +86,14 @@ impl<'a> Audience<'a> {
         self.desk.term.live && self.manner == Manner::Told
     }
 
+    /// Says what comes first.
+    pub(crate) async fn begin(&mut self, intro: &[String]) -> Result<(), Trouble> {
+        for line in intro.iter().filter(|_| self.manner == Manner::Told) {
+            self.put(self.desk.term.out, format!("{line}\n")).await?;
+        }
+        Ok(())
+    }
+
     /// Takes an event in, and tells it.
     pub(crate) async fn hear(&mut self, event: &Event) -> Result<(), Trouble> {
         self.board.feed(event);
