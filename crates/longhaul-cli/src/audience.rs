@@ -88,8 +88,10 @@ impl<'a> Audience<'a> {
 
     /// Says what comes first.
     pub(crate) async fn begin(&mut self, intro: &[String]) -> Result<(), Trouble> {
-        for line in intro.iter().filter(|_| self.manner == Manner::Told) {
-            self.put(self.desk.term.out, format!("{line}\n")).await?;
+        if self.manner == Manner::Told {
+            for line in intro {
+                self.put(self.desk.term.out, format!("{line}\n")).await?;
+            }
         }
         Ok(())
     }
@@ -153,14 +155,13 @@ impl<'a> Audience<'a> {
                 let rest = self.flow.end(columns);
                 self.above.extend(rest);
             }
-            what if what.voids_words() => {
-                if self.flow.void() {
+            what => {
+                if what.voids_words() && self.flow.void() {
                     let text = "(broken off; it begins again)";
-                    self.above
-                        .push(Line { width: width(text), text: self.desk.term.paint(Ink::Faint, text) });
+                    let text_in_ink = self.desk.term.paint(Ink::Faint, text);
+                    self.above.push(Line { width: width(text), text: text_in_ink });
                 }
             }
-            _ => {}
         }
     }
 
