@@ -66,7 +66,6 @@ impl Story {
             continues: None,
             retries: None,
             letter: None,
-            retries: None,
             above: Vec::new(),
         };
         let story = Story { id: id(number), records: Vec::new(), now: 0, turn: 0 };
