@@ -86,6 +86,16 @@ impl<'a> Audience<'a> {
         self.desk.term.live && self.manner == Manner::Told
     }
 
+    /// Says what comes first.
+    pub(crate) async fn begin(&mut self, intro: &[String]) -> Result<(), Trouble> {
+        if self.manner == Manner::Told {
+            for line in intro {
+                self.put(self.desk.term.out, format!("{line}\n")).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes an event in, and tells it.
     pub(crate) async fn hear(&mut self, event: &Event) -> Result<(), Trouble> {
         self.board.feed(event);
@@ -145,12 +155,9 @@ impl<'a> Audience<'a> {
                 let rest = self.flow.end(columns);
                 self.above.extend(rest);
             }
-            what if what.voids_words() => {
-                if self.flow.void() {
-                    let text = "(broken off; it begins again)";
-                    self.above
-                        .push(Line { width: width(text), text: self.desk.term.paint(Ink::Faint, text) });
-                }
+            what if what.voids_words() && self.flow.void() => {
+                let text = "(broken off; it begins again)";
+                self.above.push(Line { width: width(text), text: self.desk.term.paint(Ink::Faint, text) });
             }
             _ => {}
         }

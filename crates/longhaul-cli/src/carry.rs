@@ -143,9 +143,7 @@ impl<'a> Carry<'a> {
 
     async fn watch(&mut self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Over, Trouble> {
         let live = audience.is_live();
-        if self.manner == Manner::Told {
-            self.intro.iter().try_for_each(|line| self.desk.term.line(line))?;
-        }
+        audience.begin(&self.intro).await?;
         let mut keys = if live { Keys::listen() } else { None };
         audience.hears_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
@@ -380,39 +378,41 @@ impl<'a> Carry<'a> {
         audience.clear()?;
         let (term, heads) = (self.desk.term, self.heads().await?);
         let told = self.manner == Manner::Told;
+        // The tasks have ended as they have, whether anybody is left to hear of it or not.
+        let line = |term: Term, text: &str| Trouble::heard_or_not(term.line(text));
         if told || self.manner == Manner::Quiet {
             for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
                 let output = self.longhaul.output(root.id).await?;
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.
                 let here = root.error.is_some() || root.cut_short.is_some() || term.out == Out::Stdout;
                 if told && (index > 0 || (!term.live && here)) {
-                    term.line("")?;
+                    line(term, "")?;
                 }
                 if let Some(error) = &root.error {
                     let word = term.paint(Ink::of(root.status), root.status.as_str());
-                    term.line(&term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
+                    line(term, &term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
                     if !output.trim().is_empty() {
-                        term.line("What it had said by then:")?;
-                        term.line(&term.wrapped(clean(&output).trim_end()))?;
+                        line(term, "What it had said by then:")?;
+                        line(term, &term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
                 // Told here, it has been heard of: `longhaul prune` may take it some day.
                 let _ = self.longhaul.look_at(root.id).await;
                 if let Some(limit) = &root.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
-                    term.line(&term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
+                    line(term, &term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
                 }
                 // An answer goes where answers go; what is none, to where all else is told.
                 if root.error.is_none() && !output.trim().is_empty() {
                     let out = Term::of(Out::Stdout);
-                    audience.answer(root.id, &output).iter().try_for_each(|line| out.line(&line.text))?;
+                    audience.answer(root.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
                 }
             }
         }
         if told {
-            term.line("")?;
-            for line in summary(&heads, term, Timestamp::now()) {
-                term.line(&line)?;
+            line(term, "")?;
+            for row in summary(&heads, term, Timestamp::now()) {
+                line(term, &row)?;
             }
         }
         let code = verdict(&self.longhaul, &heads, &self.roots).await?;

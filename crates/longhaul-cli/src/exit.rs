@@ -98,6 +98,11 @@ impl Trouble {
         self.hint.as_deref()
     }
 
+    /// The same, but if there was only nobody left to tell, all is well.
+    pub(crate) fn heard_or_not(told: Result<(), Trouble>) -> Result<(), Trouble> {
+        told.or_else(|trouble| if trouble.what.is_none() { Ok(()) } else { Err(trouble) })
+    }
+
     /// Whoever read our output has gone: there is nobody to tell.
     fn unheard() -> Self {
         Trouble { code: Code::Fine, what: None, hint: None }

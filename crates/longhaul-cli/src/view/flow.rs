@@ -65,7 +65,11 @@ impl Flow {
         let cleaned = clean(&self.pending);
         let at = match self.rendered {
             true => markdown::settled(&cleaned),
-            false => cleaned.rfind('\n').map_or(0, |at| at + 1),
+            // Up to the last line that is complete and not empty: what is empty belongs to the next.
+            false => {
+                let whole = cleaned[..cleaned.rfind('\n').map_or(0, |at| at + 1)].trim_end().len();
+                cleaned[whole..].find('\n').filter(|_| whole > 0).map_or(0, |end| whole + end + 1)
+            }
         };
         let lines = self.lines(&cleaned[..at], columns);
         self.pending = format!("{}{rest}", &cleaned[at..]);
@@ -120,7 +124,8 @@ impl Flow {
         if self.rendered {
             return markdown::render(text, columns, &self.colors);
         }
-        let wrapped = wrap(text, columns);
+        let text = if self.begun { text } else { text.trim_start_matches('\n') };
+        let wrapped = wrap(text.trim_end(), columns);
         wrapped.lines().map(|line| Line { width: width(line), text: line.to_owned() }).collect()
     }
 }
@@ -152,12 +157,13 @@ mod tests {
     #[test]
     fn the_source_is_told_line_by_line() {
         let mut flow = Flow::new(false);
-        flow.say("# One\ntwo **th");
+        flow.say("# One\n\ntwo **th");
         assert_eq!(text(flow.told(80)), ["# One"]);
+        assert_eq!(text(flow.rest(80)), ["", "two **th"]);
         flow.say("ree**\n");
-        assert_eq!(text(flow.told(80)), ["two **three**"]);
+        assert_eq!(text(flow.told(80)), ["", "two **three**"]);
         assert!(flow.end(80).is_empty());
-        flow.say("Next.");
+        flow.say("\n\nNext.");
         assert_eq!(text(flow.rest(80)), ["", "Next."]);
     }
 

@@ -99,9 +99,9 @@ fn a_reader_that_goes_away_is_no_error() {
     let mut demo = kit.command(&["demo", "--pace", "0.2"]).spawn().unwrap();
     drop(demo.stdout.take());
     let ended = demo.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(130));
-    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
-    kit.run(&["resume", "--pace", "0"]).ended(0);
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
+    // Nobody hears of it, and it is done all the same.
+    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Completed));
 
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

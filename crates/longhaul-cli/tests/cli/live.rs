@@ -27,7 +27,7 @@ models:
               turns:
                 - text: I ask the helper, and wait.
                   calls: [{tool: transfer_task, arguments: {agent: helper, task: think}}]
-                - text: "It said: {{ last | truncate(40) }}"
+                - text: "It said: {{ last | replace('\n', ' ') }}"
                 - text: "And then: {{ letters | join | replace('\n', ' ') }}"
             - when: write
               turns:

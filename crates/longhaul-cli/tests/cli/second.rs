@@ -87,7 +87,7 @@ fn another_process_lists_shows_writes_to_and_stops_what_runs() {
     let table = kit.run(&["tasks"]).ended(0).out;
     assert!(table.contains("● running") && table.contains("auditor"), "{table}");
     let shown = kit.run(&["show", &root]).ended(0).out;
-    assert!(shown.contains("child ") && shown.contains("Take stock of this directory"), "{shown}");
+    assert!(shown.contains("\nChildren\n") && shown.contains("Take stock of this directory"), "{shown}");
 
     let sent = kit.run(&["send", &root, "hello", "from", "the", "other"]).ended(0);
     let when = Instant::now();
@@ -145,7 +145,7 @@ fn a_letter_to_what_has_ended_continues_it() {
     let resumed = kit.run(&["resume", &next, "--pace", "0"]).ended(0).out;
     assert!(resumed.contains("You wrote: And now?"), "{resumed}");
     let shown = kit.run(&["show", &root]).ended(0).out;
-    assert!(shown.contains(&format!("continued by  {next}")), "{shown}");
+    assert!(shown.contains(&format!("went on as  {next}")), "{shown}");
     let ended = kit.run(&["resume", &root]).ended(0).out;
     assert!(ended.contains(&format!("{root} has ended (completed)")), "{ended}");
 }

@@ -319,17 +319,21 @@ fn json_has_these_keys() {
     let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
     kit.run(&["resume", "--pace", "0"]).ended(0);
     let pretty = |args: &[&str]| {
-        let ran = kit.run(args).ended(0);
-        ran.json()
-            .iter()
-            .map(|value| serde_json::to_string_pretty(value).unwrap())
-            .collect::<Vec<_>>()
-            .join("\n")
+        let mut value = kit.run(args).ended(0).json().remove(0);
+        // In how many pieces words come is a matter of time.
+        if let Some(events) = value.get_mut("events") {
+            let mut kinds: Vec<String> =
+                events.as_array().unwrap().iter().map(|e| e["event"].to_string()).collect();
+            kinds.dedup();
+            *events = kinds.into();
+        }
+        serde_json::to_string_pretty(&value).unwrap()
     };
     insta::with_settings!({filters => vec![
         (r"t-[0-9a-z]{5}\b", "t-xxxxx"),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
         (r": \d{2,}\b", ": NN"),
+        (r#""seq": \d+"#, "\"seq\": N"),
     ]}, {
         insta::assert_snapshot!("tasks_json", pretty(&["tasks", "--json"]));
         insta::assert_snapshot!("show_json", pretty(&["show", &done, "--json"]));
