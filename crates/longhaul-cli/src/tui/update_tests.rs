@@ -439,8 +439,7 @@ fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
     let heads = thousand();
     update(&mut model, Msg::Loaded(heads.clone(), Vec::new()));
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(200, 60)).unwrap();
-    let mut worst = std::time::Duration::ZERO;
-    let begin = std::time::Instant::now();
+    let mut took = Vec::new();
     for round in 0..200 {
         let start = std::time::Instant::now();
         // Something has changed, and all is looked at anew.
@@ -448,12 +447,14 @@ fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
         model.now = at(100 + round as i64);
         model.prepare();
         terminal.draw(|frame| draw(&model, frame)).unwrap();
-        worst = worst.max(start.elapsed());
+        took.push(start.elapsed());
     }
-    let mean = begin.elapsed() / 200;
+    // The one in the middle: what else the machine does is not ours.
+    took.sort();
+    let (middle, worst) = (took[100], took[199]);
     #[expect(clippy::print_stdout, reason = "a measurement")]
     {
-        println!("a frame of 1,000 tasks: mean {mean:?}, worst {worst:?}");
+        println!("a frame of 1,000 tasks: median {middle:?}, worst {worst:?}");
     }
-    assert!(mean < std::time::Duration::from_millis(5), "{mean:?}");
+    assert!(middle < std::time::Duration::from_millis(5), "{middle:?}");
 }

@@ -129,7 +129,9 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     terminal.keys(&["/"]);
     terminal.types("idle");
     let search = terminal.until("what is found", |screen| {
-        let heard = screen.contains("» t-") && screen.contains(" and t-") && screen.contains("1 finished");
+        let heard = screen.matches("I wait for all three.").count() == 2
+            && screen.contains(" and t-")
+            && screen.contains("1 finished");
         screen.contains("/idle") && !screen.contains("● scout") && heard
     });
     screens(|| insta::assert_snapshot!("tui_search", search));
@@ -153,14 +155,16 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
         let waits = screen.contains("│   waits for t-") && !screen.contains(" and t-");
         screen.contains("⊘ idler") && screen.contains("✓ writer") && waits && drawn
     };
+    // Until it is drawn anew, what was drawn before is only cut off: its last line is not the last, nor its edges where they
+    // belong.
     let shot = terminal.until("80 columns", |screen| {
-        fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 80)
+        let edge = screen.lines().next().and_then(|line| line.chars().nth(36));
+        fits(screen) && edge == Some('┬') && screen.ends_with("? help")
     });
     screens(|| insta::assert_snapshot!("tui_80x24", shot));
     terminal.resize(40, 12);
-    let shot = terminal.until("40 columns", |screen| {
-        fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 40)
-    });
+    let shot = terminal
+        .until("40 columns", |screen| fits(screen) && !screen.contains('┬') && screen.ends_with("? help"));
     screens(|| insta::assert_snapshot!("tui_40x12", shot));
     terminal.resize(39, 12);
     terminal.until("that it is too small", |screen| screen.contains("too small: 39×12"));
@@ -168,8 +172,9 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
 
     // Leaving asks; and where all is over, it does not.
     terminal.keys(&["q"]);
-    let leave =
-        terminal.until("that tasks go on", |screen| screen.contains("2 tasks go on without this screen"));
+    let leave = terminal.until("that tasks go on", |screen| {
+        screen.contains("2 tasks go on without this screen") && screen.ends_with("q leave")
+    });
     screens(|| insta::assert_snapshot!("tui_leave", leave));
     terminal.keys(&["Escape"]);
     kit.write("go", "");
