@@ -380,6 +380,12 @@ impl<'a> Carry<'a> {
         let told = self.manner == Manner::Told;
         // The tasks have ended as they have, whether anybody is left to hear of it or not.
         let line = |term: Term, text: &str| Trouble::heard_or_not(term.line(text));
+        if self.manner != Manner::Silent {
+            for root in &self.roots {
+                // Told here, it has been heard of: `longhaul prune` may take it some day.
+                let _ = self.longhaul.look_at(*root).await;
+            }
+        }
         if told || self.manner == Manner::Quiet {
             for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
                 let output = self.longhaul.output(root.id).await?;
@@ -396,8 +402,6 @@ impl<'a> Carry<'a> {
                         line(term, &term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
-                // Told here, it has been heard of: `longhaul prune` may take it some day.
-                let _ = self.longhaul.look_at(root.id).await;
                 if let Some(limit) = &root.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
                     line(term, &term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;

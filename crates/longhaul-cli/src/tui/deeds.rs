@@ -108,6 +108,10 @@ impl Hands {
         if order && first.is_none() {
             return Ok(Msg::Gone(task));
         }
+        if order {
+            // It is opened, and so its end, if it has ended, has been seen.
+            let _ = self.longhaul.look_at(task).await;
+        }
         let order = first.and_then(|first| match first.entry {
             Entry::Submitted(submitted) => Some(Box::new(submitted.order)),
             _ => None,
