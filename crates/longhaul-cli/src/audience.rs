@@ -155,13 +155,11 @@ impl<'a> Audience<'a> {
                 let rest = self.flow.end(columns);
                 self.above.extend(rest);
             }
-            what => {
-                if what.voids_words() && self.flow.void() {
-                    let text = "(broken off; it begins again)";
-                    let text_in_ink = self.desk.term.paint(Ink::Faint, text);
-                    self.above.push(Line { width: width(text), text: text_in_ink });
-                }
+            what if what.voids_words() && self.flow.void() => {
+                let text = "(broken off; it begins again)";
+                self.above.push(Line { width: width(text), text: self.desk.term.paint(Ink::Faint, text) });
             }
+            _ => {}
         }
     }
 

@@ -115,9 +115,11 @@ impl Terminal {
     /// Waits until the command has ended: what it left on the screen, and its exit code.
     #[track_caller]
     pub(crate) fn end(&self) -> (String, i32) {
-        let screen = self.until("the end of the command", |screen| screen.contains(ENDED));
+        let whole = |screen: &str| screen.rsplit_once(ENDED).is_some_and(|(_, code)| code.contains(']'));
+        let screen = self.until("the end of the command", whole);
         let (left, code) = screen.rsplit_once(ENDED).unwrap();
-        (plain(left), code.trim_end().trim_end_matches(']').parse().unwrap())
+        let code = code.split(']').next().and_then(|code| code.trim().parse().ok());
+        (plain(left), code.unwrap_or_else(|| panic!("no exit code:\n{screen}")))
     }
 }
 

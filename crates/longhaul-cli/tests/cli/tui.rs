@@ -147,10 +147,11 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
 
     // Smaller, and smaller.
     terminal.resize(80, 24);
-    // The root has heard of both.
+    // The root has heard of both; and it is not the old screen, cut off.
     let fits = |screen: &str| {
+        let drawn = screen.lines().last().is_some_and(|line| line.trim_end().ends_with("? help"));
         let waits = screen.contains("│   waits for t-") && !screen.contains(" and t-");
-        screen.contains("⊘ idler") && screen.contains("✓ writer") && waits
+        screen.contains("⊘ idler") && screen.contains("✓ writer") && waits && drawn
     };
     let shot = terminal.until("80 columns", |screen| {
         fits(screen) && screen.lines().next().is_some_and(|line| line.chars().count() == 80)
