@@ -20,6 +20,12 @@ impl Model {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
+        // Esc and a key that comes at once are one key with Alt to a terminal. Only the prompt knows keys with Alt.
+        if key.modifiers.contains(KeyModifiers::ALT) && self.focus != Focus::Prompt {
+            let mut effects = self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+            effects.extend(self.key(KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..key }));
+            return effects;
+        }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('l') {
             return vec![Effect::Redraw];

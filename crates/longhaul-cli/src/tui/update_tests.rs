@@ -401,6 +401,15 @@ fn control_c_takes_away_what_is_typed_and_then_leaves() {
     assert_eq!(update(&mut model, key()), [Effect::Leave { drain: false }]);
 }
 
+#[test]
+fn esc_and_a_key_at_once_are_two() {
+    let stories = stories();
+    let mut model = screen((80, 24), &stories);
+    press(&mut model, "Down Enter", &stories);
+    update(&mut model, Msg::Key(KeyEvent::new(KeyCode::Char('m'), KeyModifiers::ALT)));
+    assert_eq!((model.pane, model.focus), (Pane::List, Focus::Prompt));
+}
+
 /// A thousand tasks in trees of ten.
 fn thousand() -> Vec<Head> {
     let mut heads = Vec::new();
