@@ -50,7 +50,8 @@ fn main() -> ExitCode {
         Err(trouble) => {
             use std::io::Write as _;
             // If nobody hears this either, there is nothing left to do.
-            let _ = write!(std::io::stderr(), "{trouble}");
+            let told = view::Term::of(view::Out::Stderr).wrapped(trouble.to_string().trim_end());
+            let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
             trouble.code.into()
         }
     }

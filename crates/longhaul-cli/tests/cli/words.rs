@@ -93,8 +93,8 @@ fn who_watches_tasks_on_a_terminal_sees_them_in_place() {
         submitted(&kit, "nobody", Order::new("waiter", format!("Number {n}")));
     }
     kit.run(&["stop", &first]).ended(0);
-    terminal.until("all the others", |screen| screen.contains("and 20 more tasks"));
-    looks_like!("tasks_watch", terminal.screen());
+    let all = |screen: &str| screen.contains("and 20 more tasks") && !screen.contains(&first);
+    looks_like!("tasks_watch", terminal.until("all the others", all));
     terminal.keys(&["C-c"]);
     assert_eq!(terminal.end().1, 0);
 }
@@ -304,13 +304,76 @@ fn show_and_the_doctor_fit_the_terminal() {
     }
     let mut doctor = kit.command(&["doctor"]);
     doctor.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
-    let terminal = Terminal::run(&doctor, 40, 80);
-    let (screen, code) = terminal.end();
-    assert_eq!(code, 0, "{screen}");
-    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("✓ terminal 40 columns, 80 rows, colours"), "{screen}");
-    assert!(screen.lines().all(|line| line.chars().count() <= 40), "{screen}");
-    assert!(terminal.colours().contains("\x1b[32m✓"), "{:?}", terminal.colours());
+    let checked = |columns: u16| {
+        let terminal = Terminal::run(&doctor, columns, 80);
+        let (screen, code) = terminal.end();
+        assert_eq!(code, 0, "{screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= columns.into()), "{screen}");
+        assert!(terminal.colours().contains("\x1b[32m✓"), "{:?}", terminal.colours());
+        everywhere(&screen)
+    };
+    looks_like!("doctor_80", checked(80));
+    looks_like!("doctor_40", checked(40));
+    let json = crate::kit::Ran::from(doctor.arg("--json").output().unwrap()).ended(0).json();
+    let json: Vec<_> =
+        json.iter().filter(|check| EVERYWHERE.iter().any(|name| check["name"] == *name)).collect();
+    looks_like!("doctor_json", serde_json::to_string_pretty(&json).unwrap());
+}
+
+/// What the doctor says that is the same on every machine.
+const EVERYWHERE: [&str; 3] = ["keys", "servers", "terminal"];
+
+/// Of the doctor's checks, those that are the same on every machine.
+fn everywhere(screen: &str) -> String {
+    let mut kept = false;
+    let of_those = |line: &&str| {
+        if !line.starts_with("  ") {
+            kept = EVERYWHERE.iter().any(|name| line.split_whitespace().nth(1) == Some(name));
+        }
+        kept
+    };
+    screen.lines().filter(of_those).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn without_colours_they_say_the_same() {
+    let kit = Kit::new();
+    let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
+    kit.run(&["resume", "--pace", "0"]).ended(0);
+    for args in [&["tasks"][..], &["show", &done], &["doctor"]] {
+        let mut command = kit.command(args);
+        command.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
+        let coloured = Terminal::run(&command, 80, 60);
+        let (with, _) = coloured.end();
+        assert!(coloured.colours().contains("\x1b["), "{with}");
+        let plain = Terminal::run(command.env("NO_COLOR", "1"), 80, 60);
+        let (without, _) = plain.end();
+        assert!(!plain.colours().contains('\x1b'), "{:?}", plain.colours());
+        // How long ago it was may have changed meanwhile, and the doctor says that there are no colours.
+        assert_eq!(with.lines().count(), without.lines().count(), "{with}\n{without}");
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first(&with), first(&without));
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_told() {
+    let kit = Kit::new();
+    looks_like!("show_unknown", kit.run(&["show", "t-zzzzz"]).ended(4).err);
+    looks_like!("show_no_id", kit.run(&["show", "what?"]).ended(4).err);
+    looks_like!("show_nothing", kit.run(&["show"]).ended(2).err);
+    looks_like!(
+        "doctor_no_team",
+        kit.run(&["doctor", "nowhere.yaml"])
+            .ended(1)
+            .out
+            .lines()
+            .find(|line| line.contains("nowhere"))
+            .unwrap()
+    );
+    let (screen, code) = Terminal::run(&kit.command(&["show", "t-zzzzz"]), 40, 20).end();
+    assert_eq!(code, 4, "{screen}");
+    looks_like!("show_unknown_40", screen);
 }
 
 #[test]
