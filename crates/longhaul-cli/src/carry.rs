@@ -90,8 +90,12 @@ impl<'a> Carry<'a> {
 
     /// Carries the tasks on until they have ended, or we are told to go; tells what happens, and in the end the
     /// answers and what they took.
-    pub(crate) async fn on(mut self) -> Result<Code, Trouble> {
-        let mut signals = Signals::listen()?;
+    pub(crate) async fn on(self) -> Result<Code, Trouble> {
+        self.heeding(Signals::listen()?).await
+    }
+
+    /// The same, where signals have been listened to since before.
+    pub(crate) async fn heeding(mut self, mut signals: Signals) -> Result<Code, Trouble> {
         // A carrier in the background has signed already.
         let sign = |root: &TaskId| carrier::sign(self.place, *root);
         let signs: Vec<_> = self.roots.iter().filter(|_| self.ours).map(sign).collect();

@@ -11,6 +11,7 @@ use crate::carry::{Carry, Manner};
 use crate::demo;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
+use crate::signals::Signals;
 use crate::team;
 use crate::view::clean;
 
@@ -18,6 +19,8 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
     // A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
     #[cfg(unix)]
     let _ = nix::unistd::setsid();
+    // From the beginning: whoever knows of us may ask us to drain.
+    let signals = Signals::listen()?;
     let place = desk.place()?;
     let begun = begin(desk, args, &place).await;
     match &begun {
@@ -31,7 +34,7 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
         needs_nobody,
         ..Carry::new(desk, &place, hands.longhaul, vec![args.root])
     };
-    let done = carry.on().await;
+    let done = carry.heeding(signals).await;
     team::close(&hands.outfit).await;
     drop(signed);
     let log = carrier::log(&place, args.root);
