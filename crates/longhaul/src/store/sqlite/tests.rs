@@ -5,8 +5,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::entry::{Entry, Order, Submitted, TeamRef, Voice};
-use crate::id::TaskKey;
+use crate::entry::{Entry, Order, Outcome, Returned, Submitted, TeamRef, Voice};
+use crate::id::{Attempt, CallId, TaskKey};
 use crate::message::Reply;
 use crate::store::Fence;
 
@@ -96,6 +96,41 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 2);
     assert_eq!(store.kept(digest).await.unwrap().unwrap(), b"a team");
     assert_eq!(store.claim(claim("v", 9)).await.unwrap().len(), 1);
+}
+
+/// What journals refer to is found in them when the file is brought up to date: nobody's output is taken for nobody's.
+#[tokio::test]
+async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_date() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    written(&path, 2).await;
+    let (heads, digest) = {
+        let store = Sqlite::open(&path).unwrap();
+        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        store.claim(claim("w", 2)).await.unwrap();
+        let digest = store.keep(b"a long output".to_vec()).await.unwrap();
+        let returned = Entry::Returned(Box::new(Returned {
+            call: CallId { turn: 1, index: 0 },
+            output: "a part".into(),
+            is_error: false,
+            whole: Some(digest.clone()),
+            collected: Vec::new(),
+            handoff: None,
+            model: None,
+        }));
+        let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
+        let finished = Entry::Finished(Box::new(outcome));
+        store.append(Batch::one(id(0), Fence::Attempt(Attempt(1)), vec![returned])).await.unwrap();
+        store.append(Batch::one(id(1), Fence::Attempt(Attempt(1)), vec![finished])).await.unwrap();
+        (store.list(Filter::default()).await.unwrap(), digest)
+    };
+    let back = "DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; PRAGMA user_version = 2;";
+    Connection::open(&path).unwrap().execute_batch(back).unwrap();
+
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.list(Filter::default()).await.unwrap(), heads);
+    store.delete(vec![(id(1), heads[1].seq)]).await.unwrap();
+    assert_eq!(store.kept(digest).await.unwrap().unwrap(), b"a long output");
 }
 
 #[tokio::test]
