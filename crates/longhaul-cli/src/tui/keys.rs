@@ -30,6 +30,9 @@ impl Model {
         if control && key.code == KeyCode::Char('l') {
             return vec![Effect::Redraw];
         }
+        if control && key.code == KeyCode::Char('z') {
+            return vec![Effect::Aside];
+        }
         if let Some(confirm) = self.confirm {
             return self.confirm_key(confirm, key);
         }

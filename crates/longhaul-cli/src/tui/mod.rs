@@ -6,6 +6,7 @@
 
 mod areas;
 mod blocks;
+mod calls;
 mod deeds;
 mod draw;
 mod edge;

@@ -257,6 +257,8 @@ pub(crate) enum Effect {
     Later(u64),
     /// Draw everything anew.
     Redraw,
+    /// Leave the terminal to the shell for a while.
+    Aside,
     /// End; with the processes that run tasks asked to drain, if so.
     Leave {
         drain: bool,

@@ -13,6 +13,7 @@ mod detach;
 mod events;
 mod exit;
 mod form;
+mod given_back;
 mod heavy;
 mod kit;
 mod live;
