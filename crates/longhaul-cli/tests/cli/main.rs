@@ -31,6 +31,8 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
-mod tui;
 mod term;
+mod tui;
+#[cfg(target_os = "linux")]
+mod tui_load;
 mod words;
