@@ -17,6 +17,7 @@ use super::pages::Page;
 use super::talk::Talk;
 use super::theme::Theme;
 use super::wrap::wrap;
+use crate::view::markdown::Colors;
 use crate::view::{Ink, one_line};
 
 /// How many tasks are kept at most; of more, the oldest trees that have ended are forgotten.
@@ -33,6 +34,8 @@ pub(crate) struct Model {
     pub(crate) size: (u16, u16),
     pub(crate) now: Timestamp,
     pub(crate) theme: Theme,
+    /// The colours of code.
+    pub(crate) colors: Colors,
     /// The team whose runs can be started from here.
     pub(crate) team: Option<String>,
     /// Whether what there is has been read.
@@ -271,6 +274,7 @@ impl Model {
             size: (80, 24),
             now,
             theme,
+            colors: Colors::default(),
             team,
             loaded: false,
             heads: IndexMap::new(),

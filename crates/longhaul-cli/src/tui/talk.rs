@@ -286,13 +286,22 @@ impl Talk {
         over
     }
 
-    /// All that was said in this stretch.
+    /// What was said in this stretch, or the end of it.
     pub(crate) fn said(&self) -> String {
-        let texts = self.blocks.iter().filter_map(|block| match &block.what {
+        let texts = self.blocks.iter().rev().filter_map(|block| match &block.what {
             What::Text { text, .. } => Some(text.as_str()),
             _ => None,
         });
-        texts.collect::<Vec<_>>().join("\n\n")
+        let mut room = TEXT_KEPT;
+        let mut texts: Vec<&str> = texts
+            .take_while(|text| {
+                let fits = room > 0;
+                room = room.saturating_sub(text.len());
+                fits
+            })
+            .collect();
+        texts.reverse();
+        texts.join("\n\n")
     }
 
     fn push(&mut self, record: &Record, what: What) {
