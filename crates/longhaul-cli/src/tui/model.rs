@@ -11,6 +11,7 @@ use longhaul::id::{QuestionId, Seq};
 use longhaul::task::Head;
 
 use super::areas::{Areas, areas};
+use super::find::Find;
 use super::forest::{Forest, Plan, Row, is_interrupted};
 use super::input::Input;
 use super::pages::Page;
@@ -49,6 +50,7 @@ pub(crate) struct Model {
     pub(crate) pinned: IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) search: Input,
+    pub(crate) find: Find,
 
     /// The task that is looked at; with a team and none chosen, the next run of it.
     pub(crate) selected: Option<TaskId>,
@@ -155,7 +157,10 @@ pub(crate) enum Focus {
     List,
     Detail,
     Prompt,
+    /// Words to be found in the list.
     Search,
+    /// Words to be found in the text.
+    Find,
 }
 
 /// The two halves of the screen.
@@ -284,6 +289,7 @@ impl Model {
             pinned: IndexSet::new(),
             grouped: true,
             search: Input::default(),
+            find: Find::default(),
             selected: None,
             top: 0,
             seek: false,

@@ -57,6 +57,16 @@ impl Page {
         Some((chunk.seq, line - chunk.start))
     }
 
+    /// A part by its number: its block, its first line, and its lines.
+    pub(crate) fn part(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
+        self.chunks.get(at).map(|chunk| (chunk.seq, chunk.start, &chunk.lines[..]))
+    }
+
+    /// The number of the part that a line is in.
+    pub(crate) fn part_at(&self, line: usize) -> Option<usize> {
+        self.chunk(line)
+    }
+
     /// The first line of a block, or of the first after it.
     fn start(&self, seq: Seq) -> Option<usize> {
         let at = self.chunks.partition_point(|chunk| chunk.seq < seq);

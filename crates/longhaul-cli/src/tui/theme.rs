@@ -62,6 +62,15 @@ impl Theme {
         Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
     }
 
+    /// Words that were searched for.
+    pub(crate) fn found(self) -> Style {
+        let style = Style::new().remove_modifier(Modifier::DIM | Modifier::REVERSED);
+        match self.color {
+            true => style.fg(Color::Black).bg(Color::Yellow),
+            false => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+        }
+    }
+
     /// A title.
     pub(crate) fn title(self, focused: bool) -> Style {
         if focused { self.ink(Ink::Id).add_modifier(Modifier::BOLD) } else { self.ink(Ink::Plain) }
