@@ -217,7 +217,7 @@ models:
       agents:
         root:
           turns:
-            - text: "before \e[2J\e[H\e]0;pwned\a\e[?1049l after"
+            - text: "before \e[2J\e[H\e]0;pwned\a\e[?1049l\e]52;c;cHduZWQ=\a\e]8;;http://pwned\e\\\u009d52;c;cHduZWQ=\u009c\u009b2J after"
               calls: [{ tool: shell, arguments: { cmd: "printf '\\033]0;pwned\\007\\033[2Jout\\033[31m'" } }]
             - text: "\e[?25l\u202eend of it"
 "#,
@@ -225,7 +225,7 @@ models:
     kit.run(&["run", "team.yaml", "Say \x1b]0;pwned\x07 it"]).ended(0);
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 20);
     terminal
-        .until("the transcript", |screen| screen.contains("before  after") && screen.contains("end of it"));
+        .until("the transcript", |screen| screen.contains("before after") && screen.contains("end of it"));
     terminal.keys(&["Enter", "Up", "Up", "Up", "Up", "Up"]);
     // All calls, unfolded; and the other pages.
     for key in ["Enter", "Up", "Enter", "2", "3", "4", "5", "6", "1"] {
@@ -234,6 +234,9 @@ models:
     }
     assert_eq!(terminal.state("#{alternate_on} #{pane_title}").split(' ').next(), Some("1"));
     assert!(!terminal.state("#{pane_title}").contains("pwned"));
+    // Nothing was copied, and nothing is left of what would have been.
+    assert_eq!(terminal.state("#{buffer_name}"), "");
+    assert!(!terminal.colours().contains("cHduZWQ"));
     terminal.keys(&["q"]);
     assert_eq!(terminal.end().1, 0);
 }
