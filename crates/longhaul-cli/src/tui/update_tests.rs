@@ -467,3 +467,33 @@ fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
     }
     assert!(middle < std::time::Duration::from_millis(5), "{middle:?}");
 }
+
+#[test]
+fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
+    let text = "# A title\n\nSome *words* in **styles**, `code` among them, and\na second line.\n\n- one\n- two\n\n\
+                ```rust\nfn main() { let a_rather_long_line_of_code = \"that does not fit into the pane\"; }\n```\n\n\
+                | name | count |\n|------|------:|\n| alpha | 1 |\n| b | 22 |\n\nThe end of it.";
+    let begun = Story::new(1, "a", "Do.").claimed();
+    let whole = [begun.clone().replied(text, &[])];
+    let mut model = screen((100, 40), &whole);
+    press(&mut model, "Enter", &whole);
+    let right = |model: &mut Model| -> Vec<String> {
+        let rows = picture(model);
+        rows.lines().skip(3).take(33).map(|row| row.split_once('│').unwrap().1.to_owned()).collect()
+    };
+    let expected = right(&mut model);
+    assert!(expected.iter().any(|row| row.contains("alpha │     1")), "{expected:#?}");
+
+    let mut stories = [begun];
+    let mut model = screen((100, 40), &stories);
+    press(&mut model, "Enter", &stories);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(rest.len().min(7));
+        stories[0] = stories[0].clone().said(piece);
+        rest = more;
+        let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+        serve(&mut model, effects, &stories);
+    }
+    assert_eq!(right(&mut model), expected);
+}

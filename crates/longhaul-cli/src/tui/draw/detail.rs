@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{doing, dollars, focused, time};
 use crate::tui::areas::Areas;
+use crate::tui::find::Needle;
 use crate::tui::model::{Model, Pane, Tab};
 use crate::tui::wrap::{fit, width, wrap};
 use crate::view::words::short;
@@ -97,12 +98,31 @@ fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
             buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.chosen());
         }
     }
+    marks(model, area, buffer);
     let (faint, x) = (model.theme.ink(Ink::Faint), area.right().saturating_sub(1));
     if area.height > 0 && (detail.top > 0 || detail.talk.after.0 > 0) {
         buffer.set_string(x, area.y, "↑", faint);
     }
     if area.height > 0 && (detail.top + height < detail.page.total() || detail.behind) {
         buffer.set_string(x, area.bottom() - 1, "↓", faint);
+    }
+}
+
+/// Words that are searched for, where they are in sight.
+fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let Some((detail, needle)) = model.detail.as_ref().zip(Needle::of(model.find.words.text())) else {
+        return;
+    };
+    let (top, bottom) = (detail.top, detail.top + usize::from(area.height));
+    let parts = (detail.page.part_at(top).unwrap_or(0)..).map_while(|at| detail.page.part(at));
+    for (_, start, lines) in parts.take_while(|(_, start, _)| *start < bottom) {
+        for (row, column, columns) in needle.marks(lines) {
+            let line = start + row;
+            if (top..bottom).contains(&line) {
+                let place = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
+                buffer.set_style(place.intersection(area), model.theme.found());
+            }
+        }
     }
 }
 
@@ -124,7 +144,11 @@ fn asks(model: &Model, area: Rect, buffer: &mut Buffer) {
     for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
         buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
     }
-    let keys = if question.tool.is_some() { "y yes · n no · a always, in this tree" } else { "m answers" };
+    let keys = match question.tool.is_some() {
+        true if model.finds() && focused(model, Pane::Detail) => "y yes · a always · Esc, then n no",
+        true => "y yes · n no · a always, in this tree",
+        false => "m answers",
+    };
     buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));
 }
 
