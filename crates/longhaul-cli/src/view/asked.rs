@@ -68,7 +68,7 @@ impl Asked {
                     .iter()
                     .position(|open| (open.task, open.question) == (event.task, *question))?;
                 let open = self.remove(at)?;
-                let who = self.agents.get(&event.task).map_or("?", String::as_str);
+                let who = self.agent(event.task);
                 let said = match (&open.asks.wants, answer) {
                     (Wants::Leave { tool, .. }, Answer::Given(words)) => {
                         format!("{}: {}", one_line(tool), one_line(words))
@@ -103,6 +103,11 @@ impl Asked {
     /// Whether anything is asked.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Who does a task.
+    pub(crate) fn agent(&self, task: TaskId) -> &str {
+        self.agents.get(&task).map_or("?", String::as_str)
     }
 
     /// The answer was none.
@@ -158,7 +163,7 @@ impl Asked {
         self.since = self.since.or_else(|| self.open.front().map(|_| now));
         let listens = self.listens(now);
         let Some(open) = self.open.front() else { return Vec::new() };
-        let who = self.agents.get(&open.task).map_or("?", String::as_str);
+        let who = self.agent(open.task);
         let more = match self.open.len() {
             1 => String::new(),
             many => format!(" (1 of {many})"),
@@ -167,14 +172,25 @@ impl Asked {
             let text = fit(text, columns);
             Line { width: width(&text), text: term.paint(ink, &text) }
         };
+        // The second way to say it is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
-            Wants::Leave { tool, arguments } => {
-                (call(tool, arguments), "[y] yes  [n] no  [a] always, for the whole tree".to_owned())
-            }
-            Wants::Words { schema } => {
-                let form = if schema.is_some() { " as JSON" } else { "" };
-                (clean(&open.asks.text), format!("type an answer{form} and Enter; Esc gives none"))
-            }
+            Wants::Leave { tool, arguments } => (
+                call(tool, arguments),
+                ["[y] yes  [n] no  [a] always, for the whole tree", "[y] yes  [n] no  [a] always"],
+            ),
+            Wants::Words { schema: None } => (
+                clean(&open.asks.text),
+                ["type an answer and Enter; Esc gives none", "Enter: answer  Esc: no answer"],
+            ),
+            Wants::Words { schema: Some(_) } => (
+                clean(&open.asks.text),
+                ["type an answer as JSON and Enter; Esc gives none", "Enter: answer (JSON)  Esc: no answer"],
+            ),
+        };
+        let keys = match listens {
+            false => "…",
+            true if width(keys[0]) + 2 <= columns => keys[0],
+            true => keys[1],
         };
         let verb = if matches!(open.asks.wants, Wants::Leave { .. }) { "may it call this?" } else { "asks" };
         let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
@@ -200,7 +216,7 @@ impl Asked {
             let cursor = if listens { "▏" } else { "" };
             lines.push(ink(Ink::Plain, &format!("  > {}{cursor}", &typed[from..])));
         }
-        lines.push(ink(Ink::Faint, &format!("  {}", if listens { &keys } else { "…" })));
+        lines.push(ink(Ink::Faint, &format!("  {keys}")));
         lines
     }
 }
