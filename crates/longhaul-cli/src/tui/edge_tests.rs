@@ -96,12 +96,15 @@ impl Store for Watched {
     }
 }
 
-/// A stage that remembers when it was drawn on, and what was chosen then.
+/// When something was drawn, and what was chosen then.
+type Shown = (Instant, Option<TaskId>);
+
+/// A stage that remembers what was drawn on it.
 #[derive(Clone, Default)]
-struct Drawn(Arc<Mutex<Vec<(Instant, Option<TaskId>)>>>);
+struct Drawn(Arc<Mutex<Vec<Shown>>>);
 
 impl Drawn {
-    fn frames(&self) -> Vec<(Instant, Option<TaskId>)> {
+    fn frames(&self) -> Vec<Shown> {
         self.0.lock().unwrap().clone()
     }
 }

@@ -317,7 +317,8 @@ impl Model {
             return Some(without);
         }
         let rows = self.question(usize::from(without.text.width.saturating_sub(2))).len();
-        areas(u16::try_from(rows + 2).unwrap_or(u16::MAX))
+        // With a rule above, and keys below where the prompt is not right there.
+        areas(u16::try_from(rows + 1 + usize::from(without.both)).unwrap_or(u16::MAX))
     }
 
     /// The task that is looked at.

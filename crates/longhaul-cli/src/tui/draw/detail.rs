@@ -83,7 +83,7 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         areas.facts.width.saturating_sub(2),
     );
     text(model, areas.text, buffer);
-    asks(model, areas.asks, buffer);
+    asks(model, areas, buffer);
 }
 
 fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
@@ -127,22 +127,26 @@ fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What is asked, where a person sees it before all else.
-fn asks(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn asks(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+    let area = areas.asks;
     let Some((_, question)) = model.asks().filter(|_| area.height >= 3) else { return };
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
     buffer.set_string(area.x, area.y, "─".repeat(usize::from(area.width)), theme.ink(Ink::Faint));
     let mut lines = model.question(room);
-    let most = usize::from(area.height - 2);
+    let most = usize::from(area.height - 1 - u16::from(areas.both));
     if lines.len() > most {
         // The transcript has all of it.
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            *last = fit(&format!("{last} …{}", " ".repeat(room)), room);
+            *last = format!("{} …", fit(last, room.saturating_sub(2)).trim_end_matches('…'));
         }
     }
     for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
         buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
+    }
+    if !areas.both {
+        return;
     }
     let keys = match question.tool.is_some() {
         true if model.finds() && focused(model, Pane::Detail) => "y yes · a always · Esc, then n no",

@@ -191,7 +191,11 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
     if model.focus != Focus::Prompt && model.prompt.text().is_empty() {
         let (key, what) = match (model.asks(), purpose) {
             (Some((head, question)), _) if question.tool.is_some() => {
-                ("y yes · n no · a always".to_owned(), format!("{} asks", who(model, head.id)))
+                let keys = "y yes · n no · a always";
+                let agent = one_line(head.agent.as_str());
+                let whole = format!("{} asks", who(model, head.id));
+                let fits = width(keys) + 2 + width(&whole) <= room;
+                (keys.to_owned(), if fits { whole } else { format!("{agent} asks") })
             }
             (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
             (_, Some(_)) => {
