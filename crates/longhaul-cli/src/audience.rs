@@ -10,7 +10,8 @@ use crate::keys::Key;
 use crate::notify::Bell;
 use crate::place::Place;
 use crate::view::{
-    Asked, Board, Detail, Flow, Frame, Ink, Line, Out, Reply, Teller, Term, clean, fit, lines, width,
+    Asked, Board, Detail, Flow, Frame, Ink, Line, Out, Reply, Teller, Term, clean, fit, lines, one_line,
+    width,
 };
 
 /// How it is told what happens.
@@ -105,8 +106,9 @@ impl<'a> Audience<'a> {
             self.recall(event);
             return Ok(());
         }
-        if matches!(event.what, Happening::Asked { .. }) {
-            self.bell.ring("a task asks something");
+        if let Happening::Asked { asks, .. } = &event.what {
+            let who = self.asked.agent(event.task);
+            self.bell.ring(&format!("{who} asks: {}", fit(&one_line(&asks.text), 120)));
         }
         match self.manner {
             Manner::Json => self.json(event).await,

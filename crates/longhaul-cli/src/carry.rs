@@ -276,7 +276,7 @@ impl<'a> Carry<'a> {
     /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
     async fn leave(&self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Code, Trouble> {
         const DRAINING: &str =
-            "draining: steps are finished, tasks given back; press Ctrl-C again to stop them";
+            "draining, press Ctrl-C again to stop: steps are finished, then the tasks are given back";
         if audience.is_live() {
             audience.draw(DRAINING)?;
         } else if self.manner != Manner::Silent {
@@ -304,7 +304,14 @@ impl<'a> Carry<'a> {
             }
             return Ok(Code::Interrupted);
         }
-        self.sum_up(audience).await
+        let code = self.sum_up(audience).await?;
+        for head in self.heads().await?.iter().filter(|head| self.roots.contains(&head.id)) {
+            if head.status == Status::Cancelled && self.manner != Manner::Silent {
+                let retry = self.place.retry(head.id);
+                self.desk.note(&format!("{} was stopped; try it again with:  {retry}", head.id));
+            }
+        }
+        Ok(code)
     }
 
     /// What is asked, how it is answered, and how it goes on then.

@@ -49,6 +49,11 @@ impl Place {
         format!("{} resume {root}", self.longhaul())
     }
 
+    /// What to type to try a task again.
+    pub(crate) fn retry(&self, task: TaskId) -> String {
+        format!("{} retry {task}", self.longhaul())
+    }
+
     /// What to type to watch a tree that another process carries.
     pub(crate) fn attach(&self, root: TaskId) -> String {
         format!("{} attach {root}", self.longhaul())

@@ -336,14 +336,16 @@ async fn of_team(file: &Path, outfit: &Outfit) -> Vec<Check> {
     for agent in team.agents() {
         let patron = team.patron(agent);
         for toolset in &agent.toolsets {
-            let whose = format!("{} of {}", one_line(toolset.name()), one_line(agent.name.as_str()));
+            let agent = one_line(agent.name.as_str());
+            let whose = format!("{} of {agent}", one_line(toolset.name()));
             let opened = tokio::time::timeout(START, toolset.open(&patron)).await;
             checks.push(match opened {
                 // What every agent has, and nothing is in.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
                 Ok(Ok(tools)) => Check::fine("toolset", format!("{whose}: {}", many(tools.len(), "tool"))),
                 Ok(Err(error)) => {
-                    Check::broken("toolset", format!("{whose}: {}", clean(&error.why)), check())
+                    let hint = format!("mend that; until then {agent} runs without these tools");
+                    Check::broken("toolset", format!("{whose}: {}", clean(&error.why)), hint)
                 }
                 Err(_) => {
                     let what = format!("{whose} did not start within {} s", count(START.as_secs()));

@@ -68,7 +68,7 @@ impl Asked {
                     .iter()
                     .position(|open| (open.task, open.question) == (event.task, *question))?;
                 let open = self.remove(at)?;
-                let who = self.agents.get(&event.task).map_or("?", String::as_str);
+                let who = self.agent(event.task);
                 let said = match (&open.asks.wants, answer) {
                     (Wants::Leave { tool, .. }, Answer::Given(words)) => {
                         format!("{}: {}", one_line(tool), one_line(words))
@@ -105,18 +105,27 @@ impl Asked {
         self.open.is_empty()
     }
 
+    /// Who does a task.
+    pub(crate) fn agent(&self, task: TaskId) -> &str {
+        self.agents.get(&task).map_or("?", String::as_str)
+    }
+
     /// The answer was none.
     pub(crate) fn refused(&mut self, why: &str) {
         self.wrong = one_line(why);
         self.sent = false;
     }
 
+    /// Whether a key that comes now is for the first question.
+    fn listens(&self, now: Timestamp) -> bool {
+        let seen = |since| Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= UNSEEN);
+        !self.sent && self.since.is_some_and(seen)
+    }
+
     /// What a key means.
     pub(crate) fn key(&mut self, key: Key, now: Timestamp) -> Option<Reply> {
-        let seen = self.since.is_some_and(|since| {
-            Duration::try_from(now.duration_since(since)).is_ok_and(|shown| shown >= UNSEEN)
-        });
-        let open = self.open.front().filter(|_| seen && !self.sent)?;
+        let listens = self.listens(now);
+        let open = self.open.front().filter(|_| listens)?;
         let words = match (&open.asks.wants, key) {
             (Wants::Leave { .. }, Key::Char(c)) => Some(match c.to_ascii_lowercase() {
                 'y' => "yes".to_owned(),
@@ -148,11 +157,13 @@ impl Asked {
         Some(Reply { task: open.task, question: open.question, words })
     }
 
-    /// The first question, as it is shown now in at most so many rows.
+    /// The first question, as it is shown now in at most so many rows. How it is answered is told when keys are heard, and
+    /// not before: that is how one sees it.
     pub(crate) fn lines(&mut self, term: Term, columns: usize, rows: usize, now: Timestamp) -> Vec<Line> {
+        self.since = self.since.or_else(|| self.open.front().map(|_| now));
+        let listens = self.listens(now);
         let Some(open) = self.open.front() else { return Vec::new() };
-        self.since.get_or_insert(now);
-        let who = self.agents.get(&open.task).map_or("?", String::as_str);
+        let who = self.agent(open.task);
         let more = match self.open.len() {
             1 => String::new(),
             many => format!(" (1 of {many})"),
@@ -161,14 +172,25 @@ impl Asked {
             let text = fit(text, columns);
             Line { width: width(&text), text: term.paint(ink, &text) }
         };
+        // The second way to say it is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
-            Wants::Leave { tool, arguments } => {
-                (call(tool, arguments), "[y] yes  [n] no  [a] always, for the whole tree".to_owned())
-            }
-            Wants::Words { schema } => {
-                let form = if schema.is_some() { " as JSON" } else { "" };
-                (clean(&open.asks.text), format!("type an answer{form} and Enter; Esc gives none"))
-            }
+            Wants::Leave { tool, arguments } => (
+                call(tool, arguments),
+                ["[y] yes  [n] no  [a] always, for the whole tree", "[y] yes  [n] no  [a] always"],
+            ),
+            Wants::Words { schema: None } => (
+                clean(&open.asks.text),
+                ["type an answer and Enter; Esc gives none", "Enter: answer  Esc: no answer"],
+            ),
+            Wants::Words { schema: Some(_) } => (
+                clean(&open.asks.text),
+                ["type an answer as JSON and Enter; Esc gives none", "Enter: answer (JSON)  Esc: no answer"],
+            ),
+        };
+        let keys = match listens {
+            false => "…",
+            true if width(keys[0]) + 2 <= columns => keys[0],
+            true => keys[1],
         };
         let verb = if matches!(open.asks.wants, Wants::Leave { .. }) { "may it call this?" } else { "asks" };
         let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
@@ -191,7 +213,8 @@ impl Asked {
             let typed = one_line_kept(&self.typed);
             let room = columns.saturating_sub(5);
             let from = typed.char_indices().rev().take(room).last().map_or(0, |(at, _)| at);
-            lines.push(ink(Ink::Plain, &format!("  > {}▏", &typed[from..])));
+            let cursor = if listens { "▏" } else { "" };
+            lines.push(ink(Ink::Plain, &format!("  > {}{cursor}", &typed[from..])));
         }
         lines.push(ink(Ink::Faint, &format!("  {keys}")));
         lines
@@ -263,7 +286,12 @@ mod tests {
         let lines = shown(&mut asked, 1000);
         assert_eq!(lines[0], "? ? t-aaaaa: may it call this? (1 of 2)");
         assert_eq!(lines[1..3], ["    shell", "      cmd: rm -r x"]);
+        assert_eq!(lines.last().unwrap(), "  …");
         assert_eq!(asked.key(Key::Char('y'), at(1100)), None, "too soon to have been read");
+        assert_eq!(
+            shown(&mut asked, 1400).last().unwrap(),
+            "  [y] yes  [n] no  [a] always, for the whole tree"
+        );
         let reply = asked.key(Key::Char('y'), at(2000)).unwrap();
         assert_eq!((reply.question, reply.words.as_deref()), (question(0), Some("yes")));
         assert_eq!(asked.key(Key::Char('y'), at(2001)), None, "it is answered");
@@ -287,14 +315,16 @@ mod tests {
     fn words_are_typed() {
         let mut asked = Asked::default();
         asks(&mut asked, 0, Wants::Words { schema: None });
-        assert_eq!(shown(&mut asked, 0)[1], "    Which colour?");
+        assert_eq!(shown(&mut asked, 0)[1..], ["    Which colour?", "  > ", "  …"], "nobody listens yet");
+        assert_eq!(shown(&mut asked, 400)[2..], ["  > ▏", "  type an answer and Enter; Esc gives none"]);
         for key in [Key::Char('b'), Key::Char('x'), Key::Backspace, Key::Char('l'), Key::Char('ü')] {
             assert_eq!(asked.key(key, at(1000)), None);
         }
-        assert_eq!(shown(&mut asked, 0)[2], "  > blü▏");
-        asked.refused("no \x1b[1msuch colour");
-        assert_eq!(shown(&mut asked, 0)[2], "    no such colour");
+        assert_eq!(shown(&mut asked, 1000)[2], "  > blü▏");
         assert_eq!(asked.key(Key::Enter, at(1000)).unwrap().words.as_deref(), Some("blü"));
+        assert_eq!(shown(&mut asked, 1000)[2..], ["  > blü", "  …"], "it is on its way");
+        asked.refused("no \x1b[1msuch colour");
+        assert_eq!(shown(&mut asked, 1000)[2..4], ["    no such colour", "  > blü▏"]);
         let mut asked = Asked::default();
         asks(&mut asked, 0, Wants::Words { schema: None });
         shown(&mut asked, 0);

@@ -8,7 +8,7 @@ use longhaul::Status;
 use super::board::{Board, Doing, Row};
 use super::clean::one_line;
 use super::screen::Line;
-use super::words::{dollars, elapsed, fit, left, many, right, short, width};
+use super::words::{dollars, elapsed, fit, left, many, right, short, width, wrap};
 use super::{Ink, Term, glyph};
 
 /// One picture of the block.
@@ -31,7 +31,8 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
     let (columns, rows) = frame.size;
     // One row is the cursor's, and the block leaves room for something to be read above it.
-    let room = rows.saturating_sub(2 + usize::from(!frame.footer.is_empty())).clamp(1, 30);
+    let footer = wrap(frame.footer, columns);
+    let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
     let tree = board.tree();
     let shape = Shape::of(&tree, columns);
     let mut shown: Vec<&(Vec<bool>, &Row)> = tree.iter().collect();
@@ -57,10 +58,9 @@ pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
         );
         lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Faint, &text) });
     }
-    if !frame.footer.is_empty() {
-        let text = fit(frame.footer, columns);
-        lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Waits, &text) });
-    }
+    lines.extend(
+        footer.lines().map(|text| Line { width: width(text), text: frame.term.paint(Ink::Waits, text) }),
+    );
     lines
 }
 
@@ -174,6 +174,13 @@ fn doing(row: &Row, alone: bool) -> (String, Ink) {
 
 /// Of what is being said the end is the news; of all else, the beginning.
 fn tail_or_head(row: &Row, text: &str, columns: usize) -> String {
+    // That it waits, or asks, the sign says already.
+    let plain = match row.doing {
+        Doing::Awaiting(_) | Doing::Waiting(_) => text.strip_prefix("waiting "),
+        Doing::Asking(_) => text.strip_prefix("asks: "),
+        _ => None,
+    };
+    let text = plain.filter(|_| width(text) > columns).unwrap_or(text);
     if !matches!(row.doing, Doing::Saying(_)) || width(text) <= columns || columns == 0 {
         return fit(text, columns);
     }

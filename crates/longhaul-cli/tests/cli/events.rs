@@ -6,6 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use longhaul::Status;
+use longhaul::entry::{Entry, Record};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::kit::{Kit, PATIENCE};
@@ -43,26 +45,63 @@ models:
           turns: [{errors: [{status: 400, message: no}], text: x}]
 "#;
 
-/// The schema, in which a key that it does not know is wrong.
-fn strict(kit: &Kit) -> jsonschema::Validator {
+/// What goes otherwise than it should: a reply with nothing in it, a conversation that is too long, a wait that somebody
+/// cuts short, a process that goes.
+const ODD: &str = r#"
+permissions: {allow: [fetch, shell]}
+agents:
+  root:
+    model: play
+    sub_agents: [talker, holder]
+    toolsets: [{type: background_agents}, {type: fetch}]
+  talker: {model: play, toolsets: [{type: think}]}
+  holder: {model: play, toolsets: [{type: shell}]}
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - calls: [{tool: fetch, arguments: {urls: ["http://127.0.0.1:9/"], format: text}}]
+            - text: ""
+            - calls: [{tool: transfer_task, arguments: {agent: talker, task: talk}}]
+            - calls: [{tool: transfer_task, arguments: {agent: holder, task: hold}}]
+            - {until: "find_all('task_ended') | length >= 1", text: Waiting.}
+            - text: All said.
+        talker:
+          turns:
+            - {text: Many words., calls: [{tool: think, arguments: {thought: hm}}]}
+            - {errors: [{status: 400, message: exceed_context_size}], text: x}
+        holder:
+          turns:
+            - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
+            - text: Held.
+"#;
+
+/// The schema, in which a key that it does not know is wrong, and the kinds of events that it has.
+fn strict(kit: &Kit) -> (jsonschema::Validator, BTreeSet<String>) {
     let mut schema: Value = serde_json::from_str(&kit.run(&["schema", "events"]).ended(0).out).unwrap();
+    let mut kinds = BTreeSet::new();
     for event in schema["oneOf"].as_array_mut().unwrap() {
         event["additionalProperties"] = false.into();
+        kinds.insert(event["properties"]["event"]["const"].as_str().unwrap().to_owned());
     }
-    jsonschema::validator_for(&schema).unwrap()
+    (jsonschema::validator_for(&schema).unwrap(), kinds)
 }
 
 #[test]
 fn every_event_fits_the_published_schema() {
     let kit = Kit::new();
-    let schema = strict(&kit);
+    let (schema, kinds) = strict(&kit);
     kit.write("team.yaml", RICH);
-    let mut kinds = BTreeSet::new();
+    kit.write("odd.yaml", ODD);
+    let mut seen = BTreeSet::new();
     let mut check = |events: &[Value]| {
         for event in events {
             let wrong: Vec<String> = schema.iter_errors(event).map(|error| error.to_string()).collect();
             assert!(wrong.is_empty(), "{event}: {wrong:?}");
-            kinds.insert(event["event"].as_str().unwrap().to_owned());
+            seen.insert(event["event"].as_str().unwrap().to_owned());
         }
     };
     let running = kit.start(&["run", "--unattended", "wait", "team.yaml", "Go.", "--json"]);
@@ -80,28 +119,25 @@ fn every_event_fits_the_published_schema() {
     let next = next.as_str().unwrap();
     kit.run(&["stop", next]).ended(0);
     check(&kit.run(&["logs", "--json", next]).ended(0).json());
-    let seen: Vec<&str> = kinds.iter().map(String::as_str).collect();
-    assert_eq!(
-        seen,
-        [
-            "answered",
-            "asked",
-            "call",
-            "continued",
-            "finished",
-            "granted",
-            "letter",
-            "read",
-            "reasoning",
-            "result",
-            "started",
-            "stopping",
-            "submitted",
-            "text",
-            "usage",
-            "waiting"
-        ]
-    );
+    // It waits for one that somebody sends to the background; the process is told to go, and the rest is carried on.
+    let running = kit.start(&["run", "odd.yaml", "Go.", "--json"]);
+    let root = kit.until("it to wait for the holder", |journals| {
+        let holds =
+            journals.iter().any(|(head, _)| head.agent.as_str() == "holder" && !head.calling.is_empty());
+        journals.iter().map(|(head, _)| head).find(|head| holds && head.waiting.is_some()).map(|head| head.id)
+    });
+    assert!(kit.client(async |longhaul| longhaul.background(root).await.unwrap()));
+    kit.until("it to go on", |journals| {
+        let said =
+            |record: &Record| matches!(&record.entry, Entry::Replied(reply) if reply.text() == "Waiting.");
+        journals.iter().any(|(_, journal)| journal.iter().any(said)).then_some(())
+    });
+    running.signal(Signal::SIGINT);
+    kit.write("go", "");
+    check(&running.end().ended(130).json());
+    check(&kit.run(&["resume", &root.to_string(), "--json"]).ended(0).json());
+    check(&kit.run(&["logs", "--json", &root.to_string()]).ended(0).json());
+    assert_eq!(seen, kinds, "every kind of event came, and none that the schema does not have");
     let nonsense = serde_json::json!({"v": 1, "task": "t-aaaaa", "seq": 1, "at": "2026-01-01T00:00:00Z", "event": "text"});
     assert!(!schema.is_valid(&nonsense), "a schema that takes everything shows nothing");
 }
@@ -201,23 +237,36 @@ fn a_signal_is_heard_though_nobody_reads() {
 
 #[test]
 fn jq_reads_while_it_runs() {
-    if std::process::Command::new("jq").arg("--version").output().is_err() {
-        println!("SKIPPED: there is no jq here");
-        return;
-    }
     let kit = Kit::new();
-    let text = "agents: {root: {model: s}}\nmodels: {s: {provider: scripted, script: \"agents: {root: {turns: [{delay: 1500ms, text: x}]}}\"}}\n";
+    let text = r#"
+permissions: {allow: [shell]}
+agents: {root: {model: play, toolsets: [{type: shell}]}}
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
+            - text: Over.
+"#;
     kit.write("team.yaml", text);
     let own = kit.command(&["run", "team.yaml", "Go.", "--json"]);
+    // Where there is no jq, whoever reads a line a time.
+    let reader = match std::process::Command::new("jq").arg("--version").output() {
+        Ok(_) => "jq --unbuffered -r .event",
+        Err(_) => r#"sed -u 's/.*"event":"\([a-z]*\)".*/\1/'"#,
+    };
     let mut pipe = std::process::Command::new("sh");
-    pipe.args(["-c", r#""$@" | jq --unbuffered -r .event"#, "sh"])
-        .arg(own.get_program())
-        .args(own.get_args());
-    pipe.current_dir(kit.ground.path()).stdout(Stdio::piped()).stdin(Stdio::null());
-    let mut child = pipe.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert_eq!(lines.next().as_deref(), Some("submitted"));
+    pipe.args(["-c", &format!("\"$@\" | {reader}"), "sh"]).arg(own.get_program()).args(own.get_args());
+    pipe.current_dir(kit.ground.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut running = kit.started(pipe);
+    for event in ["submitted", "started", "usage", "call"] {
+        running.until(|line| line == event);
+    }
     assert!(kit.journals().iter().all(|(head, _)| !head.status.is_final()), "that was read while it runs");
-    assert_eq!(lines.last().as_deref(), Some("finished"));
-    assert!(child.wait().unwrap().success());
+    kit.write("go", "");
+    let ran = running.end().ended(0);
+    assert_eq!(ran.out.lines().last(), Some("finished"), "{}", ran.out);
 }

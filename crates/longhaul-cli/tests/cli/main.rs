@@ -6,6 +6,7 @@ mod answer;
 mod approval;
 mod auto;
 mod bad;
+mod block;
 mod ci;
 mod crash;
 mod demo;
@@ -22,6 +23,7 @@ mod long;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod person;
 mod places;
 mod run;
 mod second;

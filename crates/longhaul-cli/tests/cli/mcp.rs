@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use longhaul::Status;
 use longhaul::entry::Entry;
 
-use crate::kit::{Kit, PATIENCE};
+use crate::kit::{Kit, PATIENCE, Ran};
+use crate::term::Terminal;
 
 #[path = "../../../longhaul/tests/mcp/npm.rs"]
 mod npm;
@@ -117,4 +118,63 @@ fn a_server_that_cannot_be_started_is_told_and_the_agent_goes_on() {
     assert_eq!(ran.out, "I go on.\n");
     assert!(ran.err.contains("the command 'no-such-server' was not found"), "{}", ran.err);
     assert!(begun.elapsed() < PATIENCE);
+}
+
+/// Whether the servers of a team can be started: one can, one says what it lacks and goes, one is not there.
+const SERVERS: &str = r#"
+agents:
+  root:
+    model: play
+    toolsets:
+      - type: mcp
+        name: lookup
+        command: node_modules/.bin/mcp-server-everything
+        tools: [get-sum, echo]
+      - type: mcp
+        name: search
+        command: sh
+        args: [-c, "echo 'SEARCH_KEY is not set' >&2; exit 3"]
+      - type: mcp
+        name: nowhere
+        command: no-such-server
+models: {play: {provider: scripted, script: 'agents: {root: {turns: [{text: Fine.}]}}'}}
+"#;
+
+/// Of what the doctor says, that about the team.
+fn of_team(told: &str) -> String {
+    let from = told.lines().skip_while(|line| !line.contains(" team "));
+    from.take_while(|line| !line.contains("broken;") && !line.contains("nothing is"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_doctor_starts_the_servers_of_a_team() {
+    let kit = kit();
+    kit.write("servers.yaml", SERVERS);
+    let mut command = kit.command(&["doctor", "servers.yaml"]);
+    command.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
+    let piped = Ran::from(command.output().unwrap()).ended(1);
+    assert!(piped.out.contains("2 things are broken") && piped.err.is_empty(), "{piped:?}");
+    insta::assert_snapshot!("doctor_mcp_pipe", of_team(&piped.out));
+    assert_eq!(processes(kit.ground.path()), [""; 0], "none is left");
+    let on = |columns: u16| {
+        let (screen, code) = Terminal::run(&command, columns, 60).end();
+        assert_eq!(code, 1, "{screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= columns.into()), "{screen}");
+        of_team(&screen)
+    };
+    insta::assert_snapshot!("doctor_mcp_80", on(80));
+    insta::assert_snapshot!("doctor_mcp_40", on(40));
+    let json = Ran::from(command.arg("--json").output().unwrap()).ended(1).json();
+    let json: Vec<_> =
+        json.iter().filter(|check| check["name"] == "team" || check["name"] == "toolset").collect();
+    insta::assert_snapshot!("doctor_mcp_json", serde_json::to_string_pretty(&json).unwrap());
+
+    // A team that is well makes the whole well.
+    let (well, rest) = SERVERS.split_once("      - type: mcp\n        name: search").unwrap();
+    let models = &rest[rest.find("models:").unwrap()..];
+    kit.write("well.yaml", &format!("{well}{models}"));
+    let ran = kit.run(&["doctor", "well.yaml"]).ended(0);
+    assert!(ran.out.contains("✓ toolset   lookup of root: 2 tools"), "{}", ran.out);
 }

@@ -264,7 +264,13 @@ impl Host {
             Ok(service) => Ok(Started { service, changed, calls, group: Some(group) }),
             Err(error) => {
                 let ended = timeout(Duration::from_millis(300), group.exits()).await.ok();
-                let again = ended.is_some();
+                // One of old that was slow: what it was asked first it has answered late, in place of `initialize`.
+                let late = matches!(
+                    error,
+                    ClientInitializeError::UncorrelatedErrorResponse { .. }
+                        | ClientInitializeError::ConflictInitResponseId(..)
+                );
+                let again = ended.is_some() || late;
                 group.terminate(GRACE).await;
                 let how = match ended {
                     Some(status) => format!("{} before it was ready", program::ending(status)),

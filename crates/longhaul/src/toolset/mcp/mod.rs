@@ -189,7 +189,7 @@ impl fmt::Debug for Mcp {
 
 impl Toolset for Mcp {
     fn name(&self) -> &str {
-        "mcp"
+        &self.label
     }
 
     fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {

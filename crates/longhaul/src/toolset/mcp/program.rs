@@ -128,7 +128,9 @@ impl Stderr {
         if last.is_empty() {
             return String::new();
         }
-        let lines: Vec<_> = last.iter().map(|line| self.shown(line)).collect();
+        let mut lines: Vec<_> = last.iter().map(|line| self.shown(line)).collect();
+        // Who was started again says the same again.
+        lines.dedup();
         format!("; its last words were: {}", lines.join(" | "))
     }
 
