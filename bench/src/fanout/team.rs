@@ -44,8 +44,7 @@ pub(crate) async fn run(
         .habits(habits)
         .build()?;
     let limits = Limits { running: seats, queue: None, tree: None, ..Limits::default() };
-    let longhaul =
-        Longhaul::builder(Team::new(lead)?).store_arc(store).limits(limits).start().await?;
+    let longhaul = Longhaul::builder(Team::new(lead)?).store_arc(store).limits(limits).start().await?;
     let root = longhaul.submit(Order::new("lead", "Send out everybody.")).await?;
     longhaul.wait([root]).await?;
     longhaul.shutdown().await;

@@ -24,7 +24,7 @@ impl Shell {
         kit.run(&["run", "team.yaml", "Say something"]).ended(0);
         let mut shell = Command::new("sh");
         shell.arg("-i").current_dir(kit.ground.path());
-        shell.env("PS1", PROMPT).env("HISTFILE", "").env_remove("ENV");
+        shell.env("PS1", PROMPT).env("HISTFILE", "").env_remove("ENV").env_remove("RUST_BACKTRACE");
         let terminal = Terminal::run(&shell, 100, 24);
         let shell = Shell { kit, terminal };
         shell.until_prompt();
