@@ -70,11 +70,14 @@ impl Snapshot {
     pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalMove> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
         let mut snapshot = Snapshot::begin(id, first)?;
-        for record in rest {
-            snapshot.step(record)?;
-        }
+        snapshot.take_in(rest)?;
         snapshot.settle_output();
         Ok(Some(snapshot))
+    }
+
+    /// Takes in the entries that follow; what the output is then, [`settle_output`](Self::settle_output) says.
+    pub(crate) fn take_in(&mut self, more: &[Record]) -> Result<(), IllegalMove> {
+        more.iter().try_for_each(|record| self.step(record))
     }
 
     fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
@@ -109,7 +112,8 @@ impl Snapshot {
         Ok(())
     }
 
-    fn settle_output(&mut self) {
+    /// Makes the output what it is after all that was taken in.
+    pub(crate) fn settle_output(&mut self) {
         self.output = match &self.outcome {
             Some(outcome) => outcome.output().to_string(),
             None if self.live.is_empty() => self.said.clone(),
@@ -310,6 +314,11 @@ impl Narrator {
     /// A narrator for a task, before its first entry.
     pub fn new(task: TaskId) -> Self {
         Narrator { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
+    }
+
+    /// The task that it tells of.
+    pub fn task(&self) -> TaskId {
+        self.task
     }
 
     /// What an entry has to tell: nothing, one thing or a few.

@@ -29,7 +29,7 @@ use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause, TeamRef};
 use crate::id::{LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Narrator, Snapshot};
 use crate::store::{Filter, Store, StoreError};
 use crate::task::{Head, Status};
 
@@ -327,6 +327,19 @@ impl Longhaul {
     /// What happens to a task, from after an entry on, until it has ended.
     pub fn events(&self, id: TaskId, after: Seq) -> Events {
         follow::task(self.0.office.clone(), id, after)
+    }
+
+    /// The same, for whoever has read the journal up to that entry: its narrator goes on from there, and nothing is read
+    /// again.
+    pub fn events_with(&self, narrator: Narrator, after: Seq) -> Events {
+        follow::told(self.0.office.clone(), narrator, after)
+    }
+
+    /// Where a task stands.
+    pub async fn head(&self, id: TaskId) -> Result<Head, LonghaulError> {
+        let office = &self.0.office;
+        let head = office.head(id).await?;
+        Ok(office.seen(vec![head.clone()]).await?.pop().unwrap_or(head))
     }
 
     /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.

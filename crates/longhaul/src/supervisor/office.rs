@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
-use crate::runner::{append, below, read_all, stop_one};
+use crate::runner::{append, below, stop_one};
 use crate::snapshot::Snapshot;
-use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
+use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
 use crate::worker::Teams;
 
@@ -310,9 +312,15 @@ impl Office {
     }
 
     pub(crate) async fn snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
-        let journal = read_all(&*self.store, id, Seq(0)).await?;
         let illegal = |why| StoreError::Illegal { task: id, why };
-        Snapshot::of(id, &journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))
+        let mut pages = std::pin::pin!(pages(&*self.store, id, Seq(0)));
+        let first = pages.next().await.transpose()?.unwrap_or_default();
+        let mut snapshot = Snapshot::of(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+        while let Some(page) = pages.next().await {
+            snapshot.take_in(&page?).map_err(illegal)?;
+        }
+        snapshot.settle_output();
+        Ok(snapshot)
     }
 
     pub(crate) fn team(&self, reference: &TeamRef) -> Option<Arc<Team>> {
