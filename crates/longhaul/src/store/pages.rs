@@ -61,13 +61,14 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Order, Submitted, TeamRef};
-    use crate::id::TaskKey;
-    use crate::store::{Batch, Fence, Memory};
+    use crate::entry::{Entry, Order, Submitted, TeamRef, Voice};
+    use crate::id::{Attempt, TaskKey, WorkerId};
+    use crate::store::{Batch, Claim, Fence, Memory};
+    use std::time::Duration;
 
     #[tokio::test]
     async fn nothing_is_missing_and_nothing_is_twice() {
-        for entries in [1, PAGE - 1, PAGE, PAGE + 1, 4 * PAGE, 5 * PAGE + 7] {
+        for entries in [2, PAGE - 1, PAGE, PAGE + 1, 4 * PAGE, 5 * PAGE + 7] {
             let (store, key) = (Memory::new(), TaskKey::chosen("long"));
             let id = key.candidates().next().unwrap();
             let submitted = Submitted {
@@ -86,8 +87,13 @@ mod tests {
                 .append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]))
                 .await
                 .unwrap();
-            let more = (1..entries).map(|_| Entry::Backgrounded).collect();
-            store.append(Batch::one(id, Fence::Anyone, more)).await.unwrap();
+            let worker = WorkerId::from("w");
+            store.renew(worker.clone(), Duration::from_secs(600)).await.unwrap();
+            let teams = vec![TeamRef::Named("t".into())];
+            store.claim(Claim { worker, teams, roots: None, fresh: true, max: 1 }).await.unwrap();
+            let said = || Entry::Said { voice: Voice::Text, text: "x".to_owned() };
+            let more = (2..entries).map(|_| said()).collect();
+            store.append(Batch::one(id, Fence::Attempt(Attempt(1)), more)).await.unwrap();
             for after in [0, 1, PAGE as u64, entries as u64] {
                 let mut pages = std::pin::pin!(pages(&store, id, Seq(after)));
                 let mut read = Vec::new();
