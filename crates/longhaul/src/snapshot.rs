@@ -75,6 +75,31 @@ impl Snapshot {
         Ok(Some(snapshot))
     }
 
+    /// The snapshot of a task that has ended, from where it stands, its first entry and the last ones of its journal:
+    /// what was before those is counted in entries. `None` if its end, or the beginning of a turn, is not among them.
+    pub(crate) fn of_end(head: Head, first: &Record, last: &[Record]) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::begin(head.id, first).ok()?;
+        let is_reply = |record: &Record| matches!(record.entry, Entry::Replied(_));
+        let begins = last.iter().position(is_reply)?;
+        let replies = last.iter().filter(|record| is_reply(record)).count();
+        // Calls are found by their turn, and by the reply that has them.
+        snapshot.narrator.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        snapshot.narrator.tell(&last[begins]);
+        snapshot.events.clear();
+        snapshot.dropped = last[begins].seq.0;
+        for record in &last[begins + 1..] {
+            if let Entry::Finished(outcome) = &record.entry {
+                snapshot.outcome = Some((**outcome).clone());
+            }
+            snapshot.tell(record);
+        }
+        snapshot.outcome.is_some().then(|| {
+            snapshot.head = head;
+            snapshot.settle_output();
+            snapshot
+        })
+    }
+
     /// Takes in the entries that follow; what the output is then, [`settle_output`](Self::settle_output) says.
     pub(crate) fn take_in(&mut self, more: &[Record]) -> Result<(), IllegalMove> {
         more.iter().try_for_each(|record| self.step(record))

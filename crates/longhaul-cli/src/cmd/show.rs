@@ -102,7 +102,8 @@ impl Spent {
 pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let task = longhaul.snapshot(id).await?;
+    // People see the last events, programs how many there were before.
+    let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.glance(id).await? };
     let tree = longhaul.snapshots(Filter::tree(task.head.root)).await?;
     let below = below(&tree, id);
     let retried = retried(&longhaul, &task.head, &tree).await?;

@@ -101,6 +101,18 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
     let id = block_on(async { long(&*kit.store(), ENTRIES).await }).to_string();
     let shown = kit.run(&["show", &id]).ended(0).out;
     assert!(shown.contains("✓ completed") && shown.ends_with("Output\nThe end.\n"), "{shown}");
+    // Though only the end of the journal is looked at, all is as in a look at the whole.
+    kit.client(async |longhaul| {
+        let id = longhaul.find(&id).await.unwrap();
+        let (whole, glance) = (longhaul.snapshot(id).await.unwrap(), longhaul.glance(id).await.unwrap());
+        assert_eq!((&glance.head, &glance.order), (&whole.head, &whole.order));
+        assert_eq!((&glance.output, &glance.outcome), (&whole.output, &whole.outcome));
+        assert_eq!(glance.events, whole.events);
+    });
+    assert!(
+        shown.contains("calls   read_file(chapters/") && shown.contains("4 lines from read_file"),
+        "{shown}"
+    );
     let told = kit.run(&["logs", &id, "--json"]).ended(0).out;
     let followed = kit.run(&["logs", "-f", &id, "--json"]).ended(0).out;
     assert_eq!(told, followed);

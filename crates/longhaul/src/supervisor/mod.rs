@@ -335,6 +335,16 @@ impl Longhaul {
         follow::told(self.0.office.clone(), narrator, after)
     }
 
+    /// A task as [`snapshot`](Self::snapshot) shows it, for whoever wants to see its last events and its output: of one that has
+    /// ended the long middle of its journal is not read, and `dropped` counts entries there.
+    pub async fn glance(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
+        let mut snapshot = self.0.office.glance(id).await?;
+        if let Some(head) = self.0.office.seen(vec![snapshot.head.clone()]).await?.pop() {
+            snapshot.head = head;
+        }
+        Ok(snapshot)
+    }
+
     /// Where a task stands.
     pub async fn head(&self, id: TaskId) -> Result<Head, LonghaulError> {
         let office = &self.0.office;
