@@ -156,7 +156,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) detach: bool,
     /// At most this many dollars for the whole run
-    #[arg(long, value_name = "DOLLARS")]
+    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::amount)]
     pub(crate) max_cost: Option<f64>,
     /// At most this many tokens for the whole run
     #[arg(long, value_name = "N")]

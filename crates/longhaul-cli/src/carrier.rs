@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use longhaul::store::{Filter, Store};
 use longhaul::{Status, TaskId};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,28 @@ fn directory(place: &Place) -> PathBuf {
 /// Where a carrier writes what goes wrong.
 pub(crate) fn log(place: &Place, root: TaskId) -> PathBuf {
     directory(place).join(format!("{root}.log"))
+}
+
+/// The logs that nobody writes to any more: those of these trees, and those of others that were last written to before
+/// a moment.
+pub(crate) fn old_logs(place: &Place, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
+    let Ok(files) = std::fs::read_dir(directory(place)) else { return Vec::new() };
+    let is_old = |path: &Path| {
+        let written = path.metadata().and_then(|file| file.modified()).ok();
+        written.and_then(|at| Timestamp::try_from(at).ok()).is_some_and(|at| at < before)
+    };
+    let mut logs: Vec<PathBuf> = files
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| {
+            let name =
+                path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".log"));
+            let Some(root) = name.and_then(|name| name.parse().ok()) else { return false };
+            (trees.contains(&root) || is_old(path)) && of(place, root).is_none()
+        })
+        .collect();
+    logs.sort();
+    logs
 }
 
 /// What a carrier says when it has begun, in a line on its standard output.
@@ -116,7 +139,6 @@ pub(crate) async fn start(
 
 /// Asks whoever carries a tree to drain: steps are finished, tasks given back. Whether there was anybody.
 #[cfg(unix)]
-#[allow(dead_code, reason = "the TUI asks this")]
 pub(crate) fn drain(place: &Place, root: TaskId) -> Result<bool, Trouble> {
     use nix::sys::signal::{Signal, kill};
     let Some(pid) = of(place, root) else { return Ok(false) };
@@ -132,7 +154,6 @@ pub(crate) fn drain(place: &Place, root: TaskId) -> Result<bool, Trouble> {
 
 /// The same, where processes cannot be spoken to.
 #[cfg(not(unix))]
-#[allow(dead_code, reason = "the TUI asks this")]
 pub(crate) fn drain(_: &Place, _: TaskId) -> Result<bool, Trouble> {
     Ok(false)
 }

@@ -101,7 +101,7 @@ impl<'a> Carry<'a> {
         let signs: Vec<_> = self.roots.iter().filter(|_| self.ours).map(sign).collect();
         let mut audience = Audience::new(self.desk, self.place, self.manner, self.since, self.bell);
         if let [root] = self.roots[..] {
-            let team = self.longhaul.snapshot(root).await?.head.team;
+            let team = self.longhaul.head(root).await?.team;
             audience.listens_to(root, matches!(team, TeamRef::File(_)));
         }
         let over = match self.watch(&mut audience, &mut signals).await {

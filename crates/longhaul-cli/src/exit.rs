@@ -149,6 +149,10 @@ impl From<StoreError> for Trouble {
         match error {
             StoreError::NoTask(id) => Trouble::new(Code::NotFound, format!("there is no task {id}"))
                 .hint("`longhaul tasks --all` shows all there are"),
+            StoreError::NotFound { typed } if typed.is_empty() => {
+                Trouble::new(Code::NotFound, "the id of the task is empty")
+                    .hint("`longhaul tasks` shows the ids; any beginning that only one task has is enough")
+            }
             StoreError::NotFound { typed } => {
                 Trouble::new(Code::NotFound, format!("there is no task whose id begins with '{typed}'"))
                     .hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")

@@ -44,19 +44,29 @@ impl Place {
         Ok(Arc::new(Sqlite::open(&self.database)?))
     }
 
+    /// What to type for a command and what follows it.
+    pub(crate) fn command(&self, what: &str) -> String {
+        format!("{} {what}", self.longhaul())
+    }
+
+    /// What to type to write to a task.
+    pub(crate) fn send(&self, task: TaskId) -> String {
+        self.command(&format!("send {task} …"))
+    }
+
     /// What to type to carry a task on.
     pub(crate) fn resume(&self, root: TaskId) -> String {
-        format!("{} resume {root}", self.longhaul())
+        self.command(&format!("resume {root}"))
     }
 
     /// What to type to try a task again.
     pub(crate) fn retry(&self, task: TaskId) -> String {
-        format!("{} retry {task}", self.longhaul())
+        self.command(&format!("retry {task}"))
     }
 
     /// What to type to watch a tree that another process carries.
     pub(crate) fn attach(&self, root: TaskId) -> String {
-        format!("{} attach {root}", self.longhaul())
+        self.command(&format!("attach {root}"))
     }
 
     /// The directory of the database.
@@ -72,7 +82,7 @@ impl Place {
             Wants::Words { schema: None } => "TEXT",
             Wants::Words { schema: Some(_) } => "JSON",
         };
-        format!("{} answer {task}{which} {words}", self.longhaul())
+        self.command(&format!("answer {task}{which} {words}"))
     }
 
     fn longhaul(&self) -> String {

@@ -78,6 +78,9 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> 
         Trouble::new(Code::Team, format!("the team file {error}")).hint(hint)
     })?;
     bundle.models = args.model.iter().map(|typed| chosen(typed)).collect();
+    for chosen in &bundle.models {
+        names_a_model(&chosen.model, &bundle)?;
+    }
     bundle.working_dir = Some(dir.to_owned());
     let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
     for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
@@ -141,10 +144,29 @@ fn chosen(typed: &str) -> ModelOverride {
     }
 }
 
+/// That what was chosen on the command line is a model, or is called so in the file: it is not the file's fault.
+fn names_a_model(chosen: &str, bundle: &Bundle) -> Result<(), Trouble> {
+    let named = teamfile::read(&bundle.text).file.map(|file| file.models).unwrap_or_default();
+    if chosen == "auto" || chosen.contains('/') || named.contains_key(chosen) {
+        return Ok(());
+    }
+    let own = match named.is_empty() {
+        true => String::new(),
+        false => {
+            format!(", or a model of the file ({})", named.keys().cloned().collect::<Vec<_>>().join(", "))
+        }
+    };
+    Err(Trouble::new(Code::Usage, format!("--model: '{chosen}' does not name a model"))
+        .hint(format!("write provider/model, such as openai/gpt-5{own}")))
+}
+
 fn wrong(error: &AssembleError, file: &Path) -> Trouble {
     let name = file.display();
+    let circle = |problem: &teamfile::Problem| problem.message.ends_with("is on the way to itself");
     match error {
-        AssembleError::Wrong { text, problems, .. } if teamfile::read(text).errors() == 0 => {
+        AssembleError::Wrong { text, problems, .. }
+            if teamfile::read(text).errors() == 0 && !problems.iter().any(circle) =>
+        {
             let missing = |problem: &teamfile::Problem| {
                 problem.message.contains("needs a key") || problem.message.starts_with("the variable")
             };

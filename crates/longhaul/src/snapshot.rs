@@ -70,11 +70,39 @@ impl Snapshot {
     pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalMove> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
         let mut snapshot = Snapshot::begin(id, first)?;
-        for record in rest {
-            snapshot.step(record)?;
-        }
+        snapshot.take_in(rest)?;
         snapshot.settle_output();
         Ok(Some(snapshot))
+    }
+
+    /// The snapshot of a task that has ended, from where it stands, its first entry and the last ones of its journal:
+    /// what was before those is counted in entries. `None` if its end, or the beginning of a turn, is not among them.
+    pub(crate) fn of_end(head: Head, first: &Record, last: &[Record]) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::begin(head.id, first).ok()?;
+        let is_reply = |record: &Record| matches!(record.entry, Entry::Replied(_));
+        let begins = last.iter().position(is_reply)?;
+        let replies = last.iter().filter(|record| is_reply(record)).count();
+        // Calls are found by their turn, and by the reply that has them.
+        snapshot.narrator.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        snapshot.narrator.tell(&last[begins]);
+        snapshot.events.clear();
+        snapshot.dropped = last[begins].seq.0;
+        for record in &last[begins + 1..] {
+            if let Entry::Finished(outcome) = &record.entry {
+                snapshot.outcome = Some((**outcome).clone());
+            }
+            snapshot.tell(record);
+        }
+        snapshot.outcome.is_some().then(|| {
+            snapshot.head = head;
+            snapshot.settle_output();
+            snapshot
+        })
+    }
+
+    /// Takes in the entries that follow; what the output is then, [`settle_output`](Self::settle_output) says.
+    pub(crate) fn take_in(&mut self, more: &[Record]) -> Result<(), IllegalMove> {
+        more.iter().try_for_each(|record| self.step(record))
     }
 
     fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
@@ -109,7 +137,8 @@ impl Snapshot {
         Ok(())
     }
 
-    fn settle_output(&mut self) {
+    /// Makes the output what it is after all that was taken in.
+    pub(crate) fn settle_output(&mut self) {
         self.output = match &self.outcome {
             Some(outcome) => outcome.output().to_string(),
             None if self.live.is_empty() => self.said.clone(),
@@ -310,6 +339,11 @@ impl Narrator {
     /// A narrator for a task, before its first entry.
     pub fn new(task: TaskId) -> Self {
         Narrator { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
+    }
+
+    /// The task that it tells of.
+    pub fn task(&self) -> TaskId {
+        self.task
     }
 
     /// What an entry has to tell: nothing, one thing or a few.

@@ -22,7 +22,7 @@ pub(super) async fn run(desk: &Desk, args: &AnswerArgs) -> Result<Code, Trouble>
         Err(error @ LonghaulError::NotAsking { .. }) => return Err(elsewhere(&longhaul, id, error).await?),
         taken => taken?,
     };
-    let head = longhaul.snapshot(id).await?.head;
+    let head = longhaul.head(id).await?;
     let term = desk.term;
     if args.json {
         let also: Vec<_> =
@@ -47,7 +47,7 @@ pub(super) async fn run(desk: &Desk, args: &AnswerArgs) -> Result<Code, Trouble>
 
 /// What to say of a task that asks nothing, where another of its tree does.
 async fn elsewhere(longhaul: &Longhaul, id: TaskId, error: LonghaulError) -> Result<Trouble, Trouble> {
-    let root = longhaul.snapshot(id).await?.head.root;
+    let root = longhaul.head(id).await?.root;
     let tree = longhaul.snapshots(Filter::tree(root)).await?;
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();

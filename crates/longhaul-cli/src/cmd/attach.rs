@@ -16,7 +16,7 @@ pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble>
     let place = desk.place()?;
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let root = longhaul.snapshot(id).await?.head.root;
+    let root = longhaul.head(id).await?.root;
     let open = longhaul.snapshots(Filter::tree(root).live()).await?;
     if !open.is_empty()
         && !carrier::owned(&**longhaul.store()).await?.contains(&root)

@@ -49,7 +49,7 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
     let store = place.open()?;
     let root = args.root;
     let tree = store.list(Filter::tree(root).live()).await?;
-    let Some(task) = tree.first() else { return Err(nothing(&*store, root).await?) };
+    let Some(task) = tree.first() else { return Err(nothing(place, &*store, root).await?) };
     let signed = carrier::sign(place, root);
     if carrier::owned(&*store).await?.contains(&root)
         || (signed.is_none() && carrier::of(place, root).is_some())
@@ -68,13 +68,13 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
     Ok((hands, signed))
 }
 
-async fn nothing(store: &dyn Store, root: TaskId) -> Result<Trouble, Trouble> {
+async fn nothing(place: &Place, store: &dyn Store, root: TaskId) -> Result<Trouble, Trouble> {
     Ok(match store.head(root).await? {
         Some(head) => Trouble::new(
             Code::Failed,
             format!("{root} has ended ({}): there is nothing to carry on", head.status),
         )
-        .hint(format!("to continue it, write to it: longhaul send {root} …")),
+        .hint(format!("to continue it, write to it: {}", place.send(root))),
         None => Trouble::new(Code::NotFound, format!("there is no task {root}"))
             .hint("`longhaul tasks` lists them"),
     })

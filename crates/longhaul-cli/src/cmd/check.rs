@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, Around, Problem, Severity};
+use longhaul::teamfile::{self, Around, Bundle, Problem, Severity};
 use serde::Serialize;
 
 use super::Desk;
@@ -74,6 +74,8 @@ impl Checked {
         let mut agents = Vec::new();
         if let Some(file) = &reading.file {
             reading.problems.extend(teamfile::survey(file, &Here(path)));
+            // One that cannot be read whole has told so by now.
+            reading.problems.extend(Bundle::gather(path).iter().flat_map(teamfile::circles));
             agents.extend(file.agents.keys().cloned());
         }
         let (errors, all) = (reading.errors(), reading.problems.len());

@@ -57,7 +57,7 @@ fn form_of(path: Option<&Path>) -> Form {
 
 /// The task and all below it, parents before their children.
 async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<Transcript>, Trouble> {
-    let root = longhaul.snapshot(id).await?.head.root;
+    let root = longhaul.head(id).await?.root;
     let tree = longhaul.snapshots(Filter::tree(root)).await?;
     let mut wanted = HashSet::from([id]);
     let mut tasks = Vec::new();

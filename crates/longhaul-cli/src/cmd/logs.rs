@@ -2,14 +2,15 @@
 
 use futures::StreamExt as _;
 use longhaul::id::Seq;
-use longhaul::snapshot::{Event, Narrator};
+use longhaul::snapshot::{Event, Happening, Narrator};
+use longhaul::store::pages;
 
 use super::Desk;
 use crate::args::LogsArgs;
 use crate::exit::{Code, Trouble};
 use crate::view::{Detail, Teller, Term};
 
-/// How many entries are read, and how many events are written, at once.
+/// How many events are written at once.
 const PAGE: usize = 1000;
 
 pub(super) async fn run(desk: &Desk, args: &LogsArgs) -> Result<Code, Trouble> {
@@ -23,20 +24,19 @@ pub(super) async fn run(desk: &Desk, args: &LogsArgs) -> Result<Code, Trouble> {
         };
         desk.term.lines(&lines?)
     };
-    if args.follow {
-        // What is there already comes in large pieces, what happens then as it happens.
-        let mut events = longhaul.events(id, Seq(0)).ready_chunks(PAGE);
+    let (mut narrator, mut after, mut ended) = (Narrator::new(id), Seq(0), false);
+    let mut pages = std::pin::pin!(pages(&**longhaul.store(), id, after));
+    while let Some(page) = pages.next().await {
+        let page = page?;
+        after = page.last().map_or(after, |record| record.seq);
+        let events: Vec<Event> = page.iter().flat_map(|record| narrator.tell(record)).collect();
+        ended |= events.iter().any(|event| matches!(event.what, Happening::Finished { .. }));
+        tell(events)?;
+    }
+    if args.follow && !ended {
+        let mut events = longhaul.events_with(narrator, after).ready_chunks(PAGE);
         while let Some(events) = events.next().await {
             tell(events.into_iter().collect::<Result<_, _>>()?)?;
-        }
-    } else {
-        let mut narrator = Narrator::new(id);
-        let mut after = Seq(0);
-        loop {
-            let page = longhaul.store().read(id, after, PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            tell(page.iter().flat_map(|record| narrator.tell(record)).collect())?;
         }
     }
     super::looked_at(&longhaul, id).await;

@@ -1,5 +1,6 @@
 //! `longhaul prune`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use super::Desk;
 use crate::args::PruneArgs;
+use crate::carrier;
 use crate::exit::{Code, Trouble};
 use crate::view::{Ink, Term, ago, fit, many, one_line};
 
@@ -26,12 +28,13 @@ enum Kept {
 }
 
 pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> {
-    let longhaul = desk.client().await?;
+    let (longhaul, place) = (desk.client().await?, desk.place()?);
     let now = Timestamp::now();
     let before = now.saturating_sub(args.older_than).unwrap_or(Timestamp::MIN);
     let mut groves = longhaul.groves().await?;
     groves.retain(|grove| grove.active() < before);
     let mut tally = Tally::default();
+    let mut gone = HashSet::new();
     for grove in &groves {
         let kept = match args.force {
             true => None,
@@ -42,8 +45,19 @@ pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> 
             kept => kept,
         };
         tally.count(grove, kept.as_ref());
+        if kept.is_none() {
+            gone.extend(grove.tasks.iter().map(|head| head.root));
+        }
         let told = Told { grove, kept: kept.as_ref(), now, dry_run: args.dry_run };
         if args.json { told.json(desk.term)? } else { told.line(desk.term)? }
+    }
+    // What a process in the background wrote of a tree that is gone, or long ago, helps nobody.
+    for log in carrier::old_logs(&place, &gone, before) {
+        let deleted = !args.dry_run && std::fs::remove_file(&log).is_ok();
+        tally.logs += usize::from(deleted || args.dry_run);
+        if args.json {
+            desk.term.json(&json!({ "log": log, "deleted": deleted, "would_delete": args.dry_run }))?;
+        }
     }
     if !args.json {
         desk.term.line(&desk.term.wrapped(&tally.words(args)))?;
@@ -136,6 +150,7 @@ struct Tally {
     tasks: usize,
     kept: usize,
     unread: usize,
+    logs: usize,
 }
 
 impl Tally {
@@ -153,11 +168,21 @@ impl Tally {
     }
 
     fn words(&self, args: &PruneArgs) -> String {
-        if self.trees == 0 && self.kept == 0 {
-            return "Nothing is that old.".to_owned();
-        }
         let verb = if args.dry_run { "would be deleted" } else { "deleted" };
+        let logs = match self.logs {
+            0 => None,
+            logs => Some(format!("{} of background processes", many(logs, "log"))),
+        };
+        if self.trees == 0 && self.kept == 0 {
+            return match logs {
+                None => "Nothing is that old.".to_owned(),
+                Some(logs) => format!("{logs} {verb}."),
+            };
+        }
         let mut words = format!("{} of {} {verb}", many(self.tasks, "task"), many(self.trees, "tree"));
+        if let Some(logs) = logs {
+            words += &format!("; {logs}, too");
+        }
         if self.kept > 0 {
             words += &format!("; {} kept", self.kept);
         }

@@ -43,7 +43,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
             // Whoever runs some of a tree sees to all of it.
             left.insert(
                 root,
-                format!("{root} is run by another process: `longhaul attach {root}` watches it"),
+                format!("{root} is run by another process; watch it with:  {}", place.attach(root)),
             );
         } else if !is_known(&*store, &team, &known).await? {
             let team = clean(&team.to_string());
@@ -60,7 +60,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.line(&nothing(&*store, &args.ids, asked.as_ref(), !left.is_empty()).await?)?;
+            desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty()).await?)?;
         }
         return Ok(Code::Fine);
     }
@@ -136,8 +136,8 @@ async fn asked(store: &dyn Store, ids: &[String]) -> Result<Option<HashSet<TaskI
 
 /// Why there is nothing to do.
 async fn nothing(
+    place: &Place,
     store: &dyn Store,
-    ids: &[String],
     asked: Option<&HashSet<TaskId>>,
     some: bool,
 ) -> Result<String, Trouble> {
@@ -151,8 +151,8 @@ async fn nothing(
     for root in asked {
         if let Some(Head { id, status, headline, .. }) = store.head(*root).await? {
             told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
+            told.push(format!("To continue it, write to it: {}", place.send(id)));
         }
     }
-    told.push(format!("To continue it, write to it: longhaul send {} …", one_line(&ids[0])));
     Ok(told.join("\n"))
 }

@@ -18,18 +18,18 @@ pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> 
     for id in ids {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
-                let head = longhaul.snapshot(id).await?.head;
+                let head = longhaul.head(id).await?;
                 let hint = match head.status.is_final() {
-                    true => format!("to go on from its answer, write to it: longhaul send {id} …"),
+                    true => format!("to go on from its answer, write to it: {}", place.send(id)),
                     false if head.worker.is_none() => format!("to carry it on: {}", place.resume(head.root)),
-                    false => format!("to end it first: longhaul stop {id}"),
+                    false => format!("to end it first: {}", place.command(&format!("stop {id}"))),
                 };
                 return Err(Trouble::from(error).hint(hint));
             }
             again => again?,
         };
         super::looked_at(&longhaul, id).await;
-        let head = longhaul.snapshot(again).await?.head;
+        let head = longhaul.head(again).await?;
         if args.json {
             term.json(&json!({ "task": id, "retried_as": again, "parent": head.parent, "root": head.root }))?;
             continue;

@@ -144,7 +144,8 @@ impl Run<'_> {
             if carrier::owned(&*store).await?.contains(&root) {
                 let what = format!("--session: {root} is run by another process");
                 return Err(Trouble::new(Code::Usage, what).hint(format!(
-                    "write to it: longhaul send {root} …; watch it: {}",
+                    "write to it: {}; watch it: {}",
+                    self.place.send(root),
                     self.place.attach(root)
                 )));
             }
@@ -153,7 +154,7 @@ impl Run<'_> {
             let builder = self.builder(team.clone(), limits.clone()).tree(root).loader(loader);
             let longhaul = builder.store_arc(store.clone()).start().await?;
             let sent = longhaul.send(root, prompt).await?;
-            let head = longhaul.snapshot(sent.to).await?.head;
+            let head = longhaul.head(sent.to).await?;
             at = head.root;
             // A session that stays takes all of them; others are continued one by one.
             let next = head.interactive.then(|| std::mem::take(&mut prompts));

@@ -102,7 +102,8 @@ impl Spent {
 pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let task = longhaul.snapshot(id).await?;
+    // People see the last events, programs how many there were before.
+    let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.glance(id).await? };
     let tree = longhaul.snapshots(Filter::tree(task.head.root)).await?;
     let below = below(&tree, id);
     let retried = retried(&longhaul, &task.head, &tree).await?;
@@ -234,7 +235,11 @@ impl Page {
         }
         let agent = format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string()));
         self.field("agent", &agent);
-        self.field("created", &format!("{} ({})", moment(head.created), ago(head.created, self.now)));
+        let mut created = format!("{} ({})", moment(head.created), ago(head.created, self.now));
+        if view::width(&created) + FIELD > self.term.size().0 {
+            created = moment(head.created);
+        }
+        self.field("created", &created);
         if head.started.is_some() {
             let again =
                 if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
@@ -295,7 +300,12 @@ impl Page {
         let all = task.dropped + told.len() as u64;
         let last = &told[told.len().saturating_sub(LAST)..];
         match all > last.len() as u64 {
-            true => self.title(&format!("Last events (all: longhaul logs {})", task.head.id)),
+            true => {
+                let logs = format!("logs {}", task.head.id);
+                let title = format!("Last events (all: {})", self.place.command(&logs));
+                let short = format!("Last events (all: {logs})");
+                self.title(if view::width(&title) > self.term.size().0 { &short } else { &title });
+            }
             false => self.title("Events"),
         }
         self.lines.extend_from_slice(last);

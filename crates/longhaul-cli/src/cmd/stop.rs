@@ -15,7 +15,7 @@ pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
         let ids = if args.all { longhaul.stop_all().await? } else { found(&longhaul, &args.ids).await? };
         for id in ids {
             longhaul.stop(id).await?;
-            term.json(&longhaul.snapshot(id).await?.head)?;
+            term.json(&longhaul.head(id).await?)?;
         }
         return Ok(Code::Fine);
     }
@@ -28,7 +28,7 @@ pub(super) async fn run(desk: &Desk, args: &StopArgs) -> Result<Code, Trouble> {
         return Ok(Code::Fine);
     }
     for id in found(&longhaul, &args.ids).await? {
-        let before = longhaul.snapshot(id).await?.head;
+        let before = longhaul.head(id).await?;
         let shown = term.paint(Ink::Id, &id.to_string());
         if before.status.is_final() {
             term.line(&format!("{shown} had ended already ({})", before.status))?;

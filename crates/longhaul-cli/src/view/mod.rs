@@ -23,5 +23,5 @@ pub(crate) use screen::{Line, Screen};
 pub(crate) use tables::{Layout, summary, tasks, what};
 pub(crate) use tell::{Detail, Teller, waits_for};
 pub(crate) use words::{
-    age, ago, bytes, clock, count, dollars, duration, elapsed, fit, left, many, moment, width,
+    age, ago, amount, bytes, clock, count, dollars, duration, elapsed, fit, left, many, moment, width,
 };

@@ -91,15 +91,25 @@ pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
     Duration::try_from(span).map_err(|_| wrong())
 }
 
-/// How old something is, as it is typed: what [`duration`] takes, and days and weeks.
+/// How old something is, as it is typed: what [`duration`] takes, and days and weeks. A number alone is none: who types
+/// `prune --older-than 30` hardly means seconds.
 pub(crate) fn age(typed: &str) -> Result<Duration, String> {
     let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
+    if typed.parse::<f64>().is_ok() {
+        return Err(wrong());
+    }
     if let Ok(time) = duration(typed) {
         return Ok(time);
     }
     let span: jiff::Span = typed.parse().map_err(|_| wrong())?;
     let time = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     Duration::try_from(time).map_err(|_| wrong())
+}
+
+/// An amount of money as it is typed: `5`, `0.25`, `$1`.
+pub(crate) fn amount(typed: &str) -> Result<f64, String> {
+    let wrong = || "an amount of dollars looks like 5 or 0.25".to_owned();
+    typed.trim().trim_start_matches('$').parse().map_err(|_| wrong())
 }
 
 /// Money, from millionths of a dollar: `$12.30`, `$0.0042`.
@@ -235,7 +245,8 @@ mod tests {
 
     #[test]
     fn ages_may_be_days_and_weeks() {
-        assert_eq!(age("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(age("90s"), Ok(Duration::from_secs(90)));
+        assert!(age("90").is_err() && age("0").is_err(), "days, or seconds?");
         assert_eq!(age("12h"), Ok(Duration::from_secs(43_200)));
         assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
         assert_eq!(age("2w 1d"), Ok(Duration::from_secs(1_296_000)));

@@ -22,33 +22,32 @@ agents:
   writer:
     model: play
     toolsets: [{ type: filesystem }]
+"#;
 
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          turns:
-            - calls: [{ tool: run_background_agent, arguments: { agent: lead, task: "{{ task }}" } }]
-            - until: find_all('DONE .+') | length >= 1
-              text: I wait for the lead.
-            - text: "{{ find_all('DONE .+') | join }}"
-        lead:
-          turns:
-            - calls: [{ tool: run_background_agent, arguments: { agent: writer, task: "{{ task }}" } }]
-            - until: find_all('WRITER .+') | length >= 1
-              text: I wait for the writer.
-            - text: "DONE {{ find_all('WRITER (.+)') | join }}"
-        writer:
-          turns:
-            - calls: [{ tool: write_file, arguments: { path: notes.txt, content: "Some notes.\n" } }]
-            - text: "WRITER {{ result | replace('\n', ' ') }}"
+/// What they say.
+const PLAY: &str = r#"
+agents:
+  root:
+    turns:
+      - calls: [{ tool: run_background_agent, arguments: { agent: lead, task: "{{ task }}" } }]
+      - until: find_all('DONE .+') | length >= 1
+        text: I wait for the lead.
+      - text: "{{ find_all('DONE .+') | join }}"
+  lead:
+    turns:
+      - calls: [{ tool: run_background_agent, arguments: { agent: writer, task: "{{ task }}" } }]
+      - until: find_all('WRITER .+') | length >= 1
+        text: I wait for the writer.
+      - text: "DONE {{ find_all('WRITER (.+)') | join }}"
+  writer:
+    turns:
+      - calls: [{ tool: write_file, arguments: { path: notes.txt, content: "Some notes.\n" } }]
+      - text: "WRITER {{ result | replace('\n', ' ') }}"
 "#;
 
 fn kit() -> Kit {
     let kit = Kit::new();
-    std::fs::write(kit.ground.path().join("team.yaml"), TEAM).unwrap();
+    kit.plays("team.yaml", TEAM, PLAY);
     kit
 }
 

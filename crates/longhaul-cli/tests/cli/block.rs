@@ -17,39 +17,39 @@ agents:
   patient: {model: play}
   thinker: {model: play}
   writer: {model: play, toolsets: [{type: filesystem}]}
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          turns:
-            - text: I send out six, one after the other.
-              calls: [{tool: run_background_agent, arguments: {agent: ready, task: Be ready at once}}]
-              usage: {input: 1000, output: 200}
-            - calls: [{tool: run_background_agent, arguments: {agent: loser, task: Lose}}]
-              usage: {input: 1000, output: 200}
-            - calls: [{tool: run_background_agent, arguments: {agent: shell, task: Wait in a tool until there is a file}}]
-              usage: {input: 1000, output: 200}
-            - calls: [{tool: run_background_agent, arguments: {agent: patient, task: Wait for a provider that is busy}}]
-              usage: {input: 1000, output: 200}
-            - calls: [{tool: run_background_agent, arguments: {agent: thinker, task: Think for a very long time}}]
-              usage: {input: 1000, output: 200}
-            - calls: [{tool: run_background_agent, arguments: {agent: writer, task: Write notes}}]
-              usage: {input: 1000, output: 200}
-            - {text: Now I wait., usage: {input: 1000, output: 200}}
-        ready: {turns: [{text: "Here.", usage: {input: 10, output: 5}}]}
-        loser: {turns: [{errors: [{status: 400, message: no}], text: x}]}
-        shell:
-          turns:
-            - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
-              usage: {input: 300, output: 20}
-        patient: {turns: [{errors: [{status: 429, retry_after: 600s}], text: x}]}
-        thinker: {turns: [{delay: 600s, text: x}]}
-        writer:
-          turns:
-            - calls: [{tool: write_file, arguments: {path: notes.txt, content: "Some notes.\n"}}]
-              usage: {input: 300, output: 20}
+"#;
+
+/// What they say.
+const PLAY: &str = r#"
+agents:
+  root:
+    turns:
+      - text: I send out six, one after the other.
+        calls: [{tool: run_background_agent, arguments: {agent: ready, task: Be ready at once}}]
+        usage: {input: 1000, output: 200}
+      - calls: [{tool: run_background_agent, arguments: {agent: loser, task: Lose}}]
+        usage: {input: 1000, output: 200}
+      - calls: [{tool: run_background_agent, arguments: {agent: shell, task: Wait in a tool until there is a file}}]
+        usage: {input: 1000, output: 200}
+      - calls: [{tool: run_background_agent, arguments: {agent: patient, task: Wait for a provider that is busy}}]
+        usage: {input: 1000, output: 200}
+      - calls: [{tool: run_background_agent, arguments: {agent: thinker, task: Think for a very long time}}]
+        usage: {input: 1000, output: 200}
+      - calls: [{tool: run_background_agent, arguments: {agent: writer, task: Write notes}}]
+        usage: {input: 1000, output: 200}
+      - {text: Now I wait., usage: {input: 1000, output: 200}}
+  ready: {turns: [{text: "Here.", usage: {input: 10, output: 5}}]}
+  loser: {turns: [{errors: [{status: 400, message: no}], text: x}]}
+  shell:
+    turns:
+      - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
+        usage: {input: 300, output: 20}
+  patient: {turns: [{errors: [{status: 429, retry_after: 600s}], text: x}]}
+  thinker: {turns: [{delay: 600s, text: x}]}
+  writer:
+    turns:
+      - calls: [{tool: write_file, arguments: {path: notes.txt, content: "Some notes.\n"}}]
+        usage: {input: 300, output: 20}
 "#;
 
 /// Snapshots in which ids, times and the turning sign are always the same.
@@ -93,7 +93,7 @@ fn held(kit: &Kit, terminal: &Terminal) -> String {
 
 fn held_on(columns: u16, no_color: bool) -> (Kit, Terminal, String) {
     let kit = Kit::new();
-    kit.write("team.yaml", TEAM);
+    kit.plays("team.yaml", TEAM, PLAY);
     let mut command = kit.command(&["run", "team.yaml", "Go."]);
     command.env("TERM", "xterm-256color");
     if no_color {

@@ -22,27 +22,27 @@ agents:
     toolsets: [{type: background_agents}, {type: think}]
   helper: {model: play, toolsets: [{type: filesystem}]}
   loser: {model: play}
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          turns:
-            - reasoning: Two of them.
-              text: Off they go.
-              calls:
-                - {tool: run_background_agent, arguments: {agent: helper, task: write}}
-                - {tool: run_background_agent, arguments: {agent: loser, task: lose}}
-                - {tool: think, arguments: {thought: hm}}
-            - {until: "find_all('task_ended') | length >= 1 and letters | length >= 2", text: Waiting.}
-            - {errors: [{status: 429, retry_after: 10ms}], text: "All said."}
-        helper:
-          turns:
-            - calls: [{tool: write_file, arguments: {path: notes.txt, content: x}}]
-            - {text: Written., usage: {input: 5, output: 3, cached: 2, reasoning: 1}}
-        loser:
-          turns: [{errors: [{status: 400, message: no}], text: x}]
+"#;
+
+/// What they say.
+const RICH_PLAY: &str = r#"
+agents:
+  root:
+    turns:
+      - reasoning: Two of them.
+        text: Off they go.
+        calls:
+          - {tool: run_background_agent, arguments: {agent: helper, task: write}}
+          - {tool: run_background_agent, arguments: {agent: loser, task: lose}}
+          - {tool: think, arguments: {thought: hm}}
+      - {until: "find_all('task_ended') | length >= 1 and letters | length >= 2", text: Waiting.}
+      - {errors: [{status: 429, retry_after: 10ms}], text: "All said."}
+  helper:
+    turns:
+      - calls: [{tool: write_file, arguments: {path: notes.txt, content: x}}]
+      - {text: Written., usage: {input: 5, output: 3, cached: 2, reasoning: 1}}
+  loser:
+    turns: [{errors: [{status: 400, message: no}], text: x}]
 "#;
 
 /// What goes otherwise than it should: a reply with nothing in it, a conversation that is too long, a wait that somebody
@@ -56,27 +56,27 @@ agents:
     toolsets: [{type: background_agents}, {type: fetch}]
   talker: {model: play, toolsets: [{type: think}]}
   holder: {model: play, toolsets: [{type: shell}]}
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          turns:
-            - calls: [{tool: fetch, arguments: {urls: ["http://127.0.0.1:9/"], format: text}}]
-            - text: ""
-            - calls: [{tool: transfer_task, arguments: {agent: talker, task: talk}}]
-            - calls: [{tool: transfer_task, arguments: {agent: holder, task: hold}}]
-            - {until: "find_all('task_ended') | length >= 1", text: Waiting.}
-            - text: All said.
-        talker:
-          turns:
-            - {text: Many words., calls: [{tool: think, arguments: {thought: hm}}]}
-            - {errors: [{status: 400, message: exceed_context_size}], text: x}
-        holder:
-          turns:
-            - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
-            - text: Held.
+"#;
+
+/// What they say.
+const ODD_PLAY: &str = r#"
+agents:
+  root:
+    turns:
+      - calls: [{tool: fetch, arguments: {urls: ["http://127.0.0.1:9/"], format: text}}]
+      - text: ""
+      - calls: [{tool: transfer_task, arguments: {agent: talker, task: talk}}]
+      - calls: [{tool: transfer_task, arguments: {agent: holder, task: hold}}]
+      - {until: "find_all('task_ended') | length >= 1", text: Waiting.}
+      - text: All said.
+  talker:
+    turns:
+      - {text: Many words., calls: [{tool: think, arguments: {thought: hm}}]}
+      - {errors: [{status: 400, message: exceed_context_size}], text: x}
+  holder:
+    turns:
+      - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
+      - text: Held.
 "#;
 
 /// The schema, in which a key that it does not know is wrong, and the kinds of events that it has.
@@ -94,8 +94,8 @@ fn strict(kit: &Kit) -> (jsonschema::Validator, BTreeSet<String>) {
 fn every_event_fits_the_published_schema() {
     let kit = Kit::new();
     let (schema, kinds) = strict(&kit);
-    kit.write("team.yaml", RICH);
-    kit.write("odd.yaml", ODD);
+    kit.plays("team.yaml", RICH, RICH_PLAY);
+    kit.plays("odd.yaml", ODD, ODD_PLAY);
     let mut seen = BTreeSet::new();
     let mut check = |events: &[Value]| {
         for event in events {
@@ -238,20 +238,15 @@ fn a_signal_is_heard_though_nobody_reads() {
 #[test]
 fn jq_reads_while_it_runs() {
     let kit = Kit::new();
-    let text = r#"
-permissions: {allow: [shell]}
-agents: {root: {model: play, toolsets: [{type: shell}]}}
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          turns:
-            - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
-            - text: Over.
+    let team = "permissions: {allow: [shell]}\nagents: {root: {model: play, toolsets: [{type: shell}]}}\n";
+    let play = r#"
+agents:
+  root:
+    turns:
+      - calls: [{tool: shell, arguments: {cmd: "until [ -e go ]; do sleep 0.1; done", timeout: 300}}]
+      - text: Over.
 "#;
-    kit.write("team.yaml", text);
+    kit.plays("team.yaml", team, play);
     let own = kit.command(&["run", "team.yaml", "Go.", "--json"]);
     // Where there is no jq, whoever reads a line a time.
     let reader = match std::process::Command::new("jq").arg("--version").output() {

@@ -86,6 +86,13 @@ impl Kit {
         std::fs::write(self.ground.path().join(name), text).unwrap();
     }
 
+    /// Writes a team file: all of it but its model `play`, and what that plays.
+    pub(crate) fn plays(&self, name: &str, team: &str, play: &str) {
+        let play = play.trim().replace('\n', "\n      ");
+        let model = format!("models:\n  play:\n    provider: scripted\n    script: |\n      {play}\n");
+        self.write(name, &format!("{team}{model}"));
+    }
+
     /// Every file that was left: in the database's directory and on the ground.
     pub(crate) fn left(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut left = Vec::new();

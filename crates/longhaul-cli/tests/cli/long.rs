@@ -20,18 +20,8 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
     let key = TaskKey::chosen("long");
     let id = key.candidates().next().unwrap();
     let team = TeamRef::Named("nobody".into());
-    let submitted = Submitted {
-        key,
-        order: Order::new("writer", "Write a very long story"),
-        team: team.clone(),
-        parent: None,
-        root: id,
-        depth: 0,
-        continues: None,
-        letter: None,
-        retries: None,
-        above: Vec::new(),
-    };
+    let order = Order::new("writer", "Write a very long story");
+    let submitted = Submitted::root(id, key, order, team.clone());
     store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let worker = WorkerId::from("w");
     store.renew(worker.clone(), Duration::from_secs(600)).await.unwrap();
@@ -101,6 +91,18 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
     let id = block_on(async { long(&*kit.store(), ENTRIES).await }).to_string();
     let shown = kit.run(&["show", &id]).ended(0).out;
     assert!(shown.contains("✓ completed") && shown.ends_with("Output\nThe end.\n"), "{shown}");
+    // Though only the end of the journal is looked at, all is as in a look at the whole.
+    kit.client(async |longhaul| {
+        let id = longhaul.find(&id).await.unwrap();
+        let (whole, glance) = (longhaul.snapshot(id).await.unwrap(), longhaul.glance(id).await.unwrap());
+        assert_eq!((&glance.head, &glance.order), (&whole.head, &whole.order));
+        assert_eq!((&glance.output, &glance.outcome), (&whole.output, &whole.outcome));
+        assert_eq!(glance.events, whole.events);
+    });
+    assert!(
+        shown.contains("calls   read_file(chapters/") && shown.contains("4 lines from read_file"),
+        "{shown}"
+    );
     let told = kit.run(&["logs", &id, "--json"]).ended(0).out;
     let followed = kit.run(&["logs", "-f", &id, "--json"]).ended(0).out;
     assert_eq!(told, followed);

@@ -13,26 +13,26 @@ const TEAM: &str = r#"
 permissions: {allow: [shell]}
 agents:
   root: {model: play, toolsets: [{type: user_prompt}, {type: shell}]}
-models:
-  play:
-    provider: scripted
-    script: |
-      agents:
-        root:
-          cases:
-            - when: ask
-              turns:
-                - calls: [{tool: user_prompt, arguments: {message: "Which colour?"}}]
-                - text: "You said {{ result }}"
-            - when: hold
-              turns:
-                - calls: [{tool: shell, arguments: {cmd: "echo $$ > begun; until [ -e go ]; do sleep 0.1; done; echo over", timeout: 300}}]
-                - text: "It is {{ result | replace('\\n', ' ') | trim }}."
+"#;
+
+/// What it says.
+const PLAY: &str = r#"
+agents:
+  root:
+    cases:
+      - when: ask
+        turns:
+          - calls: [{tool: user_prompt, arguments: {message: "Which colour?"}}]
+          - text: "You said {{ result }}"
+      - when: hold
+        turns:
+          - calls: [{tool: shell, arguments: {cmd: "echo $$ > begun; until [ -e go ]; do sleep 0.1; done; echo over", timeout: 300}}]
+          - text: "It is {{ result | replace('\\n', ' ') | trim }}."
 "#;
 
 fn kit() -> Kit {
     let kit = Kit::new();
-    kit.write("team.yaml", TEAM);
+    kit.plays("team.yaml", TEAM, PLAY);
     kit
 }
 

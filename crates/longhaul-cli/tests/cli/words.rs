@@ -57,7 +57,7 @@ fn tasks_are_chosen_by_state_agent_tree_and_age() {
     assert_eq!(chosen(&["--root", &open[..6]]), [&*open]);
     assert_eq!(chosen(&["--since", "1d"]).len(), 3);
     assert_eq!(chosen(&["--older-than", "1d"]).len(), 0);
-    assert_eq!(chosen(&["--older-than", "0"]).len(), 3);
+    assert_eq!(chosen(&["--older-than", "0s"]).len(), 3);
 
     looks_like!("tasks_table", kit.run(&["tasks", "--table", "--state", "ended"]).ended(0).out);
     looks_like!("tasks_no_agent", kit.run(&["tasks", "--agent", "nobody"]).ended(0).out);
@@ -124,7 +124,7 @@ fn what_was_cancelled_is_tried_again_and_both_know_of_each_other() {
 
     let done = submitted(&kit, "demo", Order::new("lead", "Say hello")).to_string();
     kit.run(&["resume", &done, "--pace", "0"]).ended(0);
-    kit.run(&["retry", &done]).complains(1, &["is completed", "longhaul send"]);
+    kit.run(&["retry", &done]).complains(1, &["is completed", &format!("send {done} …")]);
 }
 
 #[test]
@@ -174,6 +174,49 @@ fn only_what_is_old_has_ended_and_was_seen_is_deleted() {
     kit.run(&["show", &seen]).complains(4, &["no task whose id begins with"]);
     submitted(&kit, "nobody", Order::new("waiter", "On it goes"));
     assert_eq!(left(&kit).len(), 1);
+}
+
+#[test]
+fn the_logs_of_carriers_go_with_their_trees_or_by_their_age() {
+    let kit = Kit::new();
+    let seen = submitted(&kit, "nobody", Order::new("waiter", "Seen")).to_string();
+    let open = submitted(&kit, "nobody", Order::new("waiter", "Open")).to_string();
+    kit.run(&["stop", &seen]).ended(0);
+    kit.run(&["show", &seen]).ended(0);
+    let carriers = kit.data.path().join("carriers");
+    std::fs::create_dir_all(&carriers).unwrap();
+    let log = |id: &str| carriers.join(format!("{id}.log"));
+    let write = |id: &str, hours: u64| {
+        let file = std::fs::File::create(log(id)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(hours * 3600))
+            .unwrap();
+    };
+    write(&seen, 0);
+    write(&open, 0);
+    write("t-aaaaa", 48);
+    write("t-bbbbb", 2);
+    write("t-ccccc", 48);
+    std::fs::write(carriers.join("notes.txt"), "not ours").unwrap();
+    // One that is carried: whoever does holds a lock.
+    let carried = std::fs::File::create(carriers.join("t-ccccc.pid")).unwrap();
+    std::fs::write(carriers.join("t-ccccc.pid"), "4711").unwrap();
+    carried.lock().unwrap();
+
+    let dry = kit.run(&["prune", "--older-than", "24h", "--dry-run"]).ended(0).out;
+    assert_eq!(dry, "1 log of background processes would be deleted.\n");
+    let json = kit.run(&["prune", "--older-than", "24h", "--json"]).ended(0).json();
+    assert_eq!((json.len(), &json[0]["deleted"]), (1, &true.into()), "{json:?}");
+    assert!(
+        !log("t-aaaaa").exists() && log("t-bbbbb").exists() && log("t-ccccc").exists() && log(&seen).exists()
+    );
+    let out = kit.run(&["prune", "--older-than", "0s"]).ended(0).out;
+    assert!(out.contains("1 task of 1 tree deleted; 3 logs of background processes, too; 1 kept"), "{out}");
+    let mut left: Vec<_> = std::fs::read_dir(&carriers)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["notes.txt", "t-ccccc.log", "t-ccccc.pid"]);
 }
 
 #[test]

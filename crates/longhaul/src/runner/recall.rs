@@ -1,10 +1,12 @@
 //! A task out of its journal: who has it, how far it is, and the conversation, also of the tasks that it continues.
 
+use futures::StreamExt as _;
+
 use super::Halt;
 use crate::agent::Team;
 use crate::entry::{Entry, Record, Submitted};
 use crate::id::{Seq, TaskId};
-use crate::store::{Claimed, Store, StoreError};
+use crate::store::{Claimed, Store, StoreError, pages};
 use crate::task::Head;
 use crate::turn::Turn;
 
@@ -61,14 +63,10 @@ pub(super) fn fresh_journal(task: &Claimed) -> Option<Vec<Record>> {
 
 /// A journal from somewhere to its end.
 pub(crate) async fn read_all(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
-    const PAGE: usize = 1000;
-    let mut records = store.read(task, after, PAGE).await?;
-    let mut page = records.len();
-    while page == PAGE {
-        let last = records.last().map_or(after, |r| r.seq);
-        let more = store.read(task, last, PAGE).await?;
-        page = more.len();
-        records.extend(more);
+    let mut pages = std::pin::pin!(pages(store, task, after));
+    let mut records = pages.next().await.transpose()?.unwrap_or_default();
+    while let Some(more) = pages.next().await {
+        records.extend(more?);
     }
     Ok(records)
 }

@@ -17,11 +17,13 @@ use crate::task::{Head, IllegalMove, Status};
 mod bells;
 mod judge;
 mod memory;
+mod pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use bells::{Bell, Bells, Heard};
 pub use memory::Memory;
+pub use pages::pages;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Health, Sqlite, SqliteOptions};
 

@@ -58,6 +58,23 @@ pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
     })
 }
 
+/// One task that was told up to an entry.
+pub(crate) fn told(office: Arc<Office>, narrator: Narrator, after: Seq) -> Events {
+    let id = narrator.task();
+    let bell = office.bells.for_tasks(&[id], Kinds::ALL);
+    follow(Follower {
+        office,
+        bell,
+        root: id,
+        tree: None,
+        seen: HashMap::new(),
+        until: Until::End,
+        over: false,
+        told: HashMap::from([(id, (narrator, after))]),
+        held: Vec::new(),
+    })
+}
+
 /// A task and all of its tree, without what was seen of them before.
 pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
     let bell = office.bells.for_tree(root, Kinds::ALL);

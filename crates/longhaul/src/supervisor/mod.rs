@@ -33,7 +33,7 @@ use crate::agent::Team;
 use crate::dispatch::{Join, Limits};
 use crate::entry::{Order, Stop, StopCause, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey, WorkerId};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Narrator, Snapshot};
 use crate::store::{Filter, Store, StoreError};
 use crate::task::{Head, Status};
 
@@ -153,6 +153,29 @@ impl Longhaul {
     /// What happens to a task, from after an entry on, until it has ended.
     pub fn events(&self, id: TaskId, after: Seq) -> Events {
         follow::task(self.0.office.clone(), id, after)
+    }
+
+    /// The same, for whoever has read the journal up to that entry: its narrator goes on from there, and nothing is read
+    /// again.
+    pub fn events_with(&self, narrator: Narrator, after: Seq) -> Events {
+        follow::told(self.0.office.clone(), narrator, after)
+    }
+
+    /// A task as [`snapshot`](Self::snapshot) shows it, for whoever wants to see its last events and its output: of one that has
+    /// ended the long middle of its journal is not read, and `dropped` counts entries there.
+    pub async fn glance(&self, id: TaskId) -> Result<Snapshot, LonghaulError> {
+        let mut snapshot = self.0.office.glance(id).await?;
+        if let Some(head) = self.0.office.seen(vec![snapshot.head.clone()]).await?.pop() {
+            snapshot.head = head;
+        }
+        Ok(snapshot)
+    }
+
+    /// Where a task stands.
+    pub async fn head(&self, id: TaskId) -> Result<Head, LonghaulError> {
+        let office = &self.0.office;
+        let head = office.head(id).await?;
+        Ok(office.seen(vec![head.clone()]).await?.pop().unwrap_or(head))
     }
 
     /// Waits for tasks: for all of them and without end, unless told otherwise.

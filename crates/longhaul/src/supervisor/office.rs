@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
-use crate::runner::{Orders, append, below, first, read_all, stop_one};
+use crate::runner::{Orders, append, below, first, stop_one};
 use crate::snapshot::Snapshot;
-use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError};
+use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
 use crate::worker::Teams;
 
@@ -304,10 +306,36 @@ impl Office {
         self.store.head(id).await?.ok_or(StoreError::NoTask(id))
     }
 
+    /// The same as [`snapshot`](Self::snapshot), but of a task that has ended no more is read than there is to be seen.
+    pub(crate) async fn glance(&self, id: TaskId) -> Result<Snapshot, StoreError> {
+        /// How many entries at the end of a journal have enough to tell.
+        const LAST: u64 = 500;
+        let head = self.head(id).await?;
+        if head.status.is_final() && head.seq.0 > 2 * LAST {
+            let after = Seq(head.seq.0 - LAST);
+            let (first, last) =
+                futures::join!(self.store.read(id, Seq(0), 1), self.store.read(id, after, usize::MAX));
+            let (first, last) = (first?, last?);
+            // Something may have happened to it since.
+            let whole = last.last().is_some_and(|record| record.seq == head.seq);
+            let seen = first.first().filter(|_| whole).and_then(|first| Snapshot::of_end(head, first, &last));
+            if let Some(seen) = seen {
+                return Ok(seen);
+            }
+        }
+        self.snapshot(id).await
+    }
+
     pub(crate) async fn snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
-        let journal = read_all(&*self.store, id, Seq(0)).await?;
         let illegal = |why| StoreError::Illegal { task: id, why };
-        Snapshot::of(id, &journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))
+        let mut pages = std::pin::pin!(pages(&*self.store, id, Seq(0)));
+        let first = pages.next().await.transpose()?.unwrap_or_default();
+        let mut snapshot = Snapshot::of(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+        while let Some(page) = pages.next().await {
+            snapshot.take_in(&page?).map_err(illegal)?;
+        }
+        snapshot.settle_output();
+        Ok(snapshot)
     }
 
     pub(crate) fn team(&self, reference: &TeamRef) -> Option<Arc<Team>> {

@@ -18,6 +18,7 @@
 mod assemble;
 mod bundle;
 mod check;
+mod circles;
 mod form;
 mod near;
 mod node;
@@ -36,6 +37,7 @@ use serde::Deserialize as _;
 
 pub use assemble::{AssembleError, Assembly, Loader, Lookup, ModelOverride, Outfit, assemble};
 pub use bundle::{Bundle, BundleError, Notice};
+pub use circles::circles;
 pub use form::schema;
 pub use node::LARGEST;
 pub use parts::*;

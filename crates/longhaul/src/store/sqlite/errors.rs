@@ -18,6 +18,13 @@ impl Place {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let place = Place(whole.into());
         if let Some(parent) = place.0.parent() {
+            if parent.is_file() {
+                let what = format!(
+                    "{} is a file; the database is kept in a directory. Give the path of one, whether it is there or not.",
+                    parent.display()
+                );
+                return Err(StoreError::Database { what, passing: false });
+            }
             std::fs::create_dir_all(parent).map_err(|e| {
                 let what = format!(
                     "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",

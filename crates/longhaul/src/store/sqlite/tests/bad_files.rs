@@ -14,7 +14,8 @@ fn a_file_that_is_not_a_database_is_left_alone() {
     assert!(!trouble(Sqlite::open(&path), &path, &["is not a database", "give another path"]));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     assert!(!trouble(Sqlite::open(directory.path()), directory.path(), &["is a directory"]));
-    assert!(!trouble(Sqlite::open(path.join("below.db")), &path, &["cannot be made", "another path"]));
+    assert!(!trouble(Sqlite::open(path.join("below.db")), &path, &["is a file", "a directory"]));
+    assert!(!trouble(Sqlite::open(path.join("a/below.db")), &path, &["cannot be made", "another path"]));
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! A journal page by page, each read while the one before is looked at.
+
+use std::collections::VecDeque;
+
+use futures::{Stream, StreamExt as _};
+
+use super::{Store, StoreError, StoreFuture};
+use crate::entry::Record;
+use crate::id::{Seq, TaskId};
+
+/// How many entries a page has.
+const PAGE: usize = 1000;
+/// How many pages are read at once.
+const AT_ONCE: usize = 3;
+
+/// A journal from after an entry to its end, page by page. While one page is looked at, the next ones are being read.
+pub fn pages(
+    store: &dyn Store,
+    task: TaskId,
+    after: Seq,
+) -> impl Stream<Item = Result<Vec<Record>, StoreError>> {
+    futures::stream::unfold(
+        Some(Reading { store, task, next: after, asked: VecDeque::new() }),
+        |reading| async {
+            let mut reading = reading?;
+            // Most journals have one page: only when that is full others are asked for.
+            reading.ask_for(1);
+            let page = reading.asked.pop_front()?.await;
+            match page {
+                Ok(page) if page.is_empty() => None,
+                // No entry is missing in between, so where the next page begins is known. It may have been read before
+                // this one was full: then this one is the end for whoever reads.
+                Ok(page) if page.len() == PAGE => {
+                    reading.ask_for(AT_ONCE);
+                    Some((Ok(page), Some(reading)))
+                }
+                last => Some((last, None)),
+            }
+        },
+    )
+    .fuse()
+}
+
+struct Reading<'a> {
+    store: &'a dyn Store,
+    task: TaskId,
+    /// After which entry the next page begins.
+    next: Seq,
+    asked: VecDeque<StoreFuture<'a, Vec<Record>>>,
+}
+
+impl Reading<'_> {
+    fn ask_for(&mut self, pages: usize) {
+        while self.asked.len() < pages {
+            self.asked.push_back(self.store.read(self.task, self.next, PAGE));
+            self.next = Seq(self.next.0 + PAGE as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Entry, Order, Submitted, TeamRef, Voice};
+    use crate::id::{Attempt, TaskKey, WorkerId};
+    use crate::store::{Batch, Claim, Fence, Memory};
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn nothing_is_missing_and_nothing_is_twice() {
+        for entries in [2, PAGE - 1, PAGE, PAGE + 1, 4 * PAGE, 5 * PAGE + 7] {
+            let (store, key) = (Memory::new(), TaskKey::chosen("long"));
+            let id = key.candidates().next().unwrap();
+            let submitted = Submitted {
+                key,
+                order: Order::new("a", "x"),
+                team: TeamRef::Named("t".into()),
+                parent: None,
+                root: id,
+                depth: 0,
+                continues: None,
+                letter: None,
+                retries: None,
+                above: Vec::new(),
+            };
+            store
+                .append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]))
+                .await
+                .unwrap();
+            let worker = WorkerId::from("w");
+            store.renew(worker.clone(), Duration::from_secs(600)).await.unwrap();
+            let teams = vec![TeamRef::Named("t".into())];
+            store.claim(Claim { worker, teams, roots: None, fresh: true, max: 1 }).await.unwrap();
+            let said = || Entry::Said { voice: Voice::Text, text: "x".to_owned() };
+            let more = (2..entries).map(|_| said()).collect();
+            store.append(Batch::one(id, Fence::Attempt(Attempt(1)), more)).await.unwrap();
+            for after in [0, 1, PAGE as u64, entries as u64] {
+                let mut pages = std::pin::pin!(pages(&store, id, Seq(after)));
+                let mut read = Vec::new();
+                while let Some(page) = pages.next().await {
+                    read.push(page.unwrap());
+                }
+                assert!(pages.next().await.is_none(), "and it stays at its end");
+                let read: Vec<u64> = read.into_iter().flatten().map(|record| record.seq.0).collect();
+                assert_eq!(read, (after + 1..=entries as u64).collect::<Vec<_>>(), "{entries} after {after}");
+            }
+        }
+    }
+}
