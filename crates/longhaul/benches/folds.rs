@@ -22,18 +22,8 @@ fn id() -> TaskId {
 }
 
 fn submitted() -> Submitted {
-    Submitted {
-        key: TaskKey::chosen("bench"),
-        order: Order::new("worker", "Find out what there is to find out."),
-        team: TeamRef::Named("bench".into()),
-        parent: None,
-        root: id(),
-        depth: 0,
-        continues: None,
-        retries: None,
-        letter: None,
-        above: Vec::new(),
-    }
+    let order = Order::new("worker", "Find out what there is to find out.");
+    Submitted::root(id(), TaskKey::chosen("bench"), order, TeamRef::Named("bench".into()))
 }
 
 /// A task of so many turns, with one tool call a turn.

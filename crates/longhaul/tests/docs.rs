@@ -62,18 +62,10 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         Letter { id, from, text: "hello".into(), summary: None, deliver: Deliver::Asap, ending }
     };
     match words {
-        "Submitted" => Entry::Submitted(Box::new(Submitted {
-            key: TaskKey::chosen("a task"),
-            order: Order::new("worker", "do it"),
-            team: TeamRef::Named("team".into()),
-            parent: None,
-            root: id(),
-            depth: 0,
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
-        })),
+        "Submitted" => {
+            let (key, team) = (TaskKey::chosen("a task"), TeamRef::Named("team".into()));
+            Entry::Submitted(Box::new(Submitted::root(id(), key, Order::new("worker", "do it"), team)))
+        }
         "Claimed" => Entry::Claimed { attempt: attempt.next(), worker: WorkerId::from("w") },
         "Letter" => Entry::Letter(Box::new(letter(None))),
         "Letter: a child ended" => Entry::Letter(Box::new(letter(Some(id())))),

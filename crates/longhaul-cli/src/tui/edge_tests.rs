@@ -143,18 +143,7 @@ impl Scene {
         for number in 0..many {
             let key = TaskKey::chosen(&number.to_string());
             let id = key.candidates().next().unwrap();
-            let submitted = Submitted {
-                key,
-                order: Order::new("scout", "Look"),
-                team: team.clone(),
-                parent: None,
-                root: id,
-                depth: 0,
-                continues: None,
-                retries: None,
-                letter: None,
-                above: Vec::new(),
-            };
+            let submitted = Submitted::root(id, key, Order::new("scout", "Look"), team.clone());
             let batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
             store.append(batch).await.unwrap();
             tasks.push(id);

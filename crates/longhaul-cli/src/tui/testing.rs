@@ -57,16 +57,14 @@ impl Story {
         depth: u32,
     ) -> Story {
         let submitted = Submitted {
-            key: TaskKey::chosen(&number.to_string()),
-            order: Order { agent: Some(AgentName::from(agent)), task: task.into(), ..Order::default() },
-            team: TeamRef::Named("test".into()),
             parent,
-            root,
             depth,
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
+            ..Submitted::root(
+                root,
+                TaskKey::chosen(&number.to_string()),
+                Order { agent: Some(AgentName::from(agent)), task: task.into(), ..Order::default() },
+                TeamRef::Named("test".into()),
+            )
         };
         let story = Story { id: id(number), records: Vec::new(), now: 0, turn: 0 };
         story.and(Entry::Submitted(Box::new(submitted)))

@@ -333,19 +333,7 @@ fn long(kit: &Kit, entries: usize) {
         let id = key.candidates().next().unwrap();
         let order = Order::new("talker", "Talk for a long time");
         let team = TeamRef::Named("none".into());
-        let (parent, continues, letter, above) = (None, None, None, Vec::new());
-        let submitted = Submitted {
-            key,
-            order,
-            team: team.clone(),
-            parent,
-            root: id,
-            depth: 0,
-            continues,
-            retries: None,
-            letter,
-            above,
-        };
+        let submitted = Submitted::root(id, key, order, team.clone());
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
         let worker = WorkerId::fresh();
         store.renew(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();

@@ -32,19 +32,17 @@ async fn plant(store: &Sqlite) -> Vec<TaskId> {
         let id = key.candidates().next().unwrap();
         let root = if number % 10 == 0 { id } else { tasks[number / 10 * 10] };
         let submitted = Submitted {
-            key,
-            order: Order::new(
-                if id == root { "lead" } else { "scout" },
-                format!("Look into matter {number} and write down what there is"),
-            ),
-            team: team.clone(),
             parent: (id != root).then_some(root),
-            root,
             depth: u32::from(id != root),
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
+            ..Submitted::root(
+                root,
+                key,
+                Order::new(
+                    if id == root { "lead" } else { "scout" },
+                    format!("Look into matter {number} and write down what there is"),
+                ),
+                team.clone(),
+            )
         };
         let batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
         store.append(batch).await.unwrap();

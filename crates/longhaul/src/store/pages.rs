@@ -71,18 +71,7 @@ mod tests {
         for entries in [2, PAGE - 1, PAGE, PAGE + 1, 4 * PAGE, 5 * PAGE + 7] {
             let (store, key) = (Memory::new(), TaskKey::chosen("long"));
             let id = key.candidates().next().unwrap();
-            let submitted = Submitted {
-                key,
-                order: Order::new("a", "x"),
-                team: TeamRef::Named("t".into()),
-                parent: None,
-                root: id,
-                depth: 0,
-                continues: None,
-                letter: None,
-                retries: None,
-                above: Vec::new(),
-            };
+            let submitted = Submitted::root(id, key, Order::new("a", "x"), TeamRef::Named("t".into()));
             store
                 .append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]))
                 .await

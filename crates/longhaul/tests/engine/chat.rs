@@ -305,16 +305,9 @@ async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
     let key = TaskKey::fresh();
     let child = key.candidates().last().unwrap();
     let submitted = Submitted {
-        key,
-        order: Order::new("worker", "x"),
-        team: home.clone(),
         parent: Some(root),
-        root,
         depth: 1,
-        continues: None,
-        retries: None,
-        letter: None,
-        above: Vec::new(),
+        ..Submitted::root(root, key, Order::new("worker", "x"), home.clone())
     };
     store.append(Batch::one(child, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let claim = Claim { worker: WorkerId::fresh(), teams: vec![home], roots: None, fresh: false, max: 9 };

@@ -226,18 +226,8 @@ mod tests {
     pub(crate) fn transcript(entries: Vec<Entry>) -> Transcript {
         let key = TaskKey::chosen("export");
         let id = key.candidates().next().unwrap();
-        let submitted = Submitted {
-            key,
-            order: Order::new("scout", "Look <b>around</b>"),
-            team: TeamRef::Named("t".into()),
-            parent: None,
-            root: id,
-            depth: 0,
-            continues: None,
-            letter: None,
-            retries: None,
-            above: Vec::new(),
-        };
+        let submitted =
+            Submitted::root(id, key, Order::new("scout", "Look <b>around</b>"), TeamRef::Named("t".into()));
         let record = |seq, entry| Record { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, entry };
         let first = record(1, Entry::Submitted(Box::new(submitted)));
         let mut transcript = Transcript::new(Head::begin(id, &first).unwrap());

@@ -164,16 +164,13 @@ mod tests {
     fn head(name: &str, parent: Option<&Head>, status: Status) -> Head {
         let id = TaskKey::chosen(name).candidates().next().unwrap();
         let submitted = Submitted {
-            key: TaskKey::chosen(name),
-            order: Order::new("a", name),
-            team: TeamRef::Named("t".into()),
             parent: parent.map(|parent| parent.id),
-            root: parent.map_or(id, |parent| parent.root),
-            depth: 0,
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
+            ..Submitted::root(
+                parent.map_or(id, |parent| parent.root),
+                TaskKey::chosen(name),
+                Order::new("a", name),
+                TeamRef::Named("t".into()),
+            )
         };
         let entry = Entry::Submitted(Box::new(submitted));
         let mut head = Head::begin(id, &Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry }).unwrap();
