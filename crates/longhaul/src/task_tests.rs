@@ -20,18 +20,8 @@ fn record(seq: u64, entry: Entry) -> Record {
 }
 
 fn submitted() -> Entry {
-    Entry::Submitted(Box::new(Submitted {
-        key: TaskKey::chosen("a task"),
-        order: Order::new("worker", "do it"),
-        team: TeamRef::Named("team".into()),
-        parent: None,
-        root: id(),
-        depth: 0,
-        continues: None,
-        retries: None,
-        letter: None,
-        above: Vec::new(),
-    }))
+    let (key, team) = (TaskKey::chosen("a task"), TeamRef::Named("team".into()));
+    Entry::Submitted(Box::new(Submitted::root(id(), key, Order::new("worker", "do it"), team)))
 }
 
 fn claimed(attempt: u32) -> Entry {

@@ -2,12 +2,14 @@
 
 use jiff::Timestamp;
 use longhaul::entry::Sender;
+use longhaul::id::Seq;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::talk::{Block, Got, What};
 use super::theme::Theme;
 use super::wrap::{fit, width, wrap};
+use crate::view::markdown::{self, Colors, settled};
 use crate::view::words::{clock, elapsed, many};
 use crate::view::{Ink, glyph};
 
@@ -17,14 +19,15 @@ const OUTPUT_LINES: usize = 200;
 const LETTER_LINES: usize = 3;
 
 /// What is laid out on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sheet {
+#[derive(Clone, Copy)]
+pub(crate) struct Sheet<'a> {
     pub(crate) theme: Theme,
+    pub(crate) colors: &'a Colors,
     pub(crate) columns: usize,
     pub(crate) now: Timestamp,
 }
 
-impl Sheet {
+impl Sheet<'_> {
     /// A text in lines.
     pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
         self.hung("", Style::new(), self.theme.ink(ink), text)
@@ -40,31 +43,64 @@ impl Sheet {
         wrap(text, self.columns.saturating_sub(hang)).into_iter().enumerate().map(line).collect()
     }
 
-    /// What a model wrote: titles and code are told apart.
+    /// What a model wrote, as Markdown.
     pub(crate) fn marked(self, text: &str) -> Vec<Line<'static>> {
-        let mut lines = Vec::new();
-        let mut code = false;
-        for line in text.trim_end().split('\n') {
-            let fence = line.trim_start().starts_with("```");
-            code ^= fence;
-            let ink = match line {
-                _ if fence => Ink::Faint,
-                _ if code => Ink::Id,
-                line if line.starts_with('#') => Ink::Strong,
-                _ => Ink::Plain,
-            };
-            lines.extend(self.wrapped(ink, line));
+        let line = |spans: Vec<markdown::Span>| {
+            spans
+                .into_iter()
+                .map(|span| Span::styled(span.text, self.theme.of(span.style)))
+                .collect::<Line<'static>>()
+        };
+        markdown::pieces(text, self.columns, self.colors).into_iter().map(line).collect()
+    }
+}
+
+/// A reply while it comes: what of it will not be read otherwise any more is laid out once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Growing {
+    /// The block, and how wide it is laid out.
+    of: Option<(Seq, usize)>,
+    /// How much of its text is in the lines.
+    settled: usize,
+    lines: Vec<Line<'static>>,
+}
+
+impl Growing {
+    fn lay(&mut self, seq: Seq, text: &str, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+        let of = Some((seq, sheet.columns));
+        if self.of != of || !text.is_char_boundary(self.settled) {
+            *self = Growing { of, ..Growing::default() };
         }
+        let more = settled(&text[self.settled..]);
+        let (lines, rest) = (&mut self.lines, &text[self.settled..]);
+        put(lines, sheet.marked(&rest[..more]));
+        self.settled += more;
+        let mut lines = self.lines.clone();
+        put(&mut lines, sheet.marked(&rest[more..]));
         lines
     }
 }
 
+/// Puts a part below another, with an empty line between them.
+fn put(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
+    if !lines.is_empty() && !more.is_empty() {
+        lines.push(Line::default());
+    }
+    lines.extend(more);
+}
+
 /// A block of the transcript.
-pub(crate) fn transcript(block: &Block, opened: bool, sheet: Sheet) -> Vec<Line<'static>> {
+pub(crate) fn transcript(
+    block: &Block,
+    opened: bool,
+    sheet: Sheet<'_>,
+    growing: &mut Growing,
+) -> Vec<Line<'static>> {
     let ink = |ink| sheet.theme.ink(ink);
     let gap = || vec![Line::default()];
     match &block.what {
         What::Order { text } => sheet.hung("› ", ink(Ink::Id), ink(Ink::Strong), text),
+        What::Text { text, live: true } => [gap(), growing.lay(block.seq, text, sheet)].concat(),
         What::Text { text, .. } => [gap(), sheet.marked(text)].concat(),
         What::Thought { text, live } => {
             let lines = sheet.hung("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
@@ -140,7 +176,7 @@ fn call_line(
     progress: Option<&str>,
     result: Option<&Got>,
     opened: bool,
-    sheet: Sheet,
+    sheet: Sheet<'_>,
 ) -> Line<'static> {
     let ink = |ink| sheet.theme.ink(ink);
     let (end, style) = match (result, progress) {
@@ -178,7 +214,7 @@ fn sender(from: &Sender) -> String {
 }
 
 /// A letter, whole.
-pub(crate) fn letter(block: &Block, sheet: Sheet) -> Vec<Line<'static>> {
+pub(crate) fn letter(block: &Block, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let What::Letter { from, text, read, .. } = &block.what else { return Vec::new() };
     let read = if *read {
         Span::styled("read", sheet.theme.ink(Ink::Faint))
@@ -196,7 +232,7 @@ pub(crate) fn letter(block: &Block, sheet: Sheet) -> Vec<Line<'static>> {
 }
 
 /// A block in a line, with when it was.
-pub(crate) fn timeline(block: &Block, before: Option<Timestamp>, sheet: Sheet) -> Vec<Line<'static>> {
+pub(crate) fn timeline(block: &Block, before: Option<Timestamp>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let (ink, text) = match &block.what {
         What::Order { text } => (Ink::Strong, format!("submitted  {text}")),
         What::Text { text, .. } => (Ink::Plain, format!("said  {text}")),

@@ -85,7 +85,7 @@ impl Hands {
                 Ok(()) => return Ok(Msg::Tick),
                 Err(trouble) => Err(trouble),
             },
-            Effect::Redraw | Effect::Leave { .. } => return Ok(Msg::Tick),
+            Effect::Redraw | Effect::Aside | Effect::Leave { .. } => return Ok(Msg::Tick),
         };
         Ok(Msg::Done(done.map_err(|trouble| match trouble.help() {
             Some(hint) => format!("{}; {hint}", trouble.what()),
@@ -205,6 +205,7 @@ impl Hands {
     }
 
     async fn pin(&self, pinned: &[TaskId]) -> Result<(), Trouble> {
+        super::edge::fault("work");
         let store = self.store();
         let bytes = serde_json::to_vec(pinned)?;
         // Whoever pins last, pins: two screens do not argue.

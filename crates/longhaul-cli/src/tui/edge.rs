@@ -5,26 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use indexmap::IndexSet;
 use longhaul::store::Hint;
 use longhaul::{Longhaul, TaskId};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::calls::{self, Call, Calls};
 use super::deeds::Hands;
-use super::draw::draw;
 use super::model::{Effect, Model, Msg};
-use super::terminal::Taken;
+use super::terminal::{Stage, Taken};
 use super::theme::Theme;
 use super::update::update;
 use crate::args::TuiArgs;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
-use crate::view::{clean, many};
+use crate::view::{Ink, clean, many};
 
 /// No more often than this is anything drawn, or looked at.
-const FRAME: Duration = Duration::from_millis(33);
+const FRAME: Duration = Duration::from_millis(34);
 /// How often elapsed times are drawn anew, while something runs.
 const TICK: Duration = Duration::from_secs(1);
 /// How often tasks that have not ended are looked at, though no hint came.
@@ -46,7 +46,13 @@ pub(crate) async fn run(desk: &Desk, args: TuiArgs) -> Result<Code, Trouble> {
     let team = hands.args.team.as_ref().and_then(|team| team.file_name());
     let team = team.map(|name| clean(&name.to_string_lossy()));
     let model = Model::new(Theme { color: desk.term.color }, team, hands.store().now());
-    let left = Edge::new(model, hands.clone()).show().await;
+    let left = match (Calls::listen(), Taken::take()) {
+        (Ok(calls), Ok(taken)) => {
+            Edge::new(model, hands.clone(), taken).show(EventStream::new(), calls).await
+        }
+        (Err(trouble), _) => Err(trouble),
+        (_, Err(error)) => Err(error.into()),
+    };
     hands.longhaul.shutdown().await;
     let (open, drained) = left?;
     if let Some(asked) = drained {
@@ -64,9 +70,10 @@ fn goes(open: usize) -> String {
     format!("{} {}", many(open, "task"), if open == 1 { "goes" } else { "go" })
 }
 
-struct Edge {
+struct Edge<S> {
     model: Model,
     hands: Hands,
+    stage: S,
     work: JoinSet<Result<Msg, Trouble>>,
     /// What is read for the chosen task: nobody waits for what was chosen before.
     reading: Option<AbortHandle>,
@@ -79,11 +86,12 @@ struct Edge {
     drain: bool,
 }
 
-impl Edge {
-    fn new(model: Model, hands: Hands) -> Edge {
+impl<S: Stage> Edge<S> {
+    fn new(model: Model, hands: Hands, stage: S) -> Edge<S> {
         Edge {
             model,
             hands,
+            stage,
             work: JoinSet::new(),
             reading: None,
             changed: IndexSet::new(),
@@ -96,12 +104,14 @@ impl Edge {
     }
 
     /// Until somebody leaves: how many tasks go on, and how many processes were asked to drain.
-    async fn show(mut self) -> Result<(usize, Option<usize>), Trouble> {
+    async fn show(
+        mut self,
+        mut events: impl Stream<Item = std::io::Result<Event>> + Unpin,
+        mut calls: Calls,
+    ) -> Result<(usize, Option<usize>), Trouble> {
         // Before the first look, so that nothing falls between.
         let mut hints = self.hands.store().hints();
-        let mut signals = Signals::listen()?;
-        let mut taken = Taken::take()?;
-        let mut events = EventStream::new();
+        let fault = self.stage.fault();
         self.lagged = true;
         let (mut frame, mut tick, mut anyway) =
             (Instant::now(), Instant::now() + TICK, Instant::now() + LOOK_ANYWAY);
@@ -110,7 +120,22 @@ impl Edge {
             let news = (self.lagged || !self.changed.is_empty()) && !self.looking;
             tokio::select! {
                 biased;
-                () = signals.next() => break,
+                call = calls.next() => match call {
+                    Call::End => break,
+                    Call::Aside if calls::is_job() => {
+                        self.stage.leave();
+                        calls::stop();
+                    }
+                    Call::Aside => self.stays(),
+                    Call::Back => {
+                        self.stage.come_back()?;
+                        (self.clear, self.dirty) = (true, true);
+                    }
+                },
+                () = fault.notified() => {
+                    return Err(Trouble::new(Code::Failed, "a fault in Longhaul: what it was is above")
+                        .hint("the tasks go on: `longhaul` shows them again"));
+                }
                 event = events.next() => match event {
                     Some(Ok(event)) => self.event(event),
                     // The terminal is gone.
@@ -119,14 +144,13 @@ impl Edge {
                 // What has been done comes before what has been heard, and both before a picture of them; a picture
                 // that is due is not put off for ever.
                 () = sleep_until(frame), if self.dirty => {
-                    self.picture(&mut taken)?;
+                    self.picture()?;
                     frame = Instant::now() + FRAME;
                 }
                 Some(done) = self.work.join_next() => match done {
                     Ok(msg) => self.happens(msg?),
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => {
-                        drop(taken);
                         return Err(Trouble::new(Code::Failed, format!("a fault in Longhaul: {error}")));
                     }
                 },
@@ -152,7 +176,7 @@ impl Edge {
                 }
             }
         }
-        drop(taken);
+        drop(self.stage);
         let drained = match self.drain {
             true => Some(self.hands.drain(self.model.heads.values())?),
             false => None,
@@ -184,6 +208,8 @@ impl Edge {
         for effect in update(&mut self.model, msg) {
             match effect {
                 Effect::Redraw => self.clear = true,
+                Effect::Aside if calls::is_job() => calls::call_aside(),
+                Effect::Aside => self.stays(),
                 Effect::Leave { drain } => self.drain = drain,
                 Effect::Read { order, .. } => {
                     let handle = self.work.spawn(self.hands.clone().act(effect));
@@ -212,60 +238,36 @@ impl Edge {
         }
     }
 
-    fn picture(&mut self, taken: &mut Taken) -> Result<(), Trouble> {
-        self.dirty = false;
-        let size = taken.terminal.size()?;
-        if (size.width, size.height) != self.model.size {
-            update(&mut self.model, Msg::Resize(size.width, size.height));
+    /// Says why it does not step aside.
+    fn stays(&mut self) {
+        self.dirty = true;
+        for effect in self.model.say(Ink::Plain, "there is no shell to go back to: q leaves") {
+            self.work.spawn(self.hands.clone().act(effect));
         }
-        if std::mem::take(&mut self.clear) {
-            taken.terminal.clear()?;
+    }
+
+    fn picture(&mut self) -> Result<(), Trouble> {
+        self.dirty = false;
+        let anew = std::mem::take(&mut self.clear);
+        if anew {
+            fault("draw");
+        }
+        let size = self.stage.size()?;
+        if size != self.model.size {
+            update(&mut self.model, Msg::Resize(size.0, size.1));
         }
         self.model.prepare();
-        let model = &self.model;
-        taken.terminal.draw(|frame| draw(model, frame))?;
+        self.stage.show(&self.model, anew)?;
         Ok(())
     }
 }
 
-/// What asks a program to end.
-struct Signals {
-    #[cfg(unix)]
-    all: [tokio::signal::unix::Signal; 3],
+/// Panics where a test wants to see what becomes of the terminal then. What people use knows nothing of this.
+pub(super) fn fault(at: &str) {
+    let wished = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|wished| wished == at);
+    assert!(!cfg!(debug_assertions) || !wished(), "a fault, as a test wished for");
 }
 
-impl Signals {
-    #[cfg(unix)]
-    fn listen() -> Result<Signals, Trouble> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let deaf = |error| Trouble::new(Code::Failed, format!("signals cannot be received: {error}"));
-        let listen = |kind| signal(kind).map_err(deaf);
-        let all = [
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-            listen(SignalKind::interrupt())?,
-        ];
-        Ok(Signals { all })
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> Result<Signals, Trouble> {
-        Ok(Signals {})
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        let [terminate, hangup, interrupt] = &mut self.all;
-        tokio::select! {
-            Some(()) = terminate.recv() => {}
-            Some(()) = hangup.recv() => {}
-            Some(()) = interrupt.recv() => {}
-            else => std::future::pending().await,
-        }
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        std::future::pending::<()>().await;
-    }
-}
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod tests;

@@ -5,14 +5,15 @@ use ratatui::text::{Line, Span};
 use super::theme::Theme;
 use crate::view::Ink;
 
-const KEYS: [(&str, &str); 25] = [
+const KEYS: [(&str, &str); 27] = [
     ("↑ ↓", "move"),
     ("← →", "fold, unfold"),
     ("Enter", "open; unfold a call"),
     ("Esc", "back"),
     ("Tab", "next pane"),
     ("1 … 6", "tab"),
-    ("/", "search tasks"),
+    ("/", "search tasks, or the text"),
+    ("n N", "next, previous in the text"),
     ("g", "groups on, off"),
     ("p", "pin a tree"),
     ("f", "follow the end"),
@@ -24,6 +25,7 @@ const KEYS: [(&str, &str); 25] = [
     ("S", "stop all (asks)"),
     ("N", "new run (tui TEAM)"),
     ("q", "leave; tasks go on"),
+    ("Ctrl-Z", "to the shell; fg: back"),
     ("", ""),
     ("● ◌ ○", "runs, waits, queued"),
     ("? ◇", "asks, interrupted"),

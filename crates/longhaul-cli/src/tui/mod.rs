@@ -6,19 +6,25 @@
 
 mod areas;
 mod blocks;
+mod calls;
 mod deeds;
 mod draw;
 mod edge;
+mod find;
 mod forest;
 mod help;
 mod input;
 mod keys;
 mod model;
+mod mouse;
+mod moves;
 mod pages;
 mod talk;
 mod terminal;
 mod theme;
+mod typing;
 mod update;
+mod wishes;
 mod wrap;
 
 pub(crate) use edge::run;

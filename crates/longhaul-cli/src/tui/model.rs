@@ -11,12 +11,14 @@ use longhaul::id::{QuestionId, Seq};
 use longhaul::task::Head;
 
 use super::areas::{Areas, areas};
+use super::find::Find;
 use super::forest::{Forest, Plan, Row, is_interrupted};
 use super::input::Input;
 use super::pages::Page;
 use super::talk::Talk;
 use super::theme::Theme;
 use super::wrap::wrap;
+use crate::view::markdown::Colors;
 use crate::view::{Ink, one_line};
 
 /// How many tasks are kept at most; of more, the oldest trees that have ended are forgotten.
@@ -33,6 +35,8 @@ pub(crate) struct Model {
     pub(crate) size: (u16, u16),
     pub(crate) now: Timestamp,
     pub(crate) theme: Theme,
+    /// The colours of code.
+    pub(crate) colors: Colors,
     /// The team whose runs can be started from here.
     pub(crate) team: Option<String>,
     /// Whether what there is has been read.
@@ -46,6 +50,7 @@ pub(crate) struct Model {
     pub(crate) pinned: IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) search: Input,
+    pub(crate) find: Find,
 
     /// The task that is looked at; with a team and none chosen, the next run of it.
     pub(crate) selected: Option<TaskId>,
@@ -152,7 +157,10 @@ pub(crate) enum Focus {
     List,
     Detail,
     Prompt,
+    /// Words to be found in the list.
     Search,
+    /// Words to be found in the text.
+    Find,
 }
 
 /// The two halves of the screen.
@@ -257,6 +265,8 @@ pub(crate) enum Effect {
     Later(u64),
     /// Draw everything anew.
     Redraw,
+    /// Leave the terminal to the shell for a while.
+    Aside,
     /// End; with the processes that run tasks asked to drain, if so.
     Leave {
         drain: bool,
@@ -269,6 +279,7 @@ impl Model {
             size: (80, 24),
             now,
             theme,
+            colors: Colors::default(),
             team,
             loaded: false,
             heads: IndexMap::new(),
@@ -278,6 +289,7 @@ impl Model {
             pinned: IndexSet::new(),
             grouped: true,
             search: Input::default(),
+            find: Find::default(),
             selected: None,
             top: 0,
             seek: false,
@@ -305,7 +317,8 @@ impl Model {
             return Some(without);
         }
         let rows = self.question(usize::from(without.text.width.saturating_sub(2))).len();
-        areas(u16::try_from(rows + 2).unwrap_or(u16::MAX))
+        // With a rule above, and keys below where the prompt is not right there.
+        areas(u16::try_from(rows + 1 + usize::from(without.both)).unwrap_or(u16::MAX))
     }
 
     /// The task that is looked at.

@@ -9,9 +9,9 @@ use longhaul::task::Head;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::blocks::{Sheet, letter, timeline, transcript};
+use super::blocks::{Growing, Sheet, letter, timeline, transcript};
 use super::model::{Detail, Model, Tab};
-use super::talk::{Block, What};
+use super::talk::{Block, Talk, What};
 use crate::view::words::{count, elapsed, moment, short};
 use crate::view::{Ink, clean, one_line, standing};
 
@@ -19,8 +19,11 @@ use crate::view::{Ink, clean, one_line, standing};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
     key: Option<(Tab, usize)>,
+    /// What the page was made of, where that is told by a number.
+    made_of: Option<u64>,
     chunks: VecDeque<Chunk>,
     total: usize,
+    growing: Growing,
     /// How many chunks were laid out in all.
     pub(crate) laid: usize,
 }
@@ -54,6 +57,16 @@ impl Page {
         Some((chunk.seq, line - chunk.start))
     }
 
+    /// A part by its number: its block, its first line, and its lines.
+    pub(crate) fn part(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
+        self.chunks.get(at).map(|chunk| (chunk.seq, chunk.start, &chunk.lines[..]))
+    }
+
+    /// The number of the part that a line is in.
+    pub(crate) fn part_at(&self, line: usize) -> Option<usize> {
+        self.chunk(line)
+    }
+
     /// The first line of a block, or of the first after it.
     fn start(&self, seq: Seq) -> Option<usize> {
         let at = self.chunks.partition_point(|chunk| chunk.seq < seq);
@@ -73,6 +86,7 @@ impl Page {
         blocks: impl Iterator<Item = (&'a Block, bool)>,
         mut lay: impl FnMut(&Block, bool) -> Vec<Line<'static>>,
     ) {
+        self.made_of = None;
         let mut old = std::mem::take(&mut self.chunks);
         if self.key.replace(key) != Some(key) {
             old.clear();
@@ -103,9 +117,18 @@ impl Page {
     }
 
     fn fill_with(&mut self, key: (Tab, usize), lines: Vec<Line<'static>>) {
-        self.key = Some(key);
+        (self.key, self.made_of) = (Some(key), None);
         self.total = lines.len();
         self.chunks = VecDeque::from([Chunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
+    }
+
+    /// The same, where it need not be made again of the same.
+    fn fill_once(&mut self, key: (Tab, usize), made_of: u64, lines: impl FnOnce() -> Vec<Line<'static>>) {
+        if (self.key, self.made_of) != (Some(key), Some(made_of)) {
+            self.laid += 1;
+            self.fill_with(key, lines());
+            self.made_of = Some(made_of);
+        }
     }
 }
 
@@ -119,11 +142,13 @@ impl Model {
         let columns = usize::from(area.width.saturating_sub(2)).max(10);
         let key = (tab, columns);
         let Detail { page, talk, opened, order, .. } = detail;
-        let sheet = Sheet { theme, columns, now };
+        let sheet = Sheet { theme, colors: &self.colors, columns, now };
         match tab {
             Tab::Transcript => {
                 let blocks = talk.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
-                page.fill(key, blocks, |block, opened| transcript(block, opened, sheet));
+                let mut growing = std::mem::take(&mut page.growing);
+                page.fill(key, blocks, |block, opened| transcript(block, opened, sheet, &mut growing));
+                page.growing = growing;
             }
             Tab::Timeline => {
                 let (before, last) = (Cell::<Option<Timestamp>>::default(), Cell::default());
@@ -149,28 +174,10 @@ impl Model {
                     page.fill_with(key, vec![Line::styled(nothing, theme.ink(Ink::Faint))]);
                 }
             }
-            Tab::Order => {
-                let lines = order.as_ref().map(|order| order_lines(order, head, sheet)).unwrap_or_default();
-                page.fill_with(key, lines);
-            }
-            Tab::Output => {
-                let (text, note) = match &talk.end {
-                    Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
-                    Some(end) => (end.output.clone(), ""),
-                    None => (talk.said(), "It has not ended yet: this is what it has said so far."),
-                };
-                let mut lines = Vec::new();
-                if let Some(error) = talk.end.as_ref().and_then(|end| end.error.as_ref()) {
-                    lines.extend(sheet.wrapped(Ink::Bad, error));
-                    lines.push(Line::default());
-                }
-                if !note.is_empty() {
-                    lines.extend(sheet.wrapped(Ink::Faint, note));
-                    lines.push(Line::default());
-                }
-                lines.extend(sheet.marked(&text));
-                page.fill_with(key, lines);
-            }
+            Tab::Order => page.fill_once(key, order.is_some().into(), || {
+                order.as_ref().map(|order| order_lines(order, head, sheet)).unwrap_or_default()
+            }),
+            Tab::Output => page.fill_once(key, talk.last.0, || output_lines(talk, sheet)),
             Tab::Usage => {
                 let lines = head.map(|head| usage_lines(head, below, sheet)).unwrap_or_default();
                 page.fill_with(key, lines);
@@ -207,7 +214,26 @@ impl Detail {
     }
 }
 
-fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet) -> Vec<Line<'static>> {
+fn output_lines(talk: &Talk, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+    let (text, note) = match &talk.end {
+        Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
+        Some(end) => (end.output.clone(), ""),
+        None => (talk.said(), "It has not ended yet: this is what it has said so far."),
+    };
+    let mut lines = Vec::new();
+    if let Some(error) = talk.end.as_ref().and_then(|end| end.error.as_ref()) {
+        lines.extend(sheet.wrapped(Ink::Bad, error));
+        lines.push(Line::default());
+    }
+    if !note.is_empty() {
+        lines.extend(sheet.wrapped(Ink::Faint, note));
+        lines.push(Line::default());
+    }
+    lines.extend(sheet.marked(&text));
+    lines
+}
+
+fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let mut lines = sheet.marked(&clean(&order.task));
     let mut more = |title: &str, text: &str| {
         lines.push(Line::default());
@@ -237,7 +263,7 @@ fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet) -> Ve
     lines
 }
 
-fn usage_lines(head: &Head, below: Option<(usize, u64, u64)>, sheet: Sheet) -> Vec<Line<'static>> {
+fn usage_lines(head: &Head, below: Option<(usize, u64, u64)>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
     let usage = &head.usage;
     let mut rows = vec![

@@ -1,4 +1,4 @@
-use longhaul::entry::{Answer, Sender, Wait};
+use longhaul::entry::{Answer, Entry, Sender, Wait};
 
 use super::*;
 use crate::tui::testing::{Story, leave, question};
@@ -113,10 +113,4 @@ fn the_oldest_is_forgotten_and_can_be_read_again_from_there() {
     assert_eq!(talk.after, Seq(talk.blocks[0].seq.0 - 1));
     let again = Talk::of(talk.after, &story.records[talk.after.0 as usize..]);
     assert_eq!(again.blocks.len(), 10);
-}
-
-#[test]
-fn the_end_of_another_is_told_in_words_and_not_in_tags() {
-    assert_eq!(inner("<task_ended id=\"t-1\" status=\"completed\">\nA > B\n</task_ended>"), "A > B");
-    assert_eq!(inner(" <b>as it is "), "<b>as it is");
 }

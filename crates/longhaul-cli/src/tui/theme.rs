@@ -1,5 +1,6 @@
 //! Colours: few, the terminal's own, and none where none are wanted.
 
+use anstyle::{AnsiColor, Effects};
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::Ink;
@@ -27,10 +28,47 @@ impl Theme {
         }
     }
 
+    /// A style of what is streamed to terminals.
+    pub(crate) fn of(self, style: anstyle::Style) -> Style {
+        let mut same = Style::new();
+        if let Some(anstyle::Color::Ansi(color)) = style.get_fg_color().filter(|_| self.color) {
+            same = same.fg(match color {
+                AnsiColor::Red => Color::Red,
+                AnsiColor::Green => Color::Green,
+                AnsiColor::Yellow => Color::Yellow,
+                AnsiColor::Blue => Color::Blue,
+                AnsiColor::Magenta => Color::Magenta,
+                AnsiColor::Cyan => Color::Cyan,
+                _ => Color::Reset,
+            });
+        }
+        for (effect, modifier) in [
+            (Effects::BOLD, Modifier::BOLD),
+            (Effects::DIMMED, Modifier::DIM),
+            (Effects::ITALIC, Modifier::ITALIC),
+            (Effects::UNDERLINE, Modifier::UNDERLINED),
+            (Effects::STRIKETHROUGH, Modifier::CROSSED_OUT),
+        ] {
+            if style.get_effects().contains(effect) {
+                same = same.add_modifier(modifier);
+            }
+        }
+        same
+    }
+
     /// What is chosen, where the keys go.
     pub(crate) fn chosen(self) -> Style {
         // One bar, whatever colours are below it.
         Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
+    }
+
+    /// Words that were searched for.
+    pub(crate) fn found(self) -> Style {
+        let style = Style::new().remove_modifier(Modifier::DIM | Modifier::REVERSED);
+        match self.color {
+            true => style.fg(Color::Black).bg(Color::Yellow),
+            false => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+        }
     }
 
     /// A title.

@@ -28,7 +28,9 @@ pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Loaded(heads, pinned) => model.load(heads, pinned),
         Msg::Heads(heads) => model.take(heads),
         Msg::Records { task, after, limit, records, order } => {
-            model.read(task, after, limit, &records, order)
+            let mut effects = model.read(task, after, limit, &records, order);
+            effects.extend(model.seek_on());
+            effects
         }
         Msg::Gone(task) => {
             model.heads.shift_remove(&task);
@@ -150,17 +152,7 @@ impl Model {
             };
             self.seek = true;
         }
-        let Some(task) = self.selected else {
-            self.detail = None;
-            return Vec::new();
-        };
-        if self.detail.as_ref().is_some_and(|detail| detail.task == task) {
-            return Vec::new();
-        }
-        let detail = Detail::of(task, self.heads.get(&task));
-        let after = detail.talk.after;
-        self.detail = Some(detail);
-        vec![Effect::Read { task, after, limit: LOOK + STRIDE, order: true }]
+        self.open_chosen()
     }
 
     /// Chooses a task and brings it into sight.
@@ -176,7 +168,12 @@ impl Model {
     pub(super) fn select(&mut self, task: Option<TaskId>) -> Vec<Effect> {
         self.selected = task;
         (self.stale, self.seek) = (true, true);
-        let Some(task) = task else {
+        self.open_chosen()
+    }
+
+    /// Opens the chosen task, unless it is open.
+    fn open_chosen(&mut self) -> Vec<Effect> {
+        let Some(task) = self.selected else {
             self.detail = None;
             return Vec::new();
         };

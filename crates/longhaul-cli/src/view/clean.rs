@@ -7,7 +7,9 @@ pub(crate) fn clean(text: &str) -> String {
     while let Some(c) = rest.next() {
         match c {
             '\x1b' => skip_escape(&mut rest),
+            // The same in one character each: C1.
             '\u{9b}' => skip_csi(&mut rest),
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => skip_string(&mut rest),
             '\n' => clean.push(c),
             '\t' => clean.push_str("    "),
             c if c.is_control() => {}
@@ -93,6 +95,9 @@ mod tests {
             ("\x1bcreset", "reset"),
             ("\x1b(0lqk", "lqk"),
             ("\u{9b}31mc1", "c1"),
+            ("\u{9d}52;c;eA==\u{9c}clip", "clip"),
+            ("\u{90}q\x1b\\sixel \u{9d}0;title\x07c1", "sixel c1"),
+            ("\x1b]52;c;eA==\x07clip", "clip"),
             ("bell\x07 back\x08 del\x7f nul\0", "bell back del nul"),
             ("over\rwritten", "overwritten"),
             ("abc\u{202e}cba\u{2066}x", "abccbax"),

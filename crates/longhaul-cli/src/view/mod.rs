@@ -6,7 +6,7 @@ mod board;
 mod clean;
 mod flow;
 mod grid;
-mod markdown;
+pub(crate) mod markdown;
 mod paint;
 mod screen;
 mod tables;

@@ -21,8 +21,17 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What may be in the environment of whoever runs the tests, and would change what they see.
-const NOT_OURS: [&str; 8] =
-    ["RUST_LOG", "LONGHAUL_", "CLICOLOR", "NO_COLOR", "_API_KEY", "OLLAMA", "LLAMA_ARG", "COLUMNS"];
+const NOT_OURS: [&str; 9] = [
+    "RUST_LOG",
+    "RUST_BACKTRACE",
+    "LONGHAUL_",
+    "CLICOLOR",
+    "NO_COLOR",
+    "_API_KEY",
+    "OLLAMA",
+    "LLAMA_ARG",
+    "COLUMNS",
+];
 
 /// A directory to take stock of, and one to keep the tasks in.
 pub(crate) struct Kit {

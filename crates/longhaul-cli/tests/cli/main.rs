@@ -14,6 +14,7 @@ mod detach;
 mod events;
 mod exit;
 mod form;
+mod given_back;
 mod heavy;
 mod kit;
 mod live;
@@ -32,6 +33,8 @@ mod secrets;
 mod server;
 mod tape;
 mod team;
-mod tui;
 mod term;
+mod tui;
+#[cfg(target_os = "linux")]
+mod tui_load;
 mod words;

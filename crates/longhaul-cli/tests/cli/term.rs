@@ -112,6 +112,13 @@ impl Terminal {
         self.told(&["display-message", "-p", format]).trim_end().to_owned()
     }
 
+    /// Has all that the command writes from now on written there, too.
+    #[track_caller]
+    #[allow(dead_code, reason = "for whoever measures")]
+    pub(crate) fn pipe(&self, to: &std::path::Path) {
+        self.told(&["pipe-pane", "-O", &format!("exec cat > '{}'", to.display())]);
+    }
+
     /// Waits until the command has ended: what it left on the screen, and its exit code.
     #[track_caller]
     pub(crate) fn end(&self) -> (String, i32) {

@@ -272,6 +272,24 @@ pub struct Submitted {
     pub above: Vec<AgentName>,
 }
 
+impl Submitted {
+    /// The beginning of a task that nobody launched and that continues none.
+    pub fn root(id: TaskId, key: TaskKey, order: Order, team: TeamRef) -> Submitted {
+        Submitted {
+            key,
+            order,
+            team,
+            parent: None,
+            root: id,
+            depth: 0,
+            continues: None,
+            letter: None,
+            retries: None,
+            above: Vec::new(),
+        }
+    }
+}
+
 /// Where the team of a task is found again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,10 +1,11 @@
 //! The budget ledger: what a task, and the trees it is part of, may use. Checked before each model call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Halt;
-use crate::entry::{Budget, Failure, FailureKind, Order};
-use crate::id::{Seq, TaskId};
+use super::{Halt, Orders};
+use crate::entry::{Budget, Failure, FailureKind, Order, Submitted};
+use crate::id::TaskId;
 use crate::message::Usage;
 use crate::store::{Filter, Store, StoreError};
 use crate::task::Head;
@@ -13,24 +14,27 @@ use crate::task::Head;
 pub(super) struct Ledger {
     own: Budget,
     trees: Vec<(TaskId, Budget)>,
+    /// How the tasks above came to be: the others below them ask for it too.
+    _above: Vec<Arc<Submitted>>,
 }
 
 impl Ledger {
     /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top.
     pub(super) async fn open(
         store: &dyn Store,
+        orders: &Orders,
         head: &Head,
         order: &Order,
         habit: Budget,
     ) -> Result<Ledger, StoreError> {
-        let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new() };
+        let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new(), _above: Vec::new() };
         ledger.add(head.id, order.tree_budget);
         let mut above = head.parent;
         while let Some(id) = above {
-            let first = store.read(id, Seq(0), 1).await?;
-            let submitted = super::submission(id, &first)?;
+            let submitted = orders.of(store, id).await?;
             ledger.add(id, submitted.order.tree_budget);
             above = submitted.parent;
+            ledger._above.push(submitted);
         }
         Ok(ledger)
     }

@@ -10,6 +10,7 @@ mod compact;
 mod gear;
 mod leave;
 mod ledger;
+mod orders;
 mod owed;
 mod recall;
 mod rest;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use act::said;
 pub(crate) use gear::Locker;
 pub(crate) use ledger::below;
+pub(crate) use orders::{Orders, first};
 pub(crate) use recall::read_all;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
@@ -52,7 +54,7 @@ use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
 use owed::Owed;
-use recall::{chain_before, fresh_journal, recall, submission};
+use recall::{chain_before, fresh_journal, recall};
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -62,6 +64,7 @@ pub(crate) struct Surroundings {
     pub(crate) bells: Bells,
     pub(crate) desk: Arc<dyn Desk>,
     pub(crate) locker: Arc<Locker>,
+    pub(crate) orders: Arc<Orders>,
     /// Held while a worktree is made or removed.
     pub(crate) worktrees: Arc<tokio::sync::Mutex<()>>,
     /// Fires when the worker wants its tasks back: finish the step, then release.
@@ -106,6 +109,8 @@ pub(crate) struct Run {
     owed: Owed,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
+    /// How it came to be, if it can have children: they ask for it.
+    _submitted: Option<Arc<Submitted>>,
     /// What hooks are to hear when it has ended.
     farewell: Option<Box<Occasion>>,
     /// Hooks that nothing waits for.
@@ -183,6 +188,10 @@ impl Run {
             Isolation::None => None,
             Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
         };
+        let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
+        // One that can hand its conversation over may have had it back from somebody who launched.
+        let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
+        let kept = may_launch.then(|| around.orders.learn(head.id, submitted.clone()));
         let (mut order, above) = (submitted.order, submitted.above);
         let rights = rights_of(&team, &above, Some(&agent), &order);
         if let Some(worktree) = &worktree {
@@ -194,11 +203,8 @@ impl Run {
         });
         let gear = gear_for(&around.locker, &team, &agent, &order).await;
         let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
-        let ledger = Ledger::open(&*around.store, &head, &order, habits.budget).await?;
+        let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
         let look_at = Instant::now() + LOOK_ANYWAY;
-        let handed_over = order.agent.as_ref().is_some_and(|first| *first != agent.name);
-        // One that can hand its conversation over may have had it back from somebody who launched.
-        let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
         Ok(Run {
             around,
             team,
@@ -222,6 +228,7 @@ impl Run {
             memo: Arc::default(),
             owed: Owed::default(),
             may_launch,
+            _submitted: kept,
             farewell: None,
             notices: None,
         })
@@ -444,7 +451,7 @@ async fn own_worktree(around: &Surroundings, submitted: &Submitted) -> Result<Wo
     };
     let mut key = submitted.key.clone();
     if let Some(first) = chain_before(&*around.store, submitted.continues).await?.last() {
-        key = submission(*first, &around.store.read(*first, Seq(0), 1).await?)?.key;
+        key = orders::first(&*around.store, *first).await?.key;
     }
     // The longest, which no task of another store has either.
     let name = key.candidates().last().map(|id| id.to_string()).unwrap_or_default();

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::entry::Entry;
 
-/// How long an entry is owed at most, while a model takes its time.
-const AT_MOST: Duration = Duration::from_millis(20);
+/// How long an entry is owed at most, while a model takes its time: who watches does not notice it.
+const AT_MOST: Duration = Duration::from_millis(100);
 
 /// Entries that are part of the conversation and not yet of the journal, in their order.
 #[derive(Default)]

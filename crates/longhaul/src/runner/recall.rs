@@ -49,7 +49,7 @@ pub(super) async fn chain_before(
     let mut chain = Vec::new();
     while let Some(old) = continues {
         chain.push(old);
-        continues = submission(old, &store.read(old, Seq(0), 1).await?)?.continues;
+        continues = super::first(store, old).await?.continues;
     }
     Ok(chain)
 }

@@ -20,18 +20,8 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     for n in 0..LONG {
         let key = TaskKey::chosen(&n.to_string());
         let id = key.candidates().last().unwrap();
-        let submitted = Submitted {
-            key,
-            order: Order::new("solo", format!("order {n}")),
-            team: home.clone(),
-            parent: None,
-            root: id,
-            depth: 0,
-            continues,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
-        };
+        let order = Order::new("solo", format!("order {n}"));
+        let submitted = Submitted { continues, ..Submitted::root(id, key, order, home.clone()) };
         let entry = Entry::Submitted(Box::new(submitted));
         store.append(Batch::one(id, Fence::New, vec![entry])).await.unwrap();
         continues = Some(id);

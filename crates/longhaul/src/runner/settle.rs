@@ -325,18 +325,9 @@ mod tests {
     async fn submit(store: &Memory, parent: Option<TaskId>) -> TaskId {
         let key = TaskKey::fresh();
         let id = key.candidates().last().unwrap();
-        let submitted = Submitted {
-            key,
-            order: Order::new("worker", "do it"),
-            team: TeamRef::Named("team".into()),
-            parent,
-            root: parent.unwrap_or(id),
-            depth: 0,
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
-        };
+        let (root, order, team) =
+            (parent.unwrap_or(id), Order::new("worker", "do it"), TeamRef::Named("team".into()));
+        let submitted = Submitted { parent, ..Submitted::root(root, key, order, team) };
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
         id
     }

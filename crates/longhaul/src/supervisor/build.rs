@@ -13,7 +13,7 @@ use super::{Inner, Longhaul, LonghaulError};
 use crate::agent::{Nobody, Team};
 use crate::dispatch::Limits;
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Locker, Surroundings};
+use crate::runner::Surroundings;
 use crate::store::{Bells, Memory, Store};
 use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
 
@@ -131,10 +131,12 @@ impl LonghaulBuilder {
         let runs_tasks = reference.is_some();
         let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
+        let orders = Arc::default();
         let office = Arc::new(Office {
             store: store.clone(),
             bells: bells.clone(),
             teams: teams.clone(),
+            orders: Arc::clone(&orders),
             limits: self.limits,
             roots: roots.clone(),
         });
@@ -157,7 +159,8 @@ impl LonghaulBuilder {
                 store: store.clone(),
                 bells,
                 desk: desk(&office),
-                locker: Arc::new(Locker::default()),
+                locker: Arc::default(),
+                orders,
                 drain: drain.clone(),
                 attended: self.attended,
                 nobody: self.nobody,

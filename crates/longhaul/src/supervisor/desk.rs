@@ -53,11 +53,11 @@ impl Office {
         if head.stop.is_some() {
             return Err(DeskError::Stopping);
         }
-        let parent = self.submission(caller.task).await?;
-        order.working_dir = order.working_dir.or(parent.order.working_dir);
+        let parent = self.orders.of(&*self.store, caller.task).await?;
+        order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
         // A child never has more than its parent, whatever its order says.
         order.approved = parent.order.approved;
-        let mut above = parent.above;
+        let mut above = parent.above.clone();
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }

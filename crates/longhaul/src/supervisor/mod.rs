@@ -3,14 +3,15 @@
 mod answer;
 mod build;
 mod desk;
+mod error;
 mod follow;
 mod grove;
 mod office;
 mod sequence;
+mod talk;
+mod wait;
 
 use std::collections::HashMap;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,15 +21,18 @@ use tokio_util::task::TaskTracker;
 
 pub use answer::Taken;
 pub use build::LonghaulBuilder;
+use error::check_text;
+pub use error::{LONGEST_TEXT, LonghaulError};
 pub use follow::Events;
 use follow::Until;
 pub use grove::Grove;
-use office::{Office, Plan, Posted};
+use office::{Office, Plan};
+pub use wait::Waiter;
 
 use crate::agent::Team;
-use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause, TeamRef};
-use crate::id::{LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
+use crate::dispatch::{Join, Limits};
+use crate::entry::{Order, Stop, StopCause, TeamRef};
+use crate::id::{Seq, TaskId, TaskKey, WorkerId};
 use crate::snapshot::{Narrator, Snapshot};
 use crate::store::{Filter, Store, StoreError};
 use crate::task::{Head, Status};
@@ -58,100 +62,6 @@ impl Drop for Inner {
         self.abort.cancel();
     }
 }
-
-/// Why Longhaul did not do what it was asked.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LonghaulError {
-    /// The store did not.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The order names an agent that the team does not have.
-    #[error("there is no agent '{asked}' in {team}; it has: {}", .have.join(", "))]
-    NoAgent {
-        /// Who was asked for.
-        asked: String,
-        /// In which team.
-        team: TeamRef,
-        /// Who there is.
-        have: Vec<String>,
-    },
-    /// The order names a model that the team does not have.
-    #[error("there is no model '{asked}' in {team}; it has: {}", .have.join(", "))]
-    NoModel {
-        /// What was asked for.
-        asked: String,
-        /// In which team.
-        team: TeamRef,
-        /// What there is.
-        have: Vec<String>,
-    },
-    /// A client has no team of its own: say which one.
-    #[error("this Longhaul has no team: name one with `submit_to`")]
-    NoTeam,
-    /// A task that is to be tried again, though it did not fail.
-    #[error("task {task} is {status}: only one that failed or was cancelled can be tried again")]
-    NotFailed {
-        /// Which.
-        task: TaskId,
-        /// How it stands.
-        status: Status,
-    },
-    /// A task that asks nobody anything.
-    #[error("task {task} asks nothing: it is {status}")]
-    NotAsking {
-        /// Which.
-        task: TaskId,
-        /// How it stands.
-        status: Status,
-    },
-    /// A task that asks several things.
-    #[error("task {task} asks several things; say which you answer: {}", names(.open))]
-    WhichQuestion {
-        /// Which task.
-        task: TaskId,
-        /// What it asks.
-        open: Vec<QuestionId>,
-    },
-    /// A question that is not open any more.
-    #[error("the question {question} of task {task} has been settled already: {said}")]
-    Answered {
-        /// Which task.
-        task: TaskId,
-        /// Which question.
-        question: QuestionId,
-        /// What came of it.
-        said: String,
-    },
-    /// A question that was never asked.
-    #[error("task {task} has never asked a question {question}")]
-    NoQuestion {
-        /// Which task.
-        task: TaskId,
-        /// Which question.
-        question: QuestionId,
-    },
-    /// Words that do not answer the question.
-    #[error("{0}")]
-    BadAnswer(String),
-    /// Nothing to do.
-    #[error("the {0} is empty")]
-    Empty(&'static str),
-    /// Too much at once.
-    #[error(
-        "the {what} is {size} bytes long; at most {most} are taken. Put it in a file and name the file instead"
-    )]
-    TooLong {
-        /// What.
-        what: &'static str,
-        /// How long it is.
-        size: usize,
-        /// How long it may be.
-        most: usize,
-    },
-}
-
-/// How long a task or a letter may be, in bytes.
-pub const LONGEST_TEXT: usize = 1024 * 1024;
 
 impl Longhaul {
     /// A Longhaul that runs the tasks of a team.
@@ -235,90 +145,6 @@ impl Longhaul {
         Ok(self.0.office.submit(plan).await?.0)
     }
 
-    /// Asks the team's root, and follows what happens in its tree until it has ended.
-    ///
-    /// ```
-    /// use futures::StreamExt as _;
-    /// # use std::sync::Arc;
-    /// # use longhaul::{*, testing::*};
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
-    /// # let agent = Agent::builder("worker").model(model).build()?;
-    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let mut events = longhaul.chat("How are you?").await?;
-    /// let mut said = String::new();
-    /// while let Some(event) = events.next().await {
-    ///     if let Happening::Text { text } = event?.what {
-    ///         said.push_str(&text);
-    ///     }
-    /// }
-    /// assert_eq!(said, "Fine.");
-    /// # Ok(()) }
-    /// ```
-    pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
-        let root = self.submit(Order { task: prompt.into(), ..Order::default() }).await?;
-        Ok(self.follow(root))
-    }
-
-    /// Opens a session: a root that stays for the next word. Its id, and what happens until it is silent.
-    ///
-    /// ```
-    /// use futures::TryStreamExt as _;
-    /// # use std::sync::Arc;
-    /// # use longhaul::{*, testing::*};
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
-    /// # let agent = Agent::builder("worker").model(model).build()?;
-    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, events) = longhaul.open("How are you?").await?;
-    /// let events: Vec<Event> = events.try_collect().await?;
-    /// let told = longhaul.snapshot(session).await?;
-    /// assert_eq!((told.head.status, told.output.as_str()), (Status::Running, "Fine."));
-    /// longhaul.close(session).await?;
-    /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
-    /// # Ok(()) }
-    /// ```
-    pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
-        let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
-        Ok((root, follow::tree(self.0.office.clone(), root, HashMap::new(), Until::Silence(None))))
-    }
-
-    /// The next word in a session, and what happens until it is silent again.
-    ///
-    /// ```
-    /// use futures::TryStreamExt as _;
-    /// # use std::sync::Arc;
-    /// # use longhaul::{*, testing::*};
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
-    /// # let agent = Agent::builder("worker").model(model).build()?;
-    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, events) = longhaul.open("One.").await?;
-    /// events.try_for_each(|_| async { Ok(()) }).await?;
-    /// let events: Vec<Event> = longhaul.say(session, "Two.").await?.try_collect().await?;
-    /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
-    /// # Ok(()) }
-    /// ```
-    pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        let office = &self.0.office;
-        let letter_id = letter.id.clone();
-        let last = office.last(session).await?;
-        let seen = office.store.list(Filter::tree(last.root)).await?;
-        let sent = office.send(last.id, letter).await?;
-        let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
-        let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
-        let until = Until::Silence((!begins_with_it).then_some(letter_id));
-        Ok(follow::tree(office.clone(), sent.to, seen, until))
-    }
-
-    /// Closes a session, or the one that continues it: it ends with its last answer. One that is in the middle of
-    /// something, or that nobody runs, is cancelled.
-    pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
-        let last = self.0.office.last(session).await?.id;
-        Ok(self.0.office.stop(last, &Stop { cause: StopCause::Closed, note: None }).await?)
-    }
-
     /// What happens in a tree, from its beginning, until its root has ended.
     pub fn follow(&self, root: TaskId) -> Events {
         follow::tree(self.0.office.clone(), root, HashMap::new(), Until::End)
@@ -350,97 +176,6 @@ impl Longhaul {
         let office = &self.0.office;
         let head = office.head(id).await?;
         Ok(office.seen(vec![head.clone()]).await?.pop().unwrap_or(head))
-    }
-
-    /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use longhaul::{*, testing::*};
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = Arc::new(FnModel::new(|request| reply().text(format!("{} messages", request.messages.len()))));
-    /// # let agent = Agent::builder("worker").model(model).build()?;
-    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let id = longhaul.submit(Order::new("worker", "Write about Rust.")).await?;
-    /// longhaul.wait([id]).await?;
-    /// let sent = longhaul.send(id, "Only the last two years.").await?;
-    /// assert!(sent.continued);
-    /// let next = longhaul.wait([sent.to]).await?;
-    /// assert_eq!(next.tasks[0].output, "3 messages"); // the order, the first answer, the letter
-    /// # Ok(()) }
-    /// ```
-    pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        Ok(self.0.office.send(id, letter).await?)
-    }
-
-    /// Writes to a task, to be read when it has nothing more to say of its own.
-    pub async fn send_when_idle(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::WhenIdle)?;
-        Ok(self.0.office.send(id, letter).await?)
-    }
-
-    /// Continues a task that has ended, with the same agent and conversation. The id of the new task.
-    pub async fn continue_task(
-        &self,
-        id: TaskId,
-        text: impl Into<Arc<str>>,
-    ) -> Result<TaskId, LonghaulError> {
-        Ok(self.send(id, text).await?.to)
-    }
-
-    /// Submits the order of a task that failed or was cancelled again, as a new task that names the old one. The id of
-    /// the new task.
-    ///
-    /// It has the place that the old one had: the same team, parent, tree, rights and tree budget; a parent that is
-    /// still at work, or goes on as another task, hears of its end. One that continued a conversation continues the same.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use longhaul::{*, testing::*};
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = Arc::new(FnModel::new(|request| reply().text("Fine.")));
-    /// # let agent = Agent::builder("worker").model(model).build()?;
-    /// # let longhaul = Longhaul::builder(Team::new(agent)?).start().await?;
-    /// let (session, _) = longhaul.open("Stay.").await?;
-    /// longhaul.stop(session).await?;
-    /// longhaul.wait([session]).await?;
-    /// let again = longhaul.retry(session).await?;
-    /// assert_eq!(longhaul.snapshot(again).await?.head.retries, Some(session));
-    /// # Ok(()) }
-    /// ```
-    pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {
-        let head = self.0.office.head(id).await?;
-        if !matches!(head.status, Status::Failed | Status::Cancelled) {
-            return Err(LonghaulError::NotFailed { task: id, status: head.status });
-        }
-        Ok(self.0.office.retry(&head).await?)
-    }
-
-    fn letter(&self, text: Arc<str>, deliver: Deliver) -> Result<Letter, LonghaulError> {
-        check_text("message", &text)?;
-        Ok(Letter { id: LetterId::fresh(), from: Sender::Person, text, summary: None, deliver, ending: None })
-    }
-
-    /// Writes to every task that has not ended. Which those are.
-    pub async fn broadcast(&self, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
-        self.broadcast_to(Filter::default(), text).await
-    }
-
-    /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
-    pub async fn broadcast_to(
-        &self,
-        filter: Filter,
-        text: impl Into<Arc<str>>,
-    ) -> Result<Vec<TaskId>, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        let mut reached = Vec::new();
-        for task in self.0.office.store.list(filter.live()).await? {
-            if self.0.office.post(task.id, &letter).await? == Posted::Taken {
-                reached.push(task.id);
-            }
-        }
-        Ok(reached)
     }
 
     /// Waits for tasks: for all of them and without end, unless told otherwise.
@@ -597,56 +332,5 @@ impl Longhaul {
                 }
             }
         }
-    }
-}
-
-fn names(questions: &[QuestionId]) -> String {
-    questions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn check_text(what: &'static str, text: &str) -> Result<(), LonghaulError> {
-    if text.trim().is_empty() {
-        return Err(LonghaulError::Empty(what));
-    }
-    if text.len() > LONGEST_TEXT {
-        return Err(LonghaulError::TooLong { what, size: text.len(), most: LONGEST_TEXT });
-    }
-    Ok(())
-}
-
-/// A wait to be awaited. A wait that times out harms nothing.
-pub struct Waiter {
-    office: Arc<Office>,
-    ids: Vec<TaskId>,
-    join: Join,
-    timeout: Option<Duration>,
-}
-
-impl Waiter {
-    /// Until one of them has ended.
-    pub fn any(mut self) -> Self {
-        self.join = Join::Any;
-        self
-    }
-
-    /// Until all of them have ended.
-    pub fn all(mut self) -> Self {
-        self.join = Join::All;
-        self
-    }
-
-    /// No longer than this.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-}
-
-impl IntoFuture for Waiter {
-    type Output = Result<Waited, LonghaulError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(self.office.wait(&self.ids, self.join, self.timeout).await?) })
     }
 }

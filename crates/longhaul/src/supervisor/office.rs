@@ -10,7 +10,7 @@ use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
-use crate::runner::{append, below, stop_one};
+use crate::runner::{Orders, append, below, first, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
@@ -21,6 +21,7 @@ pub(crate) struct Office {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) bells: Bells,
     pub(crate) teams: Arc<Teams>,
+    pub(crate) orders: Arc<Orders>,
     pub(crate) limits: Limits,
     /// The only trees whose tasks are run here; any, if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
@@ -55,19 +56,16 @@ impl Office {
     /// Writes a task down. True if it was not there before.
     pub(crate) async fn submit(&self, plan: Plan) -> Result<(TaskId, bool), StoreError> {
         for id in plan.key.candidates() {
+            let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
             let submitted = Submitted {
-                key: plan.key.clone(),
-                order: plan.order.clone(),
-                team: plan.team.clone(),
                 parent: plan.parent.as_ref().map(|parent| parent.id),
-                root: plan.parent.as_ref().map_or(id, |parent| parent.root),
                 depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
                 continues: plan.continues,
                 letter: plan.letter.clone(),
                 retries: plan.retries,
                 above: plan.above.clone(),
+                ..Submitted::root(root, plan.key.clone(), plan.order.clone(), plan.team.clone())
             };
-            let root = submitted.root;
             if root == id {
                 // The worker must know the tree before its first task can be claimed.
                 self.adopt(root);
@@ -110,10 +108,7 @@ impl Office {
 
     /// How a task came to be.
     pub(crate) async fn submission(&self, id: TaskId) -> Result<Submitted, StoreError> {
-        match self.store.read(id, Seq(0), 1).await?.into_iter().next().map(|r| r.entry) {
-            Some(Entry::Submitted(submitted)) => Ok(*submitted),
-            _ => Err(StoreError::NoTask(id)),
-        }
+        first(&*self.store, id).await
     }
 
     /// Writes to a task. One that has ended is continued: by a new task, of which the letter is the order.

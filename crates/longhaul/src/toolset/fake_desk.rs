@@ -75,17 +75,12 @@ impl Inner {
         let id = key.candidates().next().unwrap();
         if self.tasks.iter().all(|(task, _)| *task != id) {
             self.tasks.push((id, Vec::new()));
+            let team = TeamRef::Named("team".into());
             let submitted = Submitted {
-                key,
-                order,
-                team: TeamRef::Named("team".into()),
                 parent: Some(caller.task),
-                root: caller.root,
                 depth: caller.depth + 1,
                 continues,
-                retries: None,
-                letter: None,
-                above: Vec::new(),
+                ..Submitted::root(caller.root, key, order, team)
             };
             self.append(id, Entry::Submitted(Box::new(submitted)));
         }

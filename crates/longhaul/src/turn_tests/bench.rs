@@ -49,18 +49,8 @@ impl Bench {
     }
 
     pub(super) fn with(order: Order) -> Bench {
-        let submitted = Submitted {
-            key: TaskKey::chosen("bench"),
-            order,
-            team: TeamRef::Named("team".into()),
-            parent: None,
-            root: task("bench"),
-            depth: 0,
-            continues: None,
-            retries: None,
-            letter: None,
-            above: Vec::new(),
-        };
+        let (key, team) = (TaskKey::chosen("bench"), TeamRef::Named("team".into()));
+        let submitted = Submitted::root(task("bench"), key, order, team);
         let turn = Turn::begin(&submitted, &"lead".into());
         let mut bench =
             Bench { turn, habits: Habits::default(), journal: Vec::new(), submitted, attempt: Attempt(0) };

@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{doing, dollars, focused, time};
 use crate::tui::areas::Areas;
+use crate::tui::find::Needle;
 use crate::tui::model::{Model, Pane, Tab};
 use crate::tui::wrap::{fit, width, wrap};
 use crate::view::words::short;
@@ -82,7 +83,7 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         areas.facts.width.saturating_sub(2),
     );
     text(model, areas.text, buffer);
-    asks(model, areas.asks, buffer);
+    asks(model, areas, buffer);
 }
 
 fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
@@ -97,6 +98,7 @@ fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
             buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.chosen());
         }
     }
+    marks(model, area, buffer);
     let (faint, x) = (model.theme.ink(Ink::Faint), area.right().saturating_sub(1));
     if area.height > 0 && (detail.top > 0 || detail.talk.after.0 > 0) {
         buffer.set_string(x, area.y, "↑", faint);
@@ -106,25 +108,51 @@ fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
 }
 
+/// Words that are searched for, where they are in sight.
+fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
+    let Some((detail, needle)) = model.detail.as_ref().zip(Needle::of(model.find.words.text())) else {
+        return;
+    };
+    let (top, bottom) = (detail.top, detail.top + usize::from(area.height));
+    let parts = (detail.page.part_at(top).unwrap_or(0)..).map_while(|at| detail.page.part(at));
+    for (_, start, lines) in parts.take_while(|(_, start, _)| *start < bottom) {
+        for (row, column, columns) in needle.marks(lines) {
+            let line = start + row;
+            if (top..bottom).contains(&line) {
+                let place = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
+                buffer.set_style(place.intersection(area), model.theme.found());
+            }
+        }
+    }
+}
+
 /// What is asked, where a person sees it before all else.
-fn asks(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn asks(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+    let area = areas.asks;
     let Some((_, question)) = model.asks().filter(|_| area.height >= 3) else { return };
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
     buffer.set_string(area.x, area.y, "─".repeat(usize::from(area.width)), theme.ink(Ink::Faint));
     let mut lines = model.question(room);
-    let most = usize::from(area.height - 2);
+    let most = usize::from(area.height - 1 - u16::from(areas.both));
     if lines.len() > most {
         // The transcript has all of it.
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            *last = fit(&format!("{last} …{}", " ".repeat(room)), room);
+            *last = format!("{} …", fit(last, room.saturating_sub(2)).trim_end_matches('…'));
         }
     }
     for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
         buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
     }
-    let keys = if question.tool.is_some() { "y yes · n no · a always, in this tree" } else { "m answers" };
+    if !areas.both {
+        return;
+    }
+    let keys = match question.tool.is_some() {
+        true if model.finds() && focused(model, Pane::Detail) => "y yes · a always · Esc, then n no",
+        true => "y yes · n no · a always, in this tree",
+        false => "m answers",
+    };
     buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));
 }
 

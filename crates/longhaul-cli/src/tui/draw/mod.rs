@@ -93,7 +93,7 @@ fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         buffer.set_line(2, 0, &Line::from(title), areas.list.width.saturating_sub(3));
     }
     if areas.text.width > 0 {
-        let style = model.theme.title(model.focus == Focus::Detail);
+        let style = model.theme.title(matches!(model.focus, Focus::Detail | Focus::Find));
         let room = areas.text.width.saturating_sub(3);
         let title = match model.head() {
             Some(head) => vec![
@@ -161,10 +161,22 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
         put(buffer, Line::from(line));
         return None;
     }
-    if model.focus == Focus::Search {
-        let (shown, at) = model.search.window(room.saturating_sub(1));
+    if let Focus::Search | Focus::Find = model.focus {
+        let words = if model.focus == Focus::Find { &model.find.words } else { &model.search };
+        let (shown, at) = words.window(room.saturating_sub(1));
         put(buffer, Line::from(vec![Span::styled("/", theme.ink(Ink::Waits)), Span::raw(shown)]));
         return Some(Position::new(area.x + 2 + at as u16, area.y));
+    }
+    if model.focus == Focus::Detail && model.finds() && model.prompt.text().is_empty() {
+        let keys = "n down · N up · Esc ends";
+        let words = fit(&format!("/{}", model.find.words.text()), room.saturating_sub(width(keys) + 2));
+        let line = vec![
+            Span::styled(words, theme.ink(Ink::Waits)),
+            Span::raw("  "),
+            Span::styled(keys, theme.ink(Ink::Strong)),
+        ];
+        put(buffer, Line::from(line));
+        return None;
     }
     let purpose = model.purpose();
     let label = match purpose {
@@ -179,7 +191,11 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
     if model.focus != Focus::Prompt && model.prompt.text().is_empty() {
         let (key, what) = match (model.asks(), purpose) {
             (Some((head, question)), _) if question.tool.is_some() => {
-                ("y yes · n no · a always".to_owned(), format!("{} asks", who(model, head.id)))
+                let keys = "y yes · n no · a always";
+                let agent = one_line(head.agent.as_str());
+                let whole = format!("{} asks", who(model, head.id));
+                let fits = width(keys) + 2 + width(&whole) <= room;
+                (keys.to_owned(), if fits { whole } else { format!("{agent} asks") })
             }
             (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
             (_, Some(_)) => {
@@ -376,5 +392,8 @@ fn doing(head: &Head, model: &Model) -> (Ink, String) {
 
 /// Which pane the keys go to.
 fn focused(model: &Model, pane: Pane) -> bool {
-    matches!((model.focus, pane), (Focus::List | Focus::Search, Pane::List) | (Focus::Detail, Pane::Detail))
+    matches!(
+        (model.focus, pane),
+        (Focus::List | Focus::Search, Pane::List) | (Focus::Detail | Focus::Find, Pane::Detail)
+    )
 }

@@ -1,6 +1,6 @@
 //! Pieces of text, each in its style.
 
-pub(super) use anstyle::Style;
+pub(crate) use anstyle::Style;
 use anstyle::{AnsiColor, Color};
 
 use crate::view::screen::Line;
@@ -13,9 +13,9 @@ pub(super) const CODE: Color = Color::Ansi(AnsiColor::Cyan);
 
 /// A piece of text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) style: Style,
-    pub(super) text: String,
+pub(crate) struct Span {
+    pub(crate) style: Style,
+    pub(crate) text: String,
 }
 
 impl Span {

@@ -13,9 +13,10 @@ use super::clean::clean;
 use super::screen::Line;
 use super::words::width;
 pub(crate) use code::Colors;
-use ink::{FAINT, Span, Style};
+use ink::FAINT;
+pub(crate) use ink::{Span, Style};
 use table::Table;
-use wrap::wrapped;
+use wrap::{broken, wrapped};
 
 /// How code is indented.
 const INDENT: &str = "  ";
@@ -46,8 +47,18 @@ pub(crate) fn settled(source: &str) -> usize {
     source[..last].rfind('\n').map_or(0, |at| at + 1)
 }
 
-/// The lines of a text. What is in it commands no terminal.
+/// The lines of a text, as they are sent to a terminal. What is in it commands none. Lines of code may be wider: so they can
+/// be copied.
 pub(crate) fn render(source: &str, columns: usize, colors: &Colors) -> Vec<Line> {
+    read(source, columns, colors).iter().map(|spans| ink::line(spans)).collect()
+}
+
+/// The lines of a text, none wider than this, in pieces of one style each.
+pub(crate) fn pieces(source: &str, columns: usize, colors: &Colors) -> Vec<Vec<Span>> {
+    read(source, columns, colors).into_iter().flat_map(|spans| broken(spans, columns)).collect()
+}
+
+fn read(source: &str, columns: usize, colors: &Colors) -> Vec<Vec<Span>> {
     let source = clean(source);
     let mut page =
         Page { columns: columns.max(20), colors, lines: Vec::new(), margins: Vec::new(), begun: false };
@@ -65,7 +76,7 @@ struct Margin {
 struct Page<'a> {
     columns: usize,
     colors: &'a Colors,
-    lines: Vec<Line>,
+    lines: Vec<Vec<Span>>,
     margins: Vec<Margin>,
     /// Whether the part that is being told has begun: then an empty line is before its next block.
     begun: bool,
@@ -87,7 +98,7 @@ impl Page<'_> {
             all.push(margin.first.take().unwrap_or_else(|| margin.rest.clone()));
         }
         all.extend(spans.iter().cloned());
-        self.lines.push(ink::line(&all));
+        self.lines.push(all);
     }
 
     /// An empty line, if something of this part is above.

@@ -62,6 +62,21 @@ fn nothing_but_code_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn in_pieces_nothing_is_wider_and_nothing_is_lost() {
+    let colors = Colors::default();
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    for columns in [20, 25, 40, 60, 100] {
+        let lines = pieces(RICH, columns, &colors);
+        let text = |line: &Vec<Span>| line.iter().map(|span| span.text.as_str()).collect::<String>();
+        for line in &lines {
+            assert!(width(&text(line)) <= columns, "{columns}: {line:?}");
+        }
+        let all: String = lines.iter().map(text).collect();
+        assert_eq!(words(&all), words(&clean(&drawn(RICH, columns).concat())), "{columns}");
+    }
+}
+
+#[test]
 fn styles_end_with_their_words() {
     assert_eq!(drawn("a **b** c", 80), ["a \x1b[1mb\x1b[0m c"]);
     assert_eq!(drawn("`x`", 80), ["\x1b[36mx\x1b[0m"]);

@@ -46,6 +46,27 @@ pub(super) fn wrapped(spans: &[Span], columns: usize) -> Vec<Vec<Span>> {
     lines
 }
 
+/// A line as lines of at most so many columns, broken wherever that is.
+pub(super) fn broken(line: Vec<Span>, columns: usize) -> Vec<Vec<Span>> {
+    if line.iter().map(|span| width(&span.text)).sum::<usize>() <= columns {
+        return vec![line];
+    }
+    let mut lines = vec![Vec::new()];
+    let mut used = 0;
+    for piece in &line {
+        for c in piece.text.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used > 0 && used + wide > columns {
+                lines.push(Vec::new());
+                used = 0;
+            }
+            used += wide;
+            put(&mut lines, piece, c);
+        }
+    }
+    lines
+}
+
 /// A character at the end, in the style of a piece.
 fn put(lines: &mut [Vec<Span>], piece: &Span, c: char) {
     let Some(line) = lines.last_mut() else { return };

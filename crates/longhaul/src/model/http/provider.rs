@@ -34,6 +34,7 @@ pub struct Provider {
     http: Http,
     gate: std::sync::Arc<Gate>,
     price: Option<Price>,
+    window: Option<u64>,
     /// Small models write calls as text now and then. What the settings say counts more.
     pub(super) reads_text_calls: bool,
 }
@@ -49,8 +50,11 @@ impl Provider {
         let gate = http.gate(&endpoint);
         let price = http.options().prices.of(name);
         let url = endpoint.url(&wire.path(&settings));
+        // A server of one's own is started with the window that it has room for, and is told of it in the team file.
+        let told = settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
+        let window = told.or_else(|| crate::model::windows::window(&settings.model));
         let (name, reads_text_calls) = (name.to_owned(), false);
-        Provider { name, wire, settings, endpoint, url, http, gate, price, reads_text_calls }
+        Provider { name, wire, settings, endpoint, url, http, gate, price, window, reads_text_calls }
     }
 
     #[cfg(test)]
@@ -158,13 +162,12 @@ impl Model for Provider {
             failed: None,
             stage: Stage::Door { ticket, held: false },
         };
-        stream::unfold(talk, async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+        // Boxed: what an unfolding stream goes on with is moved for each item that it gives.
+        stream::unfold(Box::new(talk), async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
     }
 
     fn window(&self) -> Option<u64> {
-        // A server of one's own is started with the window that it has room for, and is told of it in the team file.
-        let told = self.settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
-        told.or_else(|| crate::model::windows::window(&self.settings.model))
+        self.window
     }
 }
 
@@ -191,8 +194,18 @@ struct Talk<'a> {
 enum Stage {
     Door { ticket: Ticket, held: bool },
     Send(Seat),
-    Listen { seat: Seat, body: Body, parser: Box<dyn Parser>, begun: bool, alarm: Alarm },
+    Listen(Ear),
     Over,
+}
+
+/// An answer that is being heard.
+struct Ear {
+    body: Body,
+    parser: Box<dyn Parser>,
+    begun: bool,
+    alarm: Alarm,
+    /// Given back when the answer has ended.
+    _seat: Seat,
 }
 
 impl Talk<'_> {
@@ -216,6 +229,17 @@ impl Talk<'_> {
     /// Goes on by one step; `false` at the end.
     async fn step(&mut self) -> Result<bool, ModelError> {
         let model = self.model;
+        // In place: there are hundreds of these for one of the others.
+        if let Stage::Listen(ear) = &mut self.stage {
+            match ear.listen(model, &mut self.heard, &mut self.fresh).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => {
+                    self.stage = Stage::Over;
+                    return Err(error);
+                }
+            }
+        }
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Door { mut ticket, held } => match ticket.next().await {
                 Next::Held(told) => {
@@ -231,47 +255,43 @@ impl Talk<'_> {
                 // Boxed, so that who waits at the gate stays small.
                 let body = Box::pin(model.send(&self.request)).await?.body;
                 let (parser, alarm) = (model.wire.parser(), Alarm::new());
-                self.stage = Stage::Listen { seat, body, parser, begun: false, alarm };
+                self.stage = Stage::Listen(Ear { body, parser, begun: false, alarm, _seat: seat });
             }
-            Stage::Listen { seat, mut body, mut parser, begun, mut alarm } => {
-                match self.listen(&mut body, &mut *parser, begun, &mut alarm).await? {
-                    true => self.stage = Stage::Listen { seat, body, parser, begun: true, alarm },
-                    false => {
-                        let reply = parser.end().map_err(|kind| model.error(kind, None))?;
-                        self.heard.push_back(Chunk::Done(Box::new(model.complete(reply, &self.request))));
-                    }
-                }
+            Stage::Listen(mut ear) => {
+                let reply = ear.parser.end().map_err(|kind| model.error(kind, None))?;
+                self.heard.push_back(Chunk::Done(Box::new(model.complete(reply, &self.request))));
             }
             Stage::Over => return Ok(false),
         }
         Ok(true)
     }
+}
 
+impl Ear {
     /// Hears more of the answer; `false` at its end.
     async fn listen(
         &mut self,
-        body: &mut Body,
-        parser: &mut dyn Parser,
-        begun: bool,
-        alarm: &mut Alarm,
+        model: &Provider,
+        heard: &mut VecDeque<Chunk>,
+        fresh: &mut Vec<Chunk>,
     ) -> Result<bool, ModelError> {
-        let model = self.model;
-        let over = parser.is_over();
-        let patience = match (over, begun) {
+        let over = self.parser.is_over();
+        let patience = match (over, self.begun) {
             // All is said; its end is waited for so that the connection can be used again.
             (true, _) => LAST_BYTES,
             (false, true) => model.http.options().silence,
             (false, false) => model.first_byte(),
         };
-        let more = match alarm.within(patience, body.next()).await {
+        let more = match self.alarm.within(patience, self.body.next()).await {
             Some(Ok(more)) => more,
             _ if over => None,
             Some(Err(kind)) => return Err(model.error(kind, None)),
             None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
-        let fed = parser.feed(&bytes, &mut self.fresh);
-        self.fresh.drain(..).for_each(|chunk| hear(&mut self.heard, chunk));
+        self.begun = true;
+        let fed = self.parser.feed(&bytes, fresh);
+        fresh.drain(..).for_each(|chunk| hear(heard, chunk));
         fed.map_err(|kind| model.error(kind, None))?;
         Ok(true)
     }

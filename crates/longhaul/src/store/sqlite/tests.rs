@@ -33,18 +33,8 @@ fn id(n: usize) -> TaskId {
 }
 
 fn submission(id: TaskId, text: &str) -> Batch {
-    let entry = Entry::Submitted(Box::new(Submitted {
-        key: TaskKey::chosen(id.letters()),
-        order: Order::new("worker", text),
-        team: TeamRef::Named("team".into()),
-        parent: None,
-        root: id,
-        depth: 0,
-        continues: None,
-        retries: None,
-        letter: None,
-        above: Vec::new(),
-    }));
+    let (key, team) = (TaskKey::chosen(id.letters()), TeamRef::Named("team".into()));
+    let entry = Entry::Submitted(Box::new(Submitted::root(id, key, Order::new("worker", text), team)));
     Batch::one(id, Fence::New, vec![entry])
 }
 

@@ -20,8 +20,11 @@ use crate::store::{AtMost, Claim, Claimed, StoreError};
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
-/// From how many on it is worth while to wait for more.
-const CROWD: usize = 16;
+/// How many make a crowd, for whom it is worth while to wait for more.
+const CROWD: usize = 8;
+/// How long after the last transaction the next one begins at least, while there is a crowd: each costs the disk the
+/// same, whatever is in it, and a model takes a thousand times as long to think.
+const PACE: Duration = Duration::from_millis(3);
 /// How long to wait for more, at most: less than a commit takes.
 const WAIT: Duration = Duration::from_micros(100);
 /// How long to wait for more as long as there are only live words.
@@ -176,7 +179,12 @@ struct Scribe {
 impl Scribe {
     fn work(&mut self, errands: &Receiver<Errand>) {
         let mut last = 0;
+        let mut begun = Instant::now();
         while let Ok(first) = errands.recv() {
+            if last >= CROWD {
+                std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
+            }
+            begun = Instant::now();
             let together = gather(first, errands, last);
             last = together.len();
             self.run(together);

@@ -134,18 +134,8 @@ pub(super) fn id(words: &str) -> TaskId {
 
 /// The submission of a root.
 pub(super) fn submission(id: TaskId) -> Entry {
-    Entry::Submitted(Box::new(Submitted {
-        key: TaskKey::chosen(id.letters()),
-        order: Order::new("worker", "do it"),
-        team: TeamRef::Named("team".into()),
-        parent: None,
-        root: id,
-        depth: 0,
-        continues: None,
-        retries: None,
-        letter: None,
-        above: Vec::new(),
-    }))
+    let (key, team) = (TaskKey::chosen(id.letters()), TeamRef::Named("team".into()));
+    Entry::Submitted(Box::new(Submitted::root(id, key, Order::new("worker", "do it"), team)))
 }
 
 /// The same submission, but for this.

@@ -1,0 +1,271 @@
+//! The screen at its edge, on a clock of its own: how often it draws, and what it reads.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use futures::channel::mpsc;
+use longhaul::entry::{Entry, Order, Record, Submitted, TeamRef, Voice};
+use longhaul::id::{Attempt, Digest, Seq, TaskKey, WorkerId};
+use longhaul::store::{Batch, Claim, Claimed, Fence, Filter, Hints, Memory, Slip, Store, StoreFuture};
+use longhaul::task::Head;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::args::Outside;
+use crate::place::Place;
+
+/// A store that remembers what is read from it.
+struct Watched {
+    store: Memory,
+    read: Mutex<Reads>,
+}
+
+/// How often what was read.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Reads {
+    heads: BTreeMap<TaskId, usize>,
+    /// How many entries of whose journal.
+    entries: BTreeMap<TaskId, usize>,
+    lists: usize,
+}
+
+impl Watched {
+    fn reads(&self) -> Reads {
+        std::mem::take(&mut self.read.lock().unwrap())
+    }
+}
+
+impl Store for Watched {
+    fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
+        Box::pin(async move {
+            let records = self.store.read(task, after, limit).await?;
+            *self.read.lock().unwrap().entries.entry(task).or_default() += records.len();
+            Ok(records)
+        })
+    }
+
+    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+        *self.read.lock().unwrap().heads.entry(task).or_default() += 1;
+        self.store.head(task)
+    }
+
+    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+        self.read.lock().unwrap().lists += 1;
+        self.store.list(filter)
+    }
+
+    fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
+        self.store.append(batch)
+    }
+    fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
+        self.store.find(typed)
+    }
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        self.store.claim(claim)
+    }
+    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        self.store.renew(worker, lease)
+    }
+    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.store.retire(worker)
+    }
+    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
+        self.store.abandoned()
+    }
+    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        self.store.keep(bytes)
+    }
+    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.kept(digest)
+    }
+    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+        self.store.slip(name)
+    }
+    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.store.write_slip(name, after, bytes)
+    }
+    fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
+        self.store.delete(tasks)
+    }
+    fn hints(&self) -> Hints {
+        self.store.hints()
+    }
+    fn now(&self) -> jiff::Timestamp {
+        self.store.now()
+    }
+}
+
+/// When something was drawn, and what was chosen then.
+type Shown = (Instant, Option<TaskId>);
+
+/// A stage that remembers what was drawn on it.
+#[derive(Clone, Default)]
+struct Drawn(Arc<Mutex<Vec<Shown>>>);
+
+impl Drawn {
+    fn frames(&self) -> Vec<Shown> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Stage for Drawn {
+    fn size(&self) -> std::io::Result<(u16, u16)> {
+        Ok((120, 40))
+    }
+    fn show(&mut self, model: &Model, _: bool) -> std::io::Result<()> {
+        self.0.lock().unwrap().push((Instant::now(), model.selected));
+        Ok(())
+    }
+    fn leave(&mut self) {}
+    fn come_back(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn fault(&self) -> Arc<Notify> {
+        Arc::default()
+    }
+}
+
+/// A thousand tasks, all of which run; and a screen that shows them.
+struct Scene {
+    store: Arc<Watched>,
+    tasks: Vec<TaskId>,
+    drawn: Drawn,
+    keys: mpsc::UnboundedSender<std::io::Result<Event>>,
+    shown: tokio::task::JoinHandle<Result<(usize, Option<usize>), Trouble>>,
+}
+
+impl Scene {
+    async fn of(many: usize) -> Scene {
+        let store = Arc::new(Watched { store: Memory::new(), read: Mutex::default() });
+        let team = TeamRef::Named("test".into());
+        let mut tasks = Vec::new();
+        for number in 0..many {
+            let key = TaskKey::chosen(&number.to_string());
+            let id = key.candidates().next().unwrap();
+            let submitted = Submitted {
+                key,
+                order: Order::new("scout", "Look"),
+                team: team.clone(),
+                parent: None,
+                root: id,
+                depth: 0,
+                continues: None,
+                retries: None,
+                letter: None,
+                above: Vec::new(),
+            };
+            let batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
+            store.append(batch).await.unwrap();
+            tasks.push(id);
+        }
+        let worker = WorkerId::fresh();
+        store.renew(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
+        let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: many };
+        assert_eq!(store.claim(claim).await.unwrap().len(), many);
+
+        let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
+        let args = Arc::new(TuiArgs { team: None, outside: Outside::default() });
+        let hands = Hands { longhaul, place: Place::of(Some("unused".as_ref())).unwrap(), args };
+        let model = Model::new(Theme { color: true }, None, store.now());
+        let drawn = Drawn::default();
+        let (keys, events) = mpsc::unbounded();
+        let edge = Edge::new(model, hands, drawn.clone());
+        let shown = tokio::spawn(edge.show(events, Calls::none()));
+        let scene = Scene { store, tasks, drawn, keys, shown };
+        // All is read, and drawn.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(scene.drawn.frames().last().unwrap().1.is_some());
+        scene
+    }
+
+    async fn says(&self, task: TaskId) {
+        let said = Entry::Said { voice: Voice::Text, text: "word ".to_owned() };
+        self.store.append(Batch::one(task, Fence::Attempt(Attempt(1)), vec![said])).await.unwrap();
+    }
+
+    fn press(&self, code: KeyCode) {
+        self.keys.unbounded_send(Ok(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))).unwrap();
+    }
+
+    async fn leave(self) {
+        self.press(KeyCode::Char('q'));
+        self.press(KeyCode::Char('q'));
+        let (open, drained) = self.shown.await.unwrap().unwrap();
+        assert_eq!((open, drained), (self.tasks.len(), None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_events_a_second_are_thirty_pictures_a_second_at_most() {
+    let scene = Scene::of(1_000).await;
+    let (begin, before) = (Instant::now(), scene.drawn.frames().len());
+    let mut pace = tokio::time::interval(Duration::from_millis(5));
+    for number in 0..4_000 {
+        pace.tick().await;
+        scene.says(scene.tasks[number % 300]).await;
+    }
+    let frames = scene.drawn.frames();
+    let (during, took) = (frames.len() - before, begin.elapsed().as_secs_f64());
+    assert!(during > 200 && during as f64 <= took * 30.0 + 1.0, "{during} frames in {took} s");
+    for pair in frames.windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= FRAME, "two frames within {:?}", pair[1].0 - pair[0].0);
+    }
+    scene.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_one_picture_and_silence_is_a_second_each() {
+    let scene = Scene::of(50).await;
+    let before = scene.drawn.frames().len();
+    for number in 0..2_000 {
+        scene.says(scene.tasks[1 + number % 49]).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let burst = scene.drawn.frames().len() - before;
+    assert!((1..=4).contains(&burst), "{burst} frames for a burst");
+    // Only times go on: the clock, and a look that finds nothing.
+    let before = scene.drawn.frames().len();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let silent = scene.drawn.frames().len() - before;
+    assert!((55..=85).contains(&silent), "{silent} frames in a silent minute");
+    scene.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_has_one_task_looked_at_and_no_other() {
+    let scene = Scene::of(1_000).await;
+    let chosen = scene.drawn.frames().last().unwrap().1.unwrap();
+    let other = *scene.tasks.iter().find(|task| **task != chosen).unwrap();
+    scene.store.reads();
+    scene.says(other).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let reads = scene.store.reads();
+    let once = |task| BTreeMap::from([(task, 1)]);
+    assert_eq!(reads, Reads { heads: once(other), ..Reads::default() });
+    // Of the one that is open, what is new is read, too, and only that.
+    scene.says(chosen).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let reads = scene.store.reads();
+    assert_eq!(reads, Reads { heads: once(chosen), entries: once(chosen), lists: 0 });
+    scene.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_answered_by_the_next_picture_whatever_else_happens() {
+    let scene = Scene::of(1_000).await;
+    for round in 0..50 {
+        for number in 0..20 {
+            scene.says(scene.tasks[(round * 20 + number) % 1_000]).await;
+        }
+        let had = scene.drawn.frames().last().unwrap().1;
+        let pressed = Instant::now();
+        scene.press(KeyCode::Down);
+        tokio::time::sleep(2 * FRAME).await;
+        let frames = scene.drawn.frames();
+        let moved = frames.iter().find(|(at, chosen)| *at >= pressed && *chosen != had).unwrap().0 - pressed;
+        // What has not been drawn for a frame is drawn at once.
+        assert!(moved <= FRAME + Duration::from_millis(1), "{moved:?}");
+    }
+    scene.leave().await;
+}

@@ -1,0 +1,85 @@
+use super::*;
+use crate::tui::testing::{Story, picture, press, screen};
+
+fn at(model: &mut Model) -> String {
+    model.prepare();
+    let detail = model.detail.as_ref().unwrap();
+    let line = detail.page.lines(detail.cursor, 1).next().unwrap();
+    line.spans.iter().map(|span| span.content.as_ref()).collect::<String>().trim().to_owned()
+}
+
+#[test]
+fn words_are_found_in_any_case_and_over_the_ends_of_lines() {
+    let lines = ["  the quick Brown", "  fox jumps", "", "世界 the fox"].map(Line::raw);
+    let marks = |words: &str| Needle::of(words).unwrap().marks(&lines);
+    assert_eq!(marks("quick"), [(0, 6, 5)]);
+    assert_eq!(marks("brown  fox"), [(0, 12, 5), (1, 2, 3)]);
+    assert_eq!(marks("Brown"), [(0, 12, 5)]);
+    assert_eq!(marks("bRown"), []);
+    assert_eq!(marks("fox"), [(1, 2, 3), (3, 9, 3)]);
+    assert_eq!(marks("界"), [(3, 2, 2)]);
+    assert!(Needle::of("  ").is_none());
+}
+
+#[test]
+fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
+    let stories = [Story::new(1, "a", "Find the needle.")
+        .claimed()
+        .replied("Hay.\n\nMore hay.", &[("shell", r#"{"cmd":"ls"}"#)])
+        .called(0, "shell")
+        .returned(0, "straw\nanother Needle here\nstraw")
+        .replied("The end of the hay.", &[])];
+    let mut model = screen((100, 30), &stories);
+    press(&mut model, "Enter", &stories);
+    assert!(!picture(&mut model).contains("another Needle here"));
+    // From the end, where it is followed, there is none further down: it is the last that is found.
+    press(&mut model, "/ needle Enter", &stories);
+    assert_eq!(at(&mut model), "another Needle here");
+    assert!(picture(&mut model).contains("another Needle here"), "it is unfolded");
+    press(&mut model, "N", &stories);
+    assert_eq!(at(&mut model), "› Find the needle.");
+    press(&mut model, "N", &stories);
+    assert_eq!(at(&mut model), "› Find the needle.");
+    assert!(picture(&mut model).contains("\"needle\" is not further up; n goes down"));
+    press(&mut model, "n", &stories);
+    assert_eq!(at(&mut model), "another Needle here");
+    // Esc ends it, and only then goes back.
+    press(&mut model, "Esc", &stories);
+    assert!(!model.finds() && model.focus == Focus::Detail);
+    // Nothing typed is what was searched for before.
+    press(&mut model, "Home / Enter", &stories);
+    assert_eq!((model.finds(), at(&mut model).as_str()), (true, "› Find the needle."));
+    press(&mut model, "Esc Esc", &stories);
+    assert_eq!(model.focus, Focus::List);
+}
+
+#[test]
+fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing() {
+    let mut story = Story::new(1, "a", "Do.").claimed();
+    for number in 0..9_000 {
+        story = story.replied(&format!("number {number}."), &[]);
+    }
+    let stories = [story];
+    let mut model = screen((100, 30), &stories);
+    press(&mut model, "Enter / number Space 1234. Enter", &stories);
+    assert_eq!(at(&mut model), "number 1234.");
+    assert!(picture(&mut model).contains("number 1235."));
+    press(&mut model, "/ number Space 8999. Enter", &stories);
+    press(&mut model, "n", &stories);
+    assert_eq!(at(&mut model), "number 8999.");
+    press(&mut model, "Esc f / nowhere Enter", &stories);
+    let shown = picture(&mut model);
+    assert!(shown.contains("\"nowhere\" is not in it") && shown.contains("number 8999."), "{shown}");
+    assert!(model.detail.as_ref().unwrap().talk.entries <= KEPT);
+}
+
+#[test]
+fn n_answers_no_question_while_something_is_searched_for() {
+    use crate::tui::testing::leave;
+    let stories = [Story::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];
+    let mut model = screen((100, 30), &stories);
+    let answers = |effects: Vec<Effect>| effects.iter().any(|e| matches!(e, Effect::Answer { .. }));
+    assert!(!answers(press(&mut model, "Enter / Do Enter n", &stories)));
+    assert!(picture(&mut model).contains("Esc, then n no"), "{}", picture(&mut model));
+    assert!(answers(press(&mut model, "Esc n", &stories)));
+}

@@ -1,0 +1,220 @@
+//! How an entry of the journal becomes something to be read.
+
+use longhaul::Status;
+use longhaul::entry::{Entry, Nudge, Outcome, Record, Release, Voice, Wait, Wants};
+use longhaul::id::CallId;
+
+use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
+use crate::view::tell::{call, waits_for};
+use crate::view::{Ink, clean, one_line};
+
+impl Talk {
+    /// Takes an entry in; one that it has already is passed over.
+    pub(crate) fn feed(&mut self, record: &Record) {
+        if record.seq <= self.last {
+            return;
+        }
+        self.last = record.seq;
+        self.entries += 1;
+        match &record.entry {
+            Entry::Submitted(submitted) => {
+                let order = &submitted.order;
+                let mut text = clean(&order.task);
+                for (title, more) in
+                    [("Expected output", &order.expected_output), ("Context", &order.context)]
+                {
+                    if let Some(more) = more {
+                        text.push_str(&format!("\n\n{title}: {}", clean(more)));
+                    }
+                }
+                self.push(record, What::Order { text: kept(text, TEXT_KEPT) });
+                if let Some(old) = submitted.continues {
+                    self.note(record, Ink::Faint, format!("continues {old}"), false);
+                }
+            }
+            Entry::Claimed { attempt, .. } => {
+                self.hush();
+                let again = attempt.0 > 1;
+                let text = if again {
+                    format!("started again (attempt {})", attempt.0)
+                } else {
+                    "started".to_owned()
+                };
+                self.note(record, if again { Ink::Waits } else { Ink::Faint }, text, !again);
+            }
+            Entry::Said { voice: Voice::Progress, text } => self.progress(text),
+            Entry::Said { voice, text } => self.say(record, *voice == Voice::Reasoning, text),
+            Entry::Replied(reply) => {
+                let (before, seq) = (self.blocks.len(), self.live_seq());
+                self.hush();
+                let first = self.blocks.len();
+                for (thought, text) in [(true, reply.reasoning()), (false, reply.text())] {
+                    if !text.trim().is_empty() {
+                        self.push(record, said(thought, kept(clean(text.trim()), TEXT_KEPT), false));
+                    }
+                }
+                // What was being read stays the block that it was.
+                if let (Some(seq), Some(block), true) = (seq, self.blocks.get_mut(first), before > first) {
+                    block.seq = seq;
+                    block.version = 1;
+                }
+                self.calls = reply.calls().cloned().collect();
+            }
+            Entry::Called { call: id, tool, arguments } => {
+                let of = |id: CallId| self.calls.get(id.index as usize);
+                let arguments = arguments.clone().or_else(|| of(*id).map(|call| call.arguments.clone()));
+                let arguments = arguments.unwrap_or_default();
+                let what = What::Call {
+                    call: *id,
+                    told: call(tool, &arguments, 400),
+                    arguments: kept(pretty(&arguments), OUTPUT_KEPT),
+                    progress: None,
+                    result: None,
+                };
+                self.push(record, what);
+            }
+            Entry::Returned(returned) => {
+                let got = Got {
+                    lines: returned.output.lines().count(),
+                    text: kept(clean(&returned.output), OUTPUT_KEPT),
+                    is_error: returned.is_error,
+                    at: record.at,
+                };
+                self.got(record, returned.call, got);
+            }
+            Entry::Letter(letter) => {
+                let text = match (letter.ending, &letter.summary) {
+                    (Some(_), Some(summary)) => format!("{summary}: {}", inner(&letter.text)),
+                    _ => letter.text.trim().to_owned(),
+                };
+                let text = kept(clean(&text), TEXT_KEPT);
+                let what =
+                    What::Letter { id: letter.id.clone(), from: letter.from.clone(), text, read: false };
+                self.push(record, what);
+            }
+            Entry::Read { letters, known, .. } => {
+                for block in &mut self.blocks {
+                    if let What::Letter { id, read, .. } = &mut block.what
+                        && !*read
+                        && (letters.contains(id) || known.contains(id))
+                    {
+                        *read = true;
+                        block.version += 1;
+                    }
+                }
+            }
+            Entry::Asked { question, asks, .. } => {
+                let mut text = clean(&asks.text);
+                if let Wants::Leave { tool, arguments } = &asks.wants {
+                    text = format!("may it call {}?", call(tool, arguments, 2000));
+                }
+                self.blocks.retain(|block| {
+                    !matches!(&block.what, What::Asked { question: other, answer: None, .. } if other == question)
+                });
+                self.push(record, What::Asked { question: *question, text, answer: None });
+            }
+            Entry::Answered { question, answer } => {
+                let said = one_line(&answer.to_string());
+                let asked = self.blocks.iter_mut().rev().find(
+                    |block| matches!(&block.what, What::Asked { question: other, .. } if other == question),
+                );
+                match asked {
+                    Some(block) => {
+                        if let What::Asked { answer, .. } = &mut block.what {
+                            *answer = Some(said);
+                        }
+                        block.version += 1;
+                    }
+                    None => self.note(record, Ink::Plain, format!("answered: {said}"), false),
+                }
+            }
+            Entry::Waiting { on, .. } => {
+                if matches!(on, Wait::Provider(_)) {
+                    self.hush();
+                }
+                self.note(record, Ink::Faint, format!("waits for {}", waits_for(on)), true);
+            }
+            Entry::Nudged { text, .. } if text.is_empty() => {}
+            Entry::Nudged { why, .. } => {
+                let why = match why {
+                    Nudge::Empty => "told: it answered nothing".to_owned(),
+                    Nudge::Shape => "told: its answer has not the form that is asked for".to_owned(),
+                    Nudge::Begun => "told what its hooks say at the beginning".to_owned(),
+                    Nudge::Repeating => "told: it repeats itself".to_owned(),
+                    Nudge::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+                };
+                self.note(record, Ink::Waits, why, false);
+            }
+            Entry::Backgrounded => {
+                self.note(
+                    record,
+                    Ink::Plain,
+                    "told not to wait: it goes on in the background".to_owned(),
+                    false,
+                );
+            }
+            Entry::Granted { pattern } => {
+                let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));
+                self.note(record, Ink::Plain, text, false);
+            }
+            Entry::StopRequested(stop) => {
+                self.note(record, Ink::Waits, format!("is to stop: {}", stop.cause), false);
+            }
+            Entry::Compacted { .. } => {
+                self.note(record, Ink::Faint, "its conversation was made shorter".to_owned(), false);
+            }
+            Entry::Released { why, .. } => {
+                let why = match why {
+                    Release::Drained => "its process ended",
+                    Release::Lost => "its process is gone",
+                };
+                self.note(record, Ink::Waits, format!("given back: {why}"), false);
+            }
+            Entry::Finished(outcome) => {
+                let status = match **outcome {
+                    Outcome::Completed { .. } => Status::Completed,
+                    Outcome::Failed { .. } => Status::Failed,
+                    Outcome::Cancelled { .. } => Status::Cancelled,
+                };
+                let error = outcome.error().map(|error| one_line(&error));
+                let output = kept(clean(outcome.output().trim()), TEXT_KEPT);
+                self.end = Some(End { output, error: error.clone() });
+                self.push(record, What::End { status, error });
+            }
+            Entry::Continued { by } => self.note(record, Ink::Plain, format!("continued by {by}"), false),
+        }
+    }
+}
+
+/// What is between the tags of a letter about an end: they are for models.
+fn inner(text: &str) -> &str {
+    let text = text.trim();
+    let inner =
+        text.strip_prefix("<task_ended ").and_then(|text| text.split_once('>')).map(|(_, inner)| inner);
+    inner.map_or(text, |inner| inner.trim_end_matches("</task_ended>").trim())
+}
+
+/// Arguments as people read them: one a line.
+fn pretty(arguments: &str) -> String {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(map) => {
+            let line = |(key, value): (&String, &serde_json::Value)| match value {
+                serde_json::Value::String(text) => format!("{}: {}", one_line(key), clean(text)),
+                other => format!("{}: {}", one_line(key), clean(&other.to_string())),
+            };
+            map.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        Err(_) => clean(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_another_is_told_in_words_and_not_in_tags() {
+        assert_eq!(inner("<task_ended id=\"t-1\" status=\"completed\">\nA > B\n</task_ended>"), "A > B");
+        assert_eq!(inner(" <b>as it is "), "<b>as it is");
+    }
+}

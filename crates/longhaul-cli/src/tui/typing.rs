@@ -1,0 +1,103 @@
+//! What is typed: letters, answers, prompts, and words to search for.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::model::{Effect, Focus, Model, Purpose};
+use crate::view::Ink;
+
+impl Model {
+    pub(super) fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        let prompt = &mut self.prompt;
+        match key.code {
+            KeyCode::Esc => {
+                self.purpose = None;
+                self.leave_prompt();
+            }
+            KeyCode::Tab => return self.pane(1),
+            KeyCode::BackTab => return self.pane(-1),
+            KeyCode::Enter if alt || key.modifiers.contains(KeyModifiers::SHIFT) => prompt.insert("\n"),
+            KeyCode::Enter => return self.submit(),
+            KeyCode::Up => self.recall(-1),
+            KeyCode::Down => self.recall(1),
+            KeyCode::Left if control || alt => prompt.word_left(),
+            KeyCode::Right if control || alt => prompt.word_right(),
+            KeyCode::Left => prompt.left(),
+            KeyCode::Right => prompt.right(),
+            KeyCode::Home => prompt.home(),
+            KeyCode::End => prompt.end(),
+            KeyCode::Backspace if control || alt => prompt.cut_word(),
+            KeyCode::Backspace => prompt.backspace(),
+            KeyCode::Delete => prompt.delete(),
+            KeyCode::Char('a') if control => prompt.home(),
+            KeyCode::Char('e') if control => prompt.end(),
+            KeyCode::Char('w') if control => prompt.cut_word(),
+            KeyCode::Char('u') if control => prompt.cut_before(),
+            KeyCode::Char('k') if control => prompt.cut_after(),
+            KeyCode::Char('j') if control => prompt.insert("\n"),
+            KeyCode::Char(c) if !control && !alt => prompt.insert(c.encode_utf8(&mut [0; 4])),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    pub(super) fn recall(&mut self, by: isize) {
+        let last = self.written.len();
+        let at = self.recalled.unwrap_or(last).saturating_add_signed(by).min(last);
+        self.recalled = (at < last).then_some(at);
+        self.prompt.set(self.written.get(at).cloned().unwrap_or_default());
+    }
+
+    /// Keys while words to be found are typed: in the list, or in the text.
+    pub(super) fn search_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let list = self.focus == Focus::Search;
+        let words = if list { &mut self.search } else { &mut self.find.words };
+        match key.code {
+            KeyCode::Esc if list => {
+                words.take();
+                self.focus = Focus::List;
+            }
+            KeyCode::Esc => {
+                self.focus = Focus::Detail;
+                return self.end_find();
+            }
+            KeyCode::Enter if list => self.focus = Focus::List,
+            KeyCode::Enter => return self.found(),
+            KeyCode::Up if list => return self.step(-1),
+            KeyCode::Down if list => return self.step(1),
+            KeyCode::Left => words.left(),
+            KeyCode::Right => words.right(),
+            KeyCode::Home => words.home(),
+            KeyCode::End => words.end(),
+            KeyCode::Backspace => words.backspace(),
+            KeyCode::Delete => words.delete(),
+            KeyCode::Char('w') if control => words.cut_word(),
+            KeyCode::Char('u') if control => words.cut_before(),
+            KeyCode::Char(c) if !control => words.insert(c.encode_utf8(&mut [0; 4])),
+            _ => {}
+        }
+        if list { self.searched() } else { Vec::new() }
+    }
+
+    pub(super) fn searched(&mut self) -> Vec<Effect> {
+        (self.stale, self.seek) = (true, true);
+        self.prepare();
+        self.look()
+    }
+
+    /// Keys go to the prompt.
+    pub(super) fn write(&mut self, purpose: Option<Purpose>) {
+        if self.selected.is_none() && self.team.is_none() {
+            self.say(Ink::Plain, "there is no task to write to yet");
+            return;
+        }
+        // Whoever writes to something writes to that, whatever is chosen meanwhile.
+        self.purpose = purpose.or_else(|| {
+            self.purpose = None;
+            self.purpose()
+        });
+        self.focus = Focus::Prompt;
+    }
+}
