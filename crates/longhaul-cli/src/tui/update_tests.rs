@@ -130,6 +130,34 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
     assert_eq!(wished, [Effect::Send { to: id(1), text: "hello".to_owned() }]);
 }
 
+#[test]
+fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
+    let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(40));
+    let arguments = serde_json::json!({ "cmd": cmd }).to_string();
+    let wants = Wants::Leave { tool: "shell".to_owned(), arguments };
+    let lead = Story::new(1, "lead", "Do.").claimed();
+    let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
+    let stories = [lead, asks];
+    for (key, words) in [("y", "yes"), ("a", "always")] {
+        for size in [(120, 40), (80, 24), (40, 12)] {
+            let mut model = screen(size, &stories);
+            assert_eq!(chosen(&model), "t-00001");
+            let wished = press(&mut model, key, &stories);
+            assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+            assert_eq!((chosen(&model).as_str(), model.focus), ("t-00002", Focus::Detail));
+            let shown = picture(&mut model);
+            assert!(shown.contains(&format!("{key} again answers")), "{shown}");
+            assert!(shown.contains("FIRST") && shown.contains("LAST"), "{size:?}: {shown}");
+            let wished = press(&mut model, key, &stories);
+            let words = words.to_owned();
+            assert_eq!(wished, [Effect::Answer { task: id(2), question: question(), words }]);
+        }
+    }
+    // To forbid it nobody has to read it.
+    let mut model = screen((40, 12), &stories);
+    assert_eq!(press(&mut model, "n", &stories).len(), 1);
+}
+
 /// Types a text as it is, blanks and all.
 fn types(model: &mut Model, text: &str) {
     for c in text.chars() {

@@ -4,7 +4,7 @@ use longhaul::task::Head;
 use longhaul::{Status, TaskId};
 
 use super::forest::is_interrupted;
-use super::model::{Confirm, Effect, Model, Purpose};
+use super::model::{Confirm, Effect, Focus, Model, Pane, Purpose, Tab};
 use crate::view::Ink;
 
 impl Model {
@@ -29,7 +29,30 @@ impl Model {
             self.write(Some(Purpose::Answer(task, name)));
             return self.say(Ink::Waits, "this wants an answer in words");
         }
+        if words != "no" && !self.sees_question() {
+            // Nobody allows what they have not seen: first it is opened, where the transcript has all of it.
+            let mut effects = self.show(task);
+            effects.extend(self.tab(Tab::Transcript));
+            (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
+            effects.extend(self.follow());
+            let key = if words == "yes" { "y" } else { "a" };
+            effects.extend(self.say(Ink::Waits, format!("read it first; {key} again answers")));
+            return effects;
+        }
         vec![Effect::Answer { task, question: name, words: words.to_owned() }]
+    }
+
+    /// Whether all that is asked is on the screen, or the task that asks it is open.
+    fn sees_question(&self) -> bool {
+        let (Some((head, question)), Some(areas)) = (self.asks(), self.areas()) else { return false };
+        let open = self.focus == Focus::Detail && self.tab == Tab::Transcript;
+        if open && self.selected == Some(head.id) {
+            return true;
+        }
+        let rows = self.question(usize::from(areas.asks.width.saturating_sub(2))).len();
+        let room = usize::from(areas.asks.height).saturating_sub(1 + usize::from(areas.both));
+        // What a list has of a long question ends with a sign that it goes on.
+        areas.asks.height >= 3 && rows <= room && !question.text.ends_with('…')
     }
 
     pub(super) fn resume(&mut self) -> Vec<Effect> {
