@@ -133,6 +133,50 @@ fn an_approval_is_given_in_place() {
 }
 
 #[test]
+fn what_is_to_be_allowed_is_seen_on_a_small_terminal() {
+    let kit = Kit::new();
+    kit.write(
+        "team.yaml",
+        r#"
+permissions: {ask: [shell]}
+agents:
+  root: {model: script, toolsets: [{type: shell}]}
+models:
+  script:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          cases:
+            - when: short
+              turns:
+                - calls: [{tool: shell, arguments: {cmd: "cd /tmp && echo some words > made.txt && cat made.txt | wc"}}]
+                - text: Over.
+            - turns:
+                - text: Words before it, which are not to be in the way of what is asked.
+                  calls: [{tool: shell, arguments: {cmd: "echo FIRST {{ range(200) | join(' ') }} LAST"}}]
+                - text: Over.
+"#,
+    );
+    for (columns, rows) in [(40, 12), (40, 16), (80, 12)] {
+        let run = |prompt: &str| {
+            let mut command = kit.command(&["run", "team.yaml", prompt]);
+            command.env("TERM", "xterm-256color");
+            let terminal = Terminal::run(&command, columns, rows);
+            let asks = terminal.until("the question", |screen| screen.contains("[y] yes"));
+            terminal.types("n");
+            assert_eq!(terminal.end().1, 0);
+            asks
+        };
+        let asks = run("short").split_whitespace().collect::<String>();
+        assert!(asks.contains("cmd:cd/tmp&&echosomewords>made.txt&&catmade.txt|wc"), "{asks}");
+        let asks = run("long");
+        assert!(asks.contains("cmd: echo FIRST 0 1") && asks.contains("199 LAST"), "{asks}");
+        assert!(asks.contains("may it call this?") && asks.contains(" more lines"), "{asks}");
+    }
+}
+
+#[test]
 fn a_question_is_answered_in_words_and_one_that_is_answered_elsewhere_disappears() {
     let kit = kit();
     let terminal = on(&kit, "ask", &[], 80);
