@@ -132,7 +132,7 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
 
 #[test]
 fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
-    let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(40));
+    let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
     let arguments = serde_json::json!({ "cmd": cmd }).to_string();
     let wants = Wants::Leave { tool: "shell".to_owned(), arguments };
     let lead = Story::new(1, "lead", "Do.").claimed();

@@ -106,7 +106,8 @@ impl Talk {
             Entry::Asked { question, asks, .. } => {
                 let mut text = clean(&asks.text);
                 if let Wants::Leave { tool, arguments } = &asks.wants {
-                    text = format!("may it call {}?", call(tool, arguments, 2000));
+                    // Whole, however long: it is read here before it is allowed.
+                    text = format!("may it call {}?", call(tool, arguments, usize::MAX));
                 }
                 self.blocks.retain(|block| {
                     !matches!(&block.what, What::Asked { question: other, answer: None, .. } if other == question)
