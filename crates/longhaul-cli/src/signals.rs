@@ -5,9 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::exit::Trouble;
 
-/// How long after a signal the same one again is the same wish: `timeout` sends two, one to the program and one to its group.
+/// How long after a signal the same one again is the same wish: `timeout` sends two, one to the program and one to its
+/// group. Ctrl-C is typed, and always meant.
 #[cfg(unix)]
-const ECHO: Duration = Duration::from_millis(20);
+const ECHO: Duration = Duration::from_millis(100);
+
+/// Where Ctrl-C is among the signals.
+#[cfg(unix)]
+const CTRL_C: usize = 0;
 
 /// The signals.
 pub(crate) struct Signals {
@@ -48,7 +53,8 @@ impl Signals {
             }
             let now = Instant::now();
             let last = self.last.replace((which, now));
-            if !last.is_some_and(|(last, at)| last == which && now - at < ECHO) {
+            let is_echo = last.is_some_and(|(last, at)| last == which && now - at < ECHO);
+            if which == CTRL_C || !is_echo {
                 return;
             }
         }
