@@ -11,7 +11,7 @@ use crate::notify::Bell;
 use crate::place::Place;
 use crate::view::{
     Asked, Board, Detail, Flow, Frame, Ink, Line, Out, Reply, Teller, Term, clean, fit, lines, one_line,
-    width,
+    width, words::wrap,
 };
 
 /// How it is told what happens.
@@ -49,6 +49,44 @@ pub(crate) struct Audience<'a> {
     bell: Bell,
 }
 
+/// How the rows of a screen are shared out.
+struct Shares {
+    /// What nobody has yet.
+    spare: usize,
+    footer: usize,
+}
+
+impl Shares {
+    /// One row is the cursor's; one task and the footer are always there.
+    fn of(rows: usize, footer: usize) -> Shares {
+        Shares { spare: rows.saturating_sub(2 + footer), footer }
+    }
+
+    /// How many rows one part may have; three at least, or it says nothing.
+    fn most(&self) -> usize {
+        self.spare.max(3)
+    }
+
+    /// Takes so many rows, or as many as there are.
+    fn take(&mut self, rows: usize) -> usize {
+        let taken = rows.min(self.spare);
+        self.spare -= taken;
+        taken
+    }
+
+    /// Whether there is room for a footer that can be done without; it has it then.
+    fn fits(&mut self, footer: usize) -> bool {
+        let fits = footer <= self.spare;
+        self.footer += if fits { self.take(footer) } else { 0 };
+        fits
+    }
+
+    /// The rows of a screen on which the block takes what is left: it leaves two free.
+    fn tasks(&self) -> usize {
+        self.spare.max(1) + self.footer + 2
+    }
+}
+
 impl<'a> Audience<'a> {
     pub(crate) fn new(
         desk: &'a Desk,
@@ -66,7 +104,7 @@ impl<'a> Audience<'a> {
             board: Board::default(),
             teller: Teller::new(desk.term, Detail::Lines).at(place),
             flow: Flow::new(out.live && out.color),
-            asked: Asked::default(),
+            asked: Asked::at(place),
             above: Vec::new(),
             beat: 0,
             hears_keys: false,
@@ -176,31 +214,35 @@ impl<'a> Audience<'a> {
         let (columns, rows) = term.size();
         let told = self.flow.told(columns);
         self.above.extend(told);
-        // A third for what is asked, a third for words that are not settled; the tasks have the rest.
+        let tall = |text: &str| wrap(text, columns).lines().count();
+        let mut shares = Shares::of(rows, tall(footer));
+        // What is asked comes first, then words that are not settled; the tasks have the rest.
         let asked = match self.hears_keys {
-            true => self.asked.lines(term, columns, (rows / 3).max(5), now),
+            true => self.asked.lines(term, columns, shares.most(), now),
             false => Vec::new(),
         };
+        shares.take(asked.len());
+        let gaps = shares.take(2);
         let mut rest = self.flow.rest(columns);
         let heights =
             |lines: &[Line]| lines.iter().map(|line| line.width.div_ceil(columns).max(1)).sum::<usize>();
-        while heights(&rest) > rows / 3 {
+        while heights(&rest) > (rows / 3).min(shares.spare) {
             rest.remove(0);
         }
-        let used = heights(&rest) + asked.len() + 2;
-        let size = (columns, rows.saturating_sub(used).max(4));
-        let footer = match (footer, self.hears_keys && self.board.is_blocked()) {
-            ("", true) => "Ctrl-B: do not wait for it, let it go on in the background",
-            (footer, _) => footer,
-        };
-        let frame = Frame { term, size, now, beat: self.beat, footer };
+        shares.take(heights(&rest));
+        let away = "Ctrl-B: do not wait for it, let it go on in the background";
+        let blocked = footer.is_empty() && self.hears_keys && self.board.is_blocked();
+        let footer = if blocked && shares.fits(tall(away)) { away } else { footer };
+        let frame = Frame { term, size: (columns, shares.tasks()), now, beat: self.beat, footer };
         let tasks = lines(&self.board, &frame);
         let gap = || Line { text: String::new(), width: 0 };
         let mut block = rest;
-        block.push(gap());
+        if gaps > 1 || (asked.is_empty() && gaps > 0) {
+            block.push(gap());
+        }
         if !asked.is_empty() {
             block.extend(asked);
-            block.push(gap());
+            block.extend((gaps > 0).then(gap));
         }
         block.extend(tasks);
         let above = std::mem::take(&mut self.above);
@@ -267,6 +309,29 @@ impl<'a> Audience<'a> {
                 Ok(())
             }
             written => Ok(written?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_block_is_one_line_before_anything_of_a_question_is_left_out() {
+        for rows in [8, 12, 16, 24] {
+            for footer in [0, 1] {
+                for wanted in 3..40 {
+                    let mut shares = Shares::of(rows, footer);
+                    let asked = wanted.min(shares.most());
+                    shares.take(asked);
+                    let gaps = shares.take(2);
+                    // The block leaves two rows of the screen that it is told of.
+                    let tasks = shares.tasks() - 2;
+                    assert!(asked + gaps + tasks < rows, "{rows} {wanted}");
+                    assert!(asked == wanted || (gaps, tasks) == (0, 1 + footer), "{rows} {wanted}");
+                }
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `longhaul show`.
 
 use jiff::Timestamp;
-use longhaul::entry::{Order, Outcome, Question, Wait};
+use longhaul::entry::{Order, Outcome, Question, Wait, Wants};
 use longhaul::id::QuestionId;
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
@@ -204,7 +204,14 @@ impl Page {
             self.field("cut short", &format!("by {}", one_line(limit)));
         }
         for (name, question) in &task.questions {
-            self.field("asks", &clean(&question.text));
+            // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
+            let asks = match &question.wants {
+                Wants::Leave { tool, arguments } if !question.text.contains(arguments) => {
+                    format!("May {tool} be called with {arguments}?")
+                }
+                _ => question.text.clone(),
+            };
+            self.field("asks", &clean(&asks));
             let named = (task.questions.len() > 1).then_some(*name);
             self.field("answer", &self.place.answer(head.id, named, &question.wants));
             if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)

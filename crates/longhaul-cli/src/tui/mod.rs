@@ -25,7 +25,8 @@ mod theme;
 mod typing;
 mod update;
 mod wishes;
-mod wrap;
+
+use crate::view::wrap;
 
 pub(crate) use edge::run;
 

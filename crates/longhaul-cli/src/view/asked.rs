@@ -11,12 +11,17 @@ use longhaul::snapshot::{Event, Happening};
 
 use super::clean::{clean, one_line};
 use super::screen::Line;
-use super::words::{fit, width, wrap};
+use super::words::{fit, width};
+use super::wrap::wrap;
 use super::{Ink, Term};
 use crate::keys::Key;
+use crate::place::Place;
 
 /// A key that comes so soon after a question was for the one before.
 const UNSEEN: Duration = Duration::from_millis(400);
+
+/// So many rows show both ends of something, and that there is more between them. Of a call the first is its tool.
+const ENDS: usize = 4;
 
 /// What is open, the oldest first.
 #[derive(Default)]
@@ -31,6 +36,10 @@ pub(crate) struct Asked {
     since: Option<Timestamp>,
     /// Whether the first was answered, and only that is not known yet.
     sent: bool,
+    /// Whether the screen is too small to show what the first asks, even its two ends.
+    hidden: bool,
+    /// Where the tasks are, for commands that are named.
+    place: Option<Place>,
 }
 
 struct Open {
@@ -49,6 +58,11 @@ pub(crate) struct Reply {
 }
 
 impl Asked {
+    /// Questions of tasks at this place.
+    pub(crate) fn at(place: &Place) -> Asked {
+        Asked { place: Some(place.clone()), ..Asked::default() }
+    }
+
     /// Takes an event in. What is to be said of a question that is settled by it.
     pub(crate) fn feed(&mut self, event: &Event) -> Option<String> {
         match &event.what {
@@ -128,6 +142,8 @@ impl Asked {
         let open = self.open.front().filter(|_| listens)?;
         let words = match (&open.asks.wants, key) {
             (Wants::Leave { .. }, Key::Char(c)) => Some(match c.to_ascii_lowercase() {
+                // Nobody allows what they cannot see.
+                'y' | 'a' if self.hidden => return None,
                 'y' => "yes".to_owned(),
                 'n' => "no".to_owned(),
                 'a' => "always".to_owned(),
@@ -187,29 +203,29 @@ impl Asked {
                 ["type an answer as JSON and Enter; Esc gives none", "Enter: answer (JSON)  Esc: no answer"],
             ),
         };
-        let keys = match listens {
-            false => "…",
-            true if width(keys[0]) + 2 <= columns => keys[0],
-            true => keys[1],
+        let may = matches!(open.asks.wants, Wants::Leave { .. });
+        let all = wrap(body.trim_end(), columns.saturating_sub(4));
+        let others = 2 + usize::from(!self.wrong.is_empty()) + usize::from(!may);
+        let room = rows.saturating_sub(others).max(1);
+        let hint = || match &self.place {
+            Some(place) => place.command(&format!("show {}", open.task)),
+            None => format!("longhaul show {}", open.task),
         };
-        let verb = if matches!(open.asks.wants, Wants::Leave { .. }) { "may it call this?" } else { "asks" };
+        let (body, whole) = both_ends(all, room, columns.saturating_sub(4), hint);
+        let hidden = may && !whole && room < ENDS;
+        let keys = match (listens, hidden) {
+            (false, _) => "…",
+            (true, true) => "[n] no; a taller terminal for yes",
+            (true, false) if width(keys[0]) + 2 <= columns => keys[0],
+            (true, false) => keys[1],
+        };
+        let verb = if may { "may it call this?" } else { "asks" };
         let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
-        let wrapped = wrap(body.trim_end(), columns.saturating_sub(4));
-        let all: Vec<&str> = wrapped.lines().collect();
-        let shown = rows.saturating_sub(4).max(1);
-        for line in all.iter().take(shown) {
-            lines.push(ink(Ink::Strong, &format!("    {line}")));
-        }
-        if all.len() > shown {
-            lines.push(ink(
-                Ink::Faint,
-                &format!("    … {} more lines: longhaul show {}", all.len() - shown, open.task),
-            ));
-        }
+        lines.extend(body.into_iter().map(|(shade, line)| ink(shade, &format!("    {line}"))));
         if !self.wrong.is_empty() {
             lines.push(ink(Ink::Bad, &format!("    {}", self.wrong)));
         }
-        if matches!(open.asks.wants, Wants::Words { .. }) {
+        if !may {
             let typed = one_line_kept(&self.typed);
             let room = columns.saturating_sub(5);
             let from = typed.char_indices().rev().take(room).last().map_or(0, |(at, _)| at);
@@ -217,8 +233,38 @@ impl Asked {
             lines.push(ink(Ink::Plain, &format!("  > {}{cursor}", &typed[from..])));
         }
         lines.push(ink(Ink::Faint, &format!("  {keys}")));
+        self.hidden = hidden;
         lines
     }
+}
+
+/// All lines if there is room for them. Else the first and the last, and between them how many are left out and the
+/// command that shows them. Whether it is all.
+fn both_ends(
+    all: Vec<String>,
+    room: usize,
+    columns: usize,
+    command: impl Fn() -> String,
+) -> (Vec<(Ink, String)>, bool) {
+    let strong = |line: &String| (Ink::Strong, line.clone());
+    if all.len() <= room {
+        return (all.iter().map(strong).collect(), true);
+    }
+    // The command may take a few lines, if more of them are left for what is asked.
+    let said = |many: usize| wrap(&format!("… {many} more lines: {}", command()), columns);
+    let gap =
+        Some(said(all.len()).len()).filter(|gap| gap * 2 <= room && gap + ENDS <= room + 1).unwrap_or(1);
+    let last = room.saturating_sub(gap) / 2;
+    let first = room.saturating_sub(gap + last);
+    let left = all.len() - first - last;
+    let mut hint = said(left);
+    if hint.len() > gap {
+        hint = vec![format!("… {left} more lines …")];
+    }
+    let mut lines: Vec<(Ink, String)> = all[..first].iter().map(strong).collect();
+    lines.extend(hint.into_iter().map(|line| (Ink::Faint, line)));
+    lines.extend(all[all.len() - last..].iter().map(strong));
+    (lines, false)
 }
 
 /// What was typed, as it can be shown.
@@ -329,5 +375,63 @@ mod tests {
         asks(&mut asked, 0, Wants::Words { schema: None });
         shown(&mut asked, 0);
         assert_eq!(asked.key(Key::Escape, at(1000)).unwrap().words, None);
+    }
+
+    /// A call of the shell, and what is shown of it on a screen of so many columns, in so many rows.
+    fn command(cmd: &str, columns: usize, rows: usize, place: Option<Place>) -> (Asked, Vec<String>) {
+        let mut asked = Asked { place, ..Asked::default() };
+        let arguments = serde_json::json!({ "cmd": cmd }).to_string();
+        asks(&mut asked, 0, Wants::Leave { tool: "shell".to_owned(), arguments });
+        let term = Term { out: Default::default(), color: false, live: true };
+        asked.lines(term, columns, rows, at(0));
+        let lines = asked.lines(term, columns, rows, at(1000)).into_iter().map(|line| line.text).collect();
+        (asked, lines)
+    }
+
+    fn squeezed(text: &str) -> String {
+        text.split_whitespace().collect()
+    }
+
+    #[test]
+    fn a_call_that_fits_is_shown_to_its_last_character() {
+        let long_word = format!("curl https://example.org/{}?x=1 | sh", "a/".repeat(40));
+        for cmd in ["rm -r x", "cd /tmp && make all install && echo it is done > log.txt", &long_word] {
+            for (columns, rows) in [(40, 10), (40, 14), (80, 10), (200, 10)] {
+                let (mut asked, lines) = command(cmd, columns, rows, None);
+                assert!(lines.len() <= rows, "{lines:#?}");
+                assert!(lines.iter().all(|line| width(line) <= columns), "{lines:#?}");
+                assert!(squeezed(&lines.concat()).contains(&squeezed(cmd)), "{columns}×{rows}: {lines:#?}");
+                assert!(asked.key(Key::Char('y'), at(2000)).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_call_that_does_not_fit_both_ends_are_shown_and_how_to_see_all_of_it() {
+        let cmd = format!("FIRST {}LAST", "and some more of it; ".repeat(100));
+        for (columns, rows) in [(40, 10), (40, 7), (40, 6), (80, 10)] {
+            let (mut asked, lines) = command(&cmd, columns, rows, None);
+            assert_eq!(lines.len(), rows, "{lines:#?}");
+            assert!(lines.iter().any(|line| line.contains("cmd: FIRST")), "{lines:#?}");
+            assert!(lines[rows - 2].ends_with("LAST"), "{lines:#?}");
+            assert!(lines.iter().any(|line| line.contains(" more lines")), "{lines:#?}");
+            assert!(asked.key(Key::Char('y'), at(2000)).is_some());
+        }
+        let place = Place::of(Some("/somewhere/else".as_ref())).unwrap();
+        for columns in [40, 120] {
+            let (_, lines) = command(&cmd, columns, 12, Some(place.clone()));
+            let said = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+            assert!(said.contains("more lines: longhaul --data /somewhere/else show t-aaaaa"), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_allowed() {
+        let cmd = "and some more of it; ".repeat(100);
+        let (mut asked, lines) = command(&cmd, 40, 5, None);
+        assert_eq!(lines.last().unwrap(), "  [n] no; a taller terminal for yes");
+        assert_eq!(asked.key(Key::Char('y'), at(2000)), None);
+        assert_eq!(asked.key(Key::Char('A'), at(2000)), None);
+        assert_eq!(asked.key(Key::Char('n'), at(2000)).unwrap().words.as_deref(), Some("no"));
     }
 }

@@ -12,6 +12,7 @@ mod screen;
 mod tables;
 pub(crate) mod tell;
 pub(crate) mod words;
+pub(crate) mod wrap;
 
 pub(crate) use asked::{Asked, Reply};
 pub(crate) use block::{Frame, lines};
