@@ -7,6 +7,7 @@ mod carry;
 mod cmd;
 mod demo;
 mod exit;
+mod heard;
 mod keys;
 mod notify;
 mod outside;
