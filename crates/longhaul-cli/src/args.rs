@@ -225,7 +225,7 @@ pub(crate) struct Outside {
     #[arg(long, value_name = "FILE")]
     pub(crate) env_from_file: Vec<PathBuf>,
     /// What tokens cost, laid over the prices that are known: {"provider/model": {"input": …, "output": …}}
-    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES")]
+    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES", hide_env_values = true)]
     pub(crate) prices: Option<PathBuf>,
     /// Record what goes to and comes from models, without keys
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]

@@ -127,7 +127,7 @@ impl<'a> Wanted<'a> {
         let left = heads.iter().filter(|head| stands(head, State::Interrupted)).count();
         if left > 0 {
             let left = many(left, "task");
-            footer.push((Ink::Faint, format!("{left} left by a process that is gone: longhaul resume")));
+            footer.push((Ink::Faint, format!("{left} interrupted: longhaul resume")));
         }
         if heads.len() < all && !self.is_said() {
             footer.push((
