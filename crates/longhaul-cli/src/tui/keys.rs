@@ -33,8 +33,8 @@ impl Model {
         }
         if control && key.code == KeyCode::Char('c') {
             // Of what is typed, first; then of the screen.
-            if self.focus == Focus::Prompt && !self.prompt.text().is_empty() {
-                self.prompt.take();
+            if self.focus == Focus::Prompt && !self.draft().text().is_empty() {
+                self.drafts.retain(|purpose, _| Some(*purpose) != self.purpose);
                 return Vec::new();
             }
             return self.quit();
@@ -63,7 +63,9 @@ impl Model {
             }
             _ => {
                 self.write(None);
-                self.prompt.insert(text);
+                if let Some(purpose) = self.purpose().filter(|_| self.focus == Focus::Prompt) {
+                    self.drafts.entry(purpose).or_default().insert(text);
+                }
                 Vec::new()
             }
         }

@@ -1,6 +1,6 @@
 //! What the screen knows: the state, what can happen to it, and what it wants to have done.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use indexmap::{IndexMap, IndexSet};
@@ -64,7 +64,9 @@ pub(crate) struct Model {
     pub(crate) focus: Focus,
     /// Which of the two is shown where there is room for one.
     pub(crate) pane: Pane,
-    pub(crate) prompt: Input,
+    /// What was typed and not sent yet: each draft is for what it was begun for, and for nothing else.
+    pub(crate) drafts: HashMap<Purpose, Input>,
+    /// What is typed now is for, while keys go to the prompt.
     pub(crate) purpose: Option<Purpose>,
     /// What was written before, the newest last.
     pub(crate) written: Vec<String>,
@@ -171,7 +173,7 @@ pub(crate) enum Pane {
 }
 
 /// What is typed is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// A letter to this task; one that has ended is continued by it.
     Write(TaskId),
@@ -297,7 +299,7 @@ impl Model {
             tab: Tab::default(),
             focus: Focus::List,
             pane: Pane::List,
-            prompt: Input::default(),
+            drafts: HashMap::new(),
             purpose: None,
             written: Vec::new(),
             recalled: None,

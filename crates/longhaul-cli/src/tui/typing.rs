@@ -1,7 +1,10 @@
 //! What is typed: letters, answers, prompts, and words to search for.
 
+use std::borrow::Cow;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::input::Input;
 use super::model::{Effect, Focus, Model, Purpose};
 use crate::view::Ink;
 
@@ -9,12 +12,11 @@ impl Model {
     pub(super) fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
-        let prompt = &mut self.prompt;
+        let Some(purpose) = self.purpose() else { return Vec::new() };
+        let prompt = self.drafts.entry(purpose).or_default();
         match key.code {
-            KeyCode::Esc => {
-                self.purpose = None;
-                self.leave_prompt();
-            }
+            // What was typed stays with whom it is for.
+            KeyCode::Esc => self.leave_prompt(),
             KeyCode::Tab => return self.pane(1),
             KeyCode::BackTab => return self.pane(-1),
             KeyCode::Enter if alt || key.modifiers.contains(KeyModifiers::SHIFT) => prompt.insert("\n"),
@@ -46,7 +48,18 @@ impl Model {
         let last = self.written.len();
         let at = self.recalled.unwrap_or(last).saturating_add_signed(by).min(last);
         self.recalled = (at < last).then_some(at);
-        self.prompt.set(self.written.get(at).cloned().unwrap_or_default());
+        let text = self.written.get(at).cloned().unwrap_or_default();
+        if let Some(purpose) = self.purpose() {
+            self.drafts.entry(purpose).or_default().set(text);
+        }
+    }
+
+    /// What was typed so far of what the prompt is for.
+    pub(crate) fn draft(&self) -> Cow<'_, Input> {
+        match self.purpose().and_then(|purpose| self.drafts.get(&purpose)) {
+            Some(draft) => Cow::Borrowed(draft),
+            None => Cow::Owned(Input::default()),
+        }
     }
 
     /// Keys while words to be found are typed: in the list, or in the text.
@@ -94,10 +107,10 @@ impl Model {
             return;
         }
         // Whoever writes to something writes to that, whatever is chosen meanwhile.
-        self.purpose = purpose.or_else(|| {
-            self.purpose = None;
-            self.purpose()
-        });
+        if purpose.is_some() || self.focus != Focus::Prompt {
+            self.purpose = purpose.or_else(|| self.purpose());
+            self.recalled = None;
+        }
         self.focus = Focus::Prompt;
     }
 }

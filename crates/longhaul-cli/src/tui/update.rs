@@ -304,7 +304,7 @@ impl Model {
 
     /// What the prompt is for, as things stand.
     pub(crate) fn purpose(&self) -> Option<Purpose> {
-        if let Some(purpose) = self.purpose {
+        if let Some(purpose) = self.purpose.filter(|_| self.focus == Focus::Prompt) {
             return Some(purpose);
         }
         let Some(selected) = self.selected else { return self.team.as_ref().map(|_| Purpose::Run) };
@@ -317,10 +317,11 @@ impl Model {
     /// Sends what was typed.
     pub(super) fn submit(&mut self) -> Vec<Effect> {
         let Some(purpose) = self.purpose() else { return Vec::new() };
-        if self.prompt.text().trim().is_empty() {
+        let text = self.draft().text().trim().to_owned();
+        if text.is_empty() {
             return Vec::new();
         }
-        let text = self.prompt.take().trim().to_owned();
+        self.drafts.remove(&purpose);
         self.purpose = None;
         self.recalled = None;
         self.written.retain(|written| *written != text);

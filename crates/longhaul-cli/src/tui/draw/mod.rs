@@ -8,7 +8,6 @@ use longhaul::task::Head;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget as _};
 
@@ -167,7 +166,7 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
         put(buffer, Line::from(vec![Span::styled("/", theme.ink(Ink::Waits)), Span::raw(shown)]));
         return Some(Position::new(area.x + 2 + at as u16, area.y));
     }
-    if model.focus == Focus::Detail && model.finds() && model.prompt.text().is_empty() {
+    if model.focus == Focus::Detail && model.finds() {
         let keys = "n down · N up · Esc ends";
         let words = fit(&format!("/{}", model.find.words.text()), room.saturating_sub(width(keys) + 2));
         let line = vec![
@@ -188,7 +187,8 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
         Some(Purpose::Run) => format!("run {}", model.team.as_deref().unwrap_or_default()),
         None => String::new(),
     };
-    if model.focus != Focus::Prompt && model.prompt.text().is_empty() {
+    let draft = model.draft();
+    if model.focus != Focus::Prompt {
         let (key, what) = match (model.asks(), purpose) {
             (Some((head, question)), _) if question.tool.is_some() => {
                 let keys = "y yes · n no · a always";
@@ -197,6 +197,11 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
                 let fits = width(keys) + 2 + width(&whole) <= room;
                 (keys.to_owned(), if fits { whole } else { format!("{agent} asks") })
             }
+            // What was begun, and for whom: it is on the line again when it is gone on with.
+            (_, Some(_)) if !draft.text().is_empty() => {
+                let begun = one_line(draft.text());
+                ("m".to_owned(), format!("goes on: {label}› {begun}"))
+            }
             (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
             (_, Some(_)) => {
                 let writes = label.strip_prefix("continue ").map(|whom| format!("continues {whom}"));
@@ -204,6 +209,7 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
             }
             (_, None) => return None,
         };
+        let what = fit(&what, room.saturating_sub(width(&key) + 2));
         let line = vec![
             Span::styled(key, theme.ink(Ink::Strong)),
             Span::styled(format!("  {what}"), theme.ink(Ink::Faint)),
@@ -213,15 +219,10 @@ fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position>
     }
     let label = fit(&label, room / 2);
     let before = width(&label) + 2;
-    let (shown, at) = model.prompt.window(room.saturating_sub(before));
-    let focused = model.focus == Focus::Prompt;
-    let style = if focused { theme.title(true) } else { theme.ink(Ink::Faint) };
-    let text = if focused { Style::new() } else { theme.ink(Ink::Faint) };
-    put(
-        buffer,
-        Line::from(vec![Span::styled(label, style), Span::styled("› ", style), Span::styled(shown, text)]),
-    );
-    focused.then(|| Position::new(area.x + 1 + (before + at) as u16, area.y))
+    let (shown, at) = draft.window(room.saturating_sub(before));
+    let style = theme.title(true);
+    put(buffer, Line::from(vec![Span::styled(label, style), Span::styled("› ", style), Span::raw(shown)]));
+    Some(Position::new(area.x + 1 + (before + at) as u16, area.y))
 }
 
 /// What is asked; the same in few words; and the keys that answer it.
