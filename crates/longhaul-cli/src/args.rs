@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod meant;
 mod words;
 
 use std::path::PathBuf;
@@ -12,11 +13,12 @@ use crate::exit;
 use crate::notify::How;
 use crate::view::Out;
 
+pub(crate) use meant::parse;
 pub(crate) use words::*;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]
-#[command(name = "longhaul", version, after_help = exit::HELP, arg_required_else_help = true)]
+#[command(name = "longhaul", version, after_help = exit::HELP)]
 #[command(infer_subcommands = false, propagate_version = true)]
 pub(crate) struct Cli {
     /// Where the database is [default: the user's data directory]
@@ -97,7 +99,7 @@ pub(crate) struct TuiArgs {
     pub(crate) outside: Outside,
 }
 
-/// What was typed; nothing but `longhaul`, on a terminal, is the screen.
+/// What was typed; nothing but `longhaul` is the screen, and where there is no terminal the help.
 pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     use std::io::IsTerminal as _;
     let mut args: Vec<_> = args.collect();
@@ -107,8 +109,9 @@ pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::
         [flag] => flag.to_string_lossy().starts_with("--data="),
         _ => false,
     };
-    if bare && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        args.push("tui".into());
+    if bare {
+        let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        args.push(if on_terminal { "tui" } else { "--help" }.into());
     }
     args
 }
@@ -155,10 +158,10 @@ pub(crate) struct RunArgs {
     /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
     #[arg(long)]
     pub(crate) detach: bool,
-    /// At most this many dollars for the whole run
+    /// No model is asked any more when the whole run has cost this many dollars
     #[arg(long, value_name = "DOLLARS", value_parser = crate::view::amount)]
     pub(crate) max_cost: Option<f64>,
-    /// At most this many tokens for the whole run
+    /// No model is asked any more when the whole run has used this many tokens
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
     /// No longer than this: 30s, 5m, 1h30m
@@ -222,7 +225,7 @@ pub(crate) struct Outside {
     #[arg(long, value_name = "FILE")]
     pub(crate) env_from_file: Vec<PathBuf>,
     /// What tokens cost, laid over the prices that are known: {"provider/model": {"input": …, "output": …}}
-    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES")]
+    #[arg(long, value_name = "FILE", env = "LONGHAUL_PRICES", hide_env_values = true)]
     pub(crate) prices: Option<PathBuf>,
     /// Record what goes to and comes from models, without keys
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]

@@ -2,6 +2,7 @@
 //! told to go.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
@@ -18,6 +19,7 @@ pub(crate) use crate::audience::Manner;
 use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
+use crate::heard::Heard;
 use crate::keys::{Key, Keys, Typed};
 use crate::notify::Bell;
 use crate::place::Place;
@@ -104,7 +106,16 @@ impl<'a> Carry<'a> {
             let team = self.longhaul.head(root).await?.team;
             audience.listens_to(root, matches!(team, TeamRef::File(_)));
         }
-        let over = match self.watch(&mut audience, &mut signals).await {
+        let mut last = None;
+        let watched = self.watch(&mut audience, &mut signals, &mut last).await;
+        let told = match &last {
+            Some(event) => tokio::select! {
+                told = audience.hear(event) => told,
+                () = signals.next() => Ok(()),
+            },
+            None => Ok(()),
+        };
+        let over = match watched.and_then(|over| told.map(|()| over)) {
             Ok(over) => over,
             Err(trouble) => {
                 // Nobody watches any more: what runs is given back, and can be resumed.
@@ -145,14 +156,20 @@ impl<'a> Carry<'a> {
         done
     }
 
-    async fn watch(&mut self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Over, Trouble> {
+    /// Tells what happens until it is over; but for the `last` event, which is still to be told.
+    async fn watch(
+        &mut self,
+        audience: &mut Audience<'_>,
+        signals: &mut Signals,
+        last: &mut Option<Event>,
+    ) -> Result<Over, Trouble> {
         let live = audience.is_live();
         audience.begin(&self.intro).await?;
         let mut keys = if live { Keys::listen() } else { None };
         audience.hears_keys = keys.is_some();
         let longhaul = self.longhaul.clone();
-        let mut events: SelectAll<BoxStream<'_, Result<Event, LonghaulError>>> =
-            self.roots.iter().map(|root| longhaul.follow(*root).boxed()).collect();
+        let mut heard = Heard::default();
+        let mut events = follow(&longhaul, &self.roots, &heard);
         let mut beat = tokio::time::interval(FRAME);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let looker = Looker {
@@ -166,8 +183,17 @@ impl<'a> Carry<'a> {
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
-                    None => break,
+                    // A root may leave others running: they are followed in their turn.
+                    None => match self.rest(&heard).await? {
+                        rest if rest.is_empty() => break,
+                        rest => events = follow(&longhaul, &rest, &heard),
+                    },
                     Some(event) => {
+                        heard.take(&event);
+                        if self.is_last(&event) {
+                            *last = Some(event);
+                            continue;
+                        }
                         // A reader who does not read holds up what is told, and nothing else.
                         tokio::select! {
                             told = audience.hear(&event) => told?,
@@ -192,20 +218,27 @@ impl<'a> Carry<'a> {
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
-        // A root may leave others running.
-        let open = self.open().await?;
-        if !open.is_empty() && self.leaves.is_some() {
-            return Ok(Over::Leaves);
+        match self.leaves.is_some() && !self.open().await?.is_empty() {
+            true => Ok(Over::Leaves),
+            false => Ok(Over::Ended),
         }
-        if !open.is_empty() {
-            tokio::select! {
-                waited = longhaul.wait(open) => drop(waited?),
-                () = signals.next() => return Ok(Over::Interrupted),
-                left = &mut abandoned => return left.map(|()| Over::Left),
-                error = longhaul.trouble() => return Ok(Over::Trouble(error)),
-            }
-        }
-        Ok(Over::Ended)
+    }
+
+    /// Whether programs find this in the last line, though others may go on after it.
+    fn is_last(&self, event: &Event) -> bool {
+        self.manner == Manner::Json
+            && self.roots == [event.task]
+            && matches!(event.what, Happening::Finished { .. })
+    }
+
+    /// Of whom there is more to tell: all whose end was not heard of. Those that are left to others go on without us.
+    async fn rest(&self, heard: &Heard) -> Result<Vec<TaskId>, Trouble> {
+        let heads = self.heads().await?;
+        let missing = heard.missing(&heads).into_iter();
+        Ok(missing
+            .filter(|head| self.leaves.is_none() || head.status.is_final())
+            .map(|head| head.id)
+            .collect())
     }
 
     /// In a session: the next word when it is silent, and the end after the last.
@@ -437,6 +470,23 @@ impl<'a> Carry<'a> {
         }
         Ok(code)
     }
+}
+
+/// What happens to these tasks and below them, without what was heard before.
+fn follow(
+    longhaul: &Longhaul,
+    tasks: &[TaskId],
+    heard: &Heard,
+) -> SelectAll<BoxStream<'static, Result<Event, LonghaulError>>> {
+    let known = Arc::new(heard.clone());
+    let news = |task: &TaskId| {
+        let known = known.clone();
+        let new = move |event: &Result<Event, LonghaulError>| {
+            std::future::ready(event.as_ref().map_or(true, |event| known.is_new(event)))
+        };
+        longhaul.follow(*task).filter(new).boxed()
+    };
+    tasks.iter().map(news).collect()
 }
 
 async fn trees(longhaul: &Longhaul, roots: &[TaskId]) -> Result<Vec<Head>, Trouble> {

@@ -7,6 +7,7 @@ mod carry;
 mod cmd;
 mod demo;
 mod exit;
+mod heard;
 mod keys;
 mod notify;
 mod outside;
@@ -19,14 +20,12 @@ mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(code) = sandboxed() {
         return code;
     }
-    let cli = args::Cli::parse_from(args::typed(std::env::args_os()));
+    let cli = args::parse(args::typed(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress();
     let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
     // The screen is whole: what is logged would tear it.

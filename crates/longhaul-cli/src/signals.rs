@@ -1,11 +1,26 @@
 //! Ctrl-C, and whatever else asks a program to end.
 
+#[cfg(unix)]
+use std::time::{Duration, Instant};
+
 use crate::exit::Trouble;
+
+/// How long after a signal the same one again is the same wish: `timeout` sends two, one to the program and one to its
+/// group. Ctrl-C is typed, and always meant.
+#[cfg(unix)]
+const ECHO: Duration = Duration::from_millis(100);
+
+/// Where Ctrl-C is among the signals.
+#[cfg(unix)]
+const CTRL_C: usize = 0;
 
 /// The signals.
 pub(crate) struct Signals {
     #[cfg(unix)]
     all: Vec<tokio::signal::unix::Signal>,
+    /// Which was the last, and when it came.
+    #[cfg(unix)]
+    last: Option<(usize, Instant)>,
 }
 
 impl Signals {
@@ -19,7 +34,7 @@ impl Signals {
         let kinds =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
         let all = kinds.into_iter().map(|kind| signal(kind).map_err(deaf)).collect::<Result<_, _>>()?;
-        Ok(Signals { all })
+        Ok(Signals { all, last: None })
     }
 
     #[cfg(not(unix))]
@@ -30,9 +45,18 @@ impl Signals {
     /// Returns when one comes.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
-        let heard = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
-        if futures::future::select_all(heard).await.0.is_none() {
-            std::future::pending::<()>().await;
+        loop {
+            let heard = self.all.iter_mut().map(|signal| Box::pin(signal.recv()));
+            let (heard, which, _) = futures::future::select_all(heard).await;
+            if heard.is_none() {
+                std::future::pending::<()>().await;
+            }
+            let now = Instant::now();
+            let last = self.last.replace((which, now));
+            let is_echo = last.is_some_and(|(last, at)| last == which && now - at < ECHO);
+            if which == CTRL_C || !is_echo {
+                return;
+            }
         }
     }
 

@@ -127,7 +127,7 @@ impl<'a> Wanted<'a> {
         let left = heads.iter().filter(|head| stands(head, State::Interrupted)).count();
         if left > 0 {
             let left = many(left, "task");
-            footer.push((Ink::Faint, format!("{left} left by a process that is gone: longhaul resume")));
+            footer.push((Ink::Faint, format!("{left} interrupted: longhaul resume")));
         }
         if heads.len() < all && !self.is_said() {
             footer.push((
@@ -152,7 +152,8 @@ fn stands(head: &Head, state: State) -> bool {
         State::Cancelled => head.status == Status::Cancelled,
         State::Interrupted => word() == "interrupted",
         State::Waiting => word() == "waiting",
-        State::Asks => word() == "asks",
+        // Also one that nobody runs just now: it can be answered all the same.
+        State::Asks => !head.asked.is_empty() && !head.status.is_final(),
         State::Stopping => word() == "stopping",
     }
 }

@@ -109,6 +109,21 @@ fn an_interrupted_run_is_130_and_can_be_resumed() {
     assert!(resumed.out.contains("\nSlowly.\n"), "{}", resumed.out);
 }
 
+/// `timeout` sends its signal to the program and then to its group.
+#[test]
+fn the_same_signal_twice_at_once_is_one_wish() {
+    let kit = Kit::new();
+    team(&kit, "- text: Slowly.\n  delay: 1s", FAILS, "");
+    let running = kit.start(&["run", "team.yaml", "Do it"]);
+    kit.until("a root that runs", |journals| {
+        journals.iter().find(|(head, _)| head.status == Status::Running).map(|_| ())
+    });
+    running.signal(Signal::SIGTERM);
+    running.signal(Signal::SIGTERM);
+    running.end().ended(130);
+    assert!(kit.journals().iter().all(|(head, _)| head.status == Status::Pending), "given back, not stopped");
+}
+
 #[test]
 fn a_run_that_a_limit_cut_short_is_7_and_one_without_time_124() {
     let again = "- text: Again.\n  calls: [{tool: list_background_agents}]\n";

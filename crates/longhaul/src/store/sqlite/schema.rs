@@ -129,11 +129,14 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
 
 /// Refuses a file that is not ours to write to, before anything in it is changed.
 pub(super) fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
-    let version = version(connection).or_trouble(place)?;
+    // In one moment: another process may be making the tables just now.
+    let moment = connection.unchecked_transaction().or_trouble(place)?;
+    let version = version(&moment).or_trouble(place)?;
     let application: i32 =
-        connection.query_row("PRAGMA application_id", [], |row| row.get(0)).or_trouble(place)?;
+        moment.query_row("PRAGMA application_id", [], |row| row.get(0)).or_trouble(place)?;
     let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_trouble(place)?;
+        moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_trouble(place)?;
+    drop(moment);
     if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
         return Err(place.wrong(format_args!(
             "is an SQLite database of another program. Nothing was changed in it; give another path"

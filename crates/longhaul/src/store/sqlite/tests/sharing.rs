@@ -216,3 +216,20 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be
     let released = Entry::Released { attempt: Attempt(1), why: Release::Lost };
     store.append(Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released])).await.unwrap();
 }
+
+/// The tables are made by one of them while others look whether the file is theirs to write to.
+#[test]
+fn many_may_be_the_first_to_open_a_file() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(6);
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    together.wait();
+                    Sqlite::open(file(&directory)).map(drop).unwrap();
+                });
+            }
+        });
+    }
+}

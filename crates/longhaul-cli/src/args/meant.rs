@@ -1,0 +1,76 @@
+//! What was meant by a command that there is not.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
+
+use super::Cli;
+
+/// Words that people know from other programs.
+const ELSEWHERE: [(&str, &str); 13] = [
+    ("ls", "tasks"),
+    ("list", "tasks"),
+    ("ps", "tasks"),
+    ("status", "tasks"),
+    ("top", "tui"),
+    ("kill", "stop"),
+    ("cancel", "stop"),
+    ("rm", "prune"),
+    ("delete", "prune"),
+    ("start", "run"),
+    ("log", "logs"),
+    ("message", "send"),
+    ("new", "init"),
+];
+
+/// The command line, or an error that names the command that was meant.
+pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(args).map_err(|mut error| {
+        let typed = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(typed)) if error.kind() == ErrorKind::InvalidSubcommand => {
+                typed.clone()
+            }
+            _ => return error,
+        };
+        if let Some(meant) = meant(&typed) {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+        }
+        error
+    })
+}
+
+/// The command that is nearest to what was typed, if one is near.
+fn meant(typed: &str) -> Option<String> {
+    let typed = typed.to_lowercase();
+    if let Some((_, meant)) = ELSEWHERE.iter().find(|(word, _)| *word == typed) {
+        return Some((*meant).to_owned());
+    }
+    let all = Cli::command();
+    let near = all.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| {
+        (strsim::damerau_levenshtein(&typed, command.get_name()), command.get_name().to_owned())
+    });
+    near.filter(|(far, name)| *far <= 2 && *far < name.len().max(2) - 1).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn the_nearest_command_is_meant() {
+        for (typed, command) in [
+            ("rnu", Some("run")),
+            ("runn", Some("run")),
+            ("taks", Some("tasks")),
+            ("ls", Some("tasks")),
+            ("PS", Some("tasks")),
+            ("kill", Some("stop")),
+            ("resmue", Some("resume")),
+            ("docter", Some("doctor")),
+            ("crary", None),
+            ("xyzzy", None),
+            ("q", None),
+        ] {
+            assert_eq!(meant(typed).as_deref(), command, "{typed}");
+        }
+    }
+}

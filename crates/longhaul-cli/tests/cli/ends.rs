@@ -1,0 +1,58 @@
+//! The last words: of those that a root leaves, of a task that is no root, and the answer of a root that leaves others.
+
+use crate::kit::{Kit, Ran};
+
+/// A root that sends three out; `play` is what each says.
+fn team(kit: &Kit, root: &str, worker: &str, more: &str) {
+    let team = format!(
+        "agents:\n  root:\n    model: play\n    sub_agents: [worker]\n    toolsets: [{{type: background_agents}}]\n{more}  worker: {{model: play}}\n"
+    );
+    let play = format!(
+        r"
+agents:
+  root:
+    turns:
+      - calls:
+          - {{tool: run_background_agent, arguments: {{agent: worker, task: one}}}}
+          - {{tool: run_background_agent, arguments: {{agent: worker, task: two}}}}
+          - {{tool: run_background_agent, arguments: {{agent: worker, task: three}}}}
+      - {root}
+  worker:
+    turns: [{worker}]
+"
+    );
+    kit.plays("team.yaml", &team, &play);
+}
+
+/// How many lines tell this of a worker.
+fn told(ran: &Ran, what: &str) -> usize {
+    ran.err.lines().filter(|line| line.contains(&format!("  worker        {what}"))).count()
+}
+
+#[test]
+fn what_happens_after_the_roots_end_is_told() {
+    let kit = Kit::new();
+    team(
+        &kit,
+        "{text: I leave them.}",
+        "{delay: 500ms, text: Late.}",
+        "    background: {on_finish: detach}\n",
+    );
+    let ran = kit.run(&["run", "team.yaml", "go"]).ended(0);
+    assert_eq!((told(&ran, "says    Late."), told(&ran, "completed")), (3, 3), "{}", ran.err);
+    assert_eq!(told(&ran, "started"), 3, "nothing is told twice: {}", ran.err);
+    let ends = kit.run(&["run", "team.yaml", "go", "--json"]).ended(0).json();
+    assert_eq!(ends.iter().filter(|event| event["event"] == "finished").count(), 4);
+    let last = ends.last().unwrap();
+    assert_eq!((&last["event"], &last["output"]), (&"finished".into(), &"I leave them.".into()), "{last}");
+}
+
+#[test]
+fn every_child_of_a_root_without_time_is_told_of() {
+    let kit = Kit::new();
+    team(&kit, "{delay: 60s, text: x}", "{delay: 60s, text: x}", "");
+    for _ in 0..3 {
+        let ran = kit.run(&["run", "team.yaml", "go", "--timeout", "700ms"]).ended(124);
+        assert_eq!(told(&ran, "cancelled"), 3, "{}", ran.err);
+    }
+}
