@@ -38,6 +38,8 @@ pub(crate) struct Carry<'a> {
     pub(crate) place: &'a Place,
     pub(crate) longhaul: Longhaul,
     pub(crate) roots: Vec<TaskId>,
+    /// Whose ends and answers are told, and decide: the roots, unless somebody asks for others in their trees.
+    pub(crate) subjects: Vec<TaskId>,
     /// What was before this is known, and not told again.
     pub(crate) since: Timestamp,
     pub(crate) manner: Manner,
@@ -78,6 +80,7 @@ impl<'a> Carry<'a> {
             desk,
             place,
             longhaul,
+            subjects: roots.clone(),
             roots,
             since: Timestamp::UNIX_EPOCH,
             manner: Manner::Told,
@@ -102,9 +105,9 @@ impl<'a> Carry<'a> {
         let sign = |root: &TaskId| carrier::sign(self.place, *root);
         let signs: Vec<_> = self.roots.iter().filter(|_| self.ours).map(sign).collect();
         let mut audience = Audience::new(self.desk, self.place, self.manner, self.since, self.bell);
-        if let [root] = self.roots[..] {
-            let team = self.longhaul.head(root).await?.team;
-            audience.listens_to(root, matches!(team, TeamRef::File(_)));
+        if let [speaker] = self.subjects[..] {
+            let team = self.longhaul.head(speaker).await?.team;
+            audience.listens_to(speaker, matches!(team, TeamRef::File(_)));
         }
         let mut last = None;
         let watched = self.watch(&mut audience, &mut signals, &mut last).await;
@@ -227,7 +230,7 @@ impl<'a> Carry<'a> {
     /// Whether programs find this in the last line, though others may go on after it.
     fn is_last(&self, event: &Event) -> bool {
         self.manner == Manner::Json
-            && self.roots == [event.task]
+            && self.subjects == [event.task]
             && matches!(event.what, Happening::Finished { .. })
     }
 
@@ -425,35 +428,35 @@ impl<'a> Carry<'a> {
         // The tasks have ended as they have, whether anybody is left to hear of it or not.
         let line = |term: Term, text: &str| Trouble::heard_or_not(term.line(text));
         if self.manner != Manner::Silent {
-            for root in &self.roots {
+            for subject in &self.subjects {
                 // Told here, it has been heard of: `longhaul prune` may take it some day.
-                let _ = self.longhaul.look_at(*root).await;
+                let _ = self.longhaul.look_at(*subject).await;
             }
         }
         if told || self.manner == Manner::Quiet {
-            for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
-                let output = self.longhaul.output(root.id).await?;
+            for (index, head) in heads.iter().filter(|head| self.subjects.contains(&head.id)).enumerate() {
+                let output = self.longhaul.output(head.id).await?;
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.
-                let here = root.error.is_some() || root.cut_short.is_some() || term.out == Out::Stdout;
+                let here = head.error.is_some() || head.cut_short.is_some() || term.out == Out::Stdout;
                 if told && (index > 0 || (!term.live && here)) {
                     line(term, "")?;
                 }
-                if let Some(error) = &root.error {
-                    let word = term.paint(Ink::of(root.status), root.status.as_str());
-                    line(term, &term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
+                if let Some(error) = &head.error {
+                    let word = term.paint(Ink::of(head.status), head.status.as_str());
+                    line(term, &term.wrapped(&format!("{} {word}: {}", head.id, clean(error))))?;
                     if !output.trim().is_empty() {
                         line(term, "What it had said by then:")?;
                         line(term, &term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
-                if let Some(limit) = &root.cut_short {
+                if let Some(limit) = &head.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
-                    line(term, &term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
+                    line(term, &term.wrapped(&format!("{} {word} by {}", head.id, clean(limit))))?;
                 }
                 // An answer goes where answers go; what is none, to where all else is told.
-                if root.error.is_none() && !output.trim().is_empty() {
+                if head.error.is_none() && !output.trim().is_empty() {
                     let out = Term::of(Out::Stdout);
-                    audience.answer(root.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
+                    audience.answer(head.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
                 }
             }
         }
@@ -463,8 +466,8 @@ impl<'a> Carry<'a> {
                 line(term, &row)?;
             }
         }
-        let code = verdict(&self.longhaul, &heads, &self.roots).await?;
-        let ended = heads.iter().find(|head| self.roots.contains(&head.id));
+        let code = verdict(&self.longhaul, &heads, &self.subjects).await?;
+        let ended = heads.iter().find(|head| self.subjects.contains(&head.id));
         if let Some(head) = ended {
             self.bell.ring(&format!("{} {}: {}", head.agent, head.status, head.headline));
         }
