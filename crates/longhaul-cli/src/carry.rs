@@ -25,12 +25,15 @@ use crate::notify::Bell;
 use crate::place::Place;
 use crate::signals::Signals;
 use crate::verdict::verdict;
-use crate::view::{Ink, Out, Reply, Term, clean, one_line, summary};
+use crate::view::{Ink, Out, Reply, Term, clean, many, one_line, summary};
 
 /// How often the live block is drawn.
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
 /// How often one who only watches looks whether there is still somebody who runs the tasks.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long steps that are nearly done may take when the others are handed to a process in the background.
+const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
@@ -132,9 +135,12 @@ impl<'a> Carry<'a> {
                 self.sum_up(&mut audience).await
             }
             Over::Leaves => {
-                self.longhaul.shutdown().await;
+                // The answer first: nobody waits for what is left.
+                let told = self.sum_up(&mut audience).await;
+                self.longhaul.shutdown_within(HANDOVER).await;
                 drop(signs);
-                return self.leave_behind(&mut audience).await;
+                self.leave_behind().await?;
+                return told;
             }
             Over::Needed => {
                 self.longhaul.shutdown().await;
@@ -387,18 +393,25 @@ impl<'a> Carry<'a> {
     }
 
     /// The root's end is the end; what it left goes on without us.
-    async fn leave_behind(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
-        let code = self.sum_up(audience).await?;
+    async fn leave_behind(&self) -> Result<(), Trouble> {
         for root in &self.roots {
+            let left = self.longhaul.snapshots(Filter::tree(*root).live()).await?.len();
+            // They may just have ended.
+            if left == 0 {
+                continue;
+            }
             let outside = self.leaves.cloned().unwrap_or_default();
             carrier::start(self.place, *root, &outside, Unattended::Wait).await?;
             if self.manner != Manner::Silent {
-                let watch = self.place.attach(*root);
-                self.desk
-                    .note(&format!("what {root} left goes on in the background; watch it with:  {watch}"));
+                let (tasks, watch) = (many(left, "task"), self.place.attach(*root));
+                let go = if left == 1 { "goes" } else { "go" };
+                self.desk.note(&format!(
+                    "{tasks} of {root} {go} on in the background, where a reply that was on its way is asked for \
+                     again; watch with:  {watch}"
+                ));
             }
         }
-        Ok(code)
+        Ok(())
     }
 
     async fn heads(&self) -> Result<Vec<Head>, Trouble> {

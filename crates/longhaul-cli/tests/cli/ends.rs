@@ -1,5 +1,7 @@
 //! The last words: of those that a root leaves, of a task that is no root, and the answer of a root that leaves others.
 
+use std::time::{Duration, Instant};
+
 use longhaul::Status;
 use longhaul::task::Head;
 
@@ -92,4 +94,25 @@ fn a_child_that_is_tried_again_is_followed_to_its_own_end() {
     let ran = kit.run(&["resume", "--json"]).ended(0).json();
     let last = ran.last().unwrap();
     assert_eq!((&last["event"], &last["output"]), (&"finished".into(), &"Done after all.".into()), "{last}");
+}
+
+#[test]
+fn a_root_that_leaves_others_does_not_keep_its_answer_back() {
+    let kit = Kit::new();
+    team(&kit, "{text: I leave them.}", "{delay: 20s, text: Late.}", "");
+    let begun = Instant::now();
+    let ran = kit.run(&["run", "team.yaml", "go", "--on-finish", "detach"]).ended(0);
+    // The usual time to finish steps in is 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert_eq!(ran.out, "I leave them.\n");
+    assert!(ran.err.contains("3 tasks of t-") && ran.err.contains(" go on in the background"), "{}", ran.err);
+    assert!(!ran.err.contains("interrupted"), "{}", ran.err);
+    kit.until("workers that run in the background", |journals| {
+        let runs = |head: &Head| head.status == Status::Running && head.attempt.0 == 2;
+        (journals.iter().filter(|(head, _)| runs(head)).count() == 3).then_some(())
+    });
+    for (head, _) in kit.journals().into_iter().filter(|(head, _)| head.parent.is_some()) {
+        kit.run(&["stop", &head.id.to_string()]).ended(0);
+        kit.run(&["wait", &head.id.to_string()]).ended(3);
+    }
 }
