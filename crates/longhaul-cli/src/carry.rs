@@ -25,12 +25,15 @@ use crate::notify::Bell;
 use crate::place::Place;
 use crate::signals::Signals;
 use crate::verdict::verdict;
-use crate::view::{Ink, Out, Reply, Term, clean, one_line, summary};
+use crate::view::{Ink, Out, Reply, Term, clean, many, one_line, summary};
 
 /// How often the live block is drawn.
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
 /// How often one who only watches looks whether there is still somebody who runs the tasks.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long steps that are nearly done may take when the others are handed to a process in the background.
+const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
@@ -38,6 +41,8 @@ pub(crate) struct Carry<'a> {
     pub(crate) place: &'a Place,
     pub(crate) longhaul: Longhaul,
     pub(crate) roots: Vec<TaskId>,
+    /// Whose ends and answers are told, and decide: the roots, unless somebody asks for others in their trees.
+    pub(crate) subjects: Vec<TaskId>,
     /// What was before this is known, and not told again.
     pub(crate) since: Timestamp,
     pub(crate) manner: Manner,
@@ -78,6 +83,7 @@ impl<'a> Carry<'a> {
             desk,
             place,
             longhaul,
+            subjects: roots.clone(),
             roots,
             since: Timestamp::UNIX_EPOCH,
             manner: Manner::Told,
@@ -102,9 +108,9 @@ impl<'a> Carry<'a> {
         let sign = |root: &TaskId| carrier::sign(self.place, *root);
         let signs: Vec<_> = self.roots.iter().filter(|_| self.ours).map(sign).collect();
         let mut audience = Audience::new(self.desk, self.place, self.manner, self.since, self.bell);
-        if let [root] = self.roots[..] {
-            let team = self.longhaul.head(root).await?.team;
-            audience.listens_to(root, matches!(team, TeamRef::File(_)));
+        if let [speaker] = self.subjects[..] {
+            let team = self.longhaul.head(speaker).await?.team;
+            audience.listens_to(speaker, matches!(team, TeamRef::File(_)));
         }
         let mut last = None;
         let watched = self.watch(&mut audience, &mut signals, &mut last).await;
@@ -129,9 +135,12 @@ impl<'a> Carry<'a> {
                 self.sum_up(&mut audience).await
             }
             Over::Leaves => {
-                self.longhaul.shutdown().await;
+                // The answer first: nobody waits for what is left.
+                let told = self.sum_up(&mut audience).await;
+                self.longhaul.shutdown_within(HANDOVER).await;
                 drop(signs);
-                return self.leave_behind(&mut audience).await;
+                self.leave_behind().await?;
+                return told;
             }
             Over::Needed => {
                 self.longhaul.shutdown().await;
@@ -227,7 +236,7 @@ impl<'a> Carry<'a> {
     /// Whether programs find this in the last line, though others may go on after it.
     fn is_last(&self, event: &Event) -> bool {
         self.manner == Manner::Json
-            && self.roots == [event.task]
+            && self.subjects == [event.task]
             && matches!(event.what, Happening::Finished { .. })
     }
 
@@ -384,18 +393,25 @@ impl<'a> Carry<'a> {
     }
 
     /// The root's end is the end; what it left goes on without us.
-    async fn leave_behind(&self, audience: &mut Audience<'_>) -> Result<Code, Trouble> {
-        let code = self.sum_up(audience).await?;
+    async fn leave_behind(&self) -> Result<(), Trouble> {
         for root in &self.roots {
+            let left = self.longhaul.snapshots(Filter::tree(*root).live()).await?.len();
+            // They may just have ended.
+            if left == 0 {
+                continue;
+            }
             let outside = self.leaves.cloned().unwrap_or_default();
             carrier::start(self.place, *root, &outside, Unattended::Wait).await?;
             if self.manner != Manner::Silent {
-                let watch = self.place.attach(*root);
-                self.desk
-                    .note(&format!("what {root} left goes on in the background; watch it with:  {watch}"));
+                let (tasks, watch) = (many(left, "task"), self.place.attach(*root));
+                let go = if left == 1 { "goes" } else { "go" };
+                self.desk.note(&format!(
+                    "{tasks} of {root} {go} on in the background, where a reply that was on its way is asked for \
+                     again; watch with:  {watch}"
+                ));
             }
         }
-        Ok(code)
+        Ok(())
     }
 
     async fn heads(&self) -> Result<Vec<Head>, Trouble> {
@@ -425,35 +441,35 @@ impl<'a> Carry<'a> {
         // The tasks have ended as they have, whether anybody is left to hear of it or not.
         let line = |term: Term, text: &str| Trouble::heard_or_not(term.line(text));
         if self.manner != Manner::Silent {
-            for root in &self.roots {
+            for subject in &self.subjects {
                 // Told here, it has been heard of: `longhaul prune` may take it some day.
-                let _ = self.longhaul.look_at(*root).await;
+                let _ = self.longhaul.look_at(*subject).await;
             }
         }
         if told || self.manner == Manner::Quiet {
-            for (index, root) in heads.iter().filter(|head| self.roots.contains(&head.id)).enumerate() {
-                let output = self.longhaul.output(root.id).await?;
+            for (index, head) in heads.iter().filter(|head| self.subjects.contains(&head.id)).enumerate() {
+                let output = self.longhaul.output(head.id).await?;
                 // Where the live block was, there is an empty line already; and an answer may go elsewhere.
-                let here = root.error.is_some() || root.cut_short.is_some() || term.out == Out::Stdout;
+                let here = head.error.is_some() || head.cut_short.is_some() || term.out == Out::Stdout;
                 if told && (index > 0 || (!term.live && here)) {
                     line(term, "")?;
                 }
-                if let Some(error) = &root.error {
-                    let word = term.paint(Ink::of(root.status), root.status.as_str());
-                    line(term, &term.wrapped(&format!("{} {word}: {}", root.id, clean(error))))?;
+                if let Some(error) = &head.error {
+                    let word = term.paint(Ink::of(head.status), head.status.as_str());
+                    line(term, &term.wrapped(&format!("{} {word}: {}", head.id, clean(error))))?;
                     if !output.trim().is_empty() {
                         line(term, "What it had said by then:")?;
                         line(term, &term.wrapped(clean(&output).trim_end()))?;
                     }
                 }
-                if let Some(limit) = &root.cut_short {
+                if let Some(limit) = &head.cut_short {
                     let word = term.paint(Ink::Waits, "cut short");
-                    line(term, &term.wrapped(&format!("{} {word} by {}", root.id, clean(limit))))?;
+                    line(term, &term.wrapped(&format!("{} {word} by {}", head.id, clean(limit))))?;
                 }
                 // An answer goes where answers go; what is none, to where all else is told.
-                if root.error.is_none() && !output.trim().is_empty() {
+                if head.error.is_none() && !output.trim().is_empty() {
                     let out = Term::of(Out::Stdout);
-                    audience.answer(root.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
+                    audience.answer(head.id, &output).iter().try_for_each(|told| line(out, &told.text))?;
                 }
             }
         }
@@ -463,8 +479,8 @@ impl<'a> Carry<'a> {
                 line(term, &row)?;
             }
         }
-        let code = verdict(&self.longhaul, &heads, &self.roots).await?;
-        let ended = heads.iter().find(|head| self.roots.contains(&head.id));
+        let code = verdict(&self.longhaul, &heads, &self.subjects).await?;
+        let ended = heads.iter().find(|head| self.subjects.contains(&head.id));
         if let Some(head) = ended {
             self.bell.ring(&format!("{} {}: {}", head.agent, head.status, head.headline));
         }

@@ -6,18 +6,19 @@ use longhaul::task::Head;
 use longhaul::{Longhaul, Status, TaskId};
 
 use crate::exit::{Code, Trouble};
+use crate::heard::below;
 
 /// How many entries are read at once.
 const PAGE: usize = 500;
 
-/// How a run of these roots, with all that is below them, ended. The worst counts.
-pub(crate) async fn verdict(longhaul: &Longhaul, heads: &[Head], roots: &[TaskId]) -> Result<Code, Trouble> {
+/// How a run of these tasks, with all that is below them, ended: mostly of roots. The worst counts.
+pub(crate) async fn verdict(longhaul: &Longhaul, heads: &[Head], tasks: &[TaskId]) -> Result<Code, Trouble> {
     let mut code = Code::Fine;
-    for root in roots {
-        let task = longhaul.snapshot(*root).await?;
-        code = worse(code, of_root(&task.head, task.outcome.as_ref()));
+    for task in tasks {
+        let task = longhaul.snapshot(*task).await?;
+        code = worse(code, of_end(&task.head, task.outcome.as_ref()));
     }
-    for child in heads.iter().filter(|head| head.status == Status::Failed) {
+    for child in below(heads, tasks).filter(|head| head.status == Status::Failed) {
         let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
         // A parent that did not complete has an end of its own, which says as much.
         if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
@@ -29,8 +30,8 @@ pub(crate) async fn verdict(longhaul: &Longhaul, heads: &[Head], roots: &[TaskId
     Ok(code)
 }
 
-/// What the end of a root says.
-fn of_root(head: &Head, outcome: Option<&Outcome>) -> Code {
+/// What the end of a task says.
+fn of_end(head: &Head, outcome: Option<&Outcome>) -> Code {
     match (head.status, outcome) {
         (Status::Completed, _) if head.cut_short.is_some() => Code::Limit,
         (Status::Completed, _) => Code::Fine,

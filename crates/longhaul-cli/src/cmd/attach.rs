@@ -8,6 +8,7 @@ use crate::args::AttachArgs;
 use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::exit::{Code, Trouble};
+use crate::heard;
 use crate::view::{Ink, many};
 
 pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble> {
@@ -18,6 +19,7 @@ pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble>
     let id = longhaul.find(&args.id).await?;
     let root = longhaul.head(id).await?.root;
     let open = longhaul.snapshots(Filter::tree(root).live()).await?;
+    let subjects = heard::subjects(&longhaul.snapshots(Filter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
         && !carrier::owned(&**longhaul.store()).await?.contains(&root)
         && carrier::of(&place, root).is_none()
@@ -34,5 +36,6 @@ pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble>
         ],
     };
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    Carry { since, manner, ours: false, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await
+    let carry = Carry::new(desk, &place, longhaul, vec![root]);
+    Carry { since, manner, ours: false, intro, subjects, ..carry }.on().await
 }

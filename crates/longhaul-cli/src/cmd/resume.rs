@@ -18,6 +18,7 @@ use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
+use crate::heard;
 use crate::place::Place;
 use crate::team::{self, Kept};
 use crate::view::{Ink, clean, many, one_line};
@@ -30,7 +31,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
     let known = team.reference().clone();
 
-    let asked = asked(&*store, &args.ids).await?;
+    let (named, asked) = asked(&*store, &args.ids).await?;
     let owned = carrier::owned(&*store).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
@@ -65,11 +66,15 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         return Ok(Code::Fine);
     }
 
+    let mut subjects = Vec::new();
+    for root in &roots {
+        subjects.extend(heard::subjects(&store.list(Filter::tree(*root)).await?, *root, &named));
+    }
     let hands = Hands::start(desk, &place, store, &roots, &args.outside, team, args.pace, None).await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    let carry = Carry { since, manner, intro, ..Carry::new(desk, &place, hands.longhaul, roots) };
+    let carry = Carry { since, manner, intro, subjects, ..Carry::new(desk, &place, hands.longhaul, roots) };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
     done
@@ -121,17 +126,18 @@ pub(super) async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) 
     })
 }
 
-/// The trees that were asked for; all, if `None`.
-async fn asked(store: &dyn Store, ids: &[String]) -> Result<Option<HashSet<TaskId>>, Trouble> {
+/// The tasks that were asked for, and their trees; all, if `None`.
+async fn asked(store: &dyn Store, ids: &[String]) -> Result<(Vec<TaskId>, Option<HashSet<TaskId>>), Trouble> {
     if ids.is_empty() {
-        return Ok(None);
+        return Ok((Vec::new(), None));
     }
-    let mut roots = HashSet::new();
+    let (mut named, mut roots) = (Vec::new(), HashSet::new());
     for typed in ids {
         let id = store.find(typed).await?;
+        named.push(id);
         roots.extend(store.head(id).await?.map(|head| head.root));
     }
-    Ok(Some(roots))
+    Ok((named, Some(roots)))
 }
 
 /// Why there is nothing to do.

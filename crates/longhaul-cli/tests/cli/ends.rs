@@ -1,5 +1,10 @@
 //! The last words: of those that a root leaves, of a task that is no root, and the answer of a root that leaves others.
 
+use std::time::{Duration, Instant};
+
+use longhaul::Status;
+use longhaul::task::Head;
+
 use crate::kit::{Kit, Ran};
 
 /// A root that sends three out; `play` is what each says.
@@ -54,5 +59,60 @@ fn every_child_of_a_root_without_time_is_told_of() {
     for _ in 0..3 {
         let ran = kit.run(&["run", "team.yaml", "go", "--timeout", "700ms"]).ended(124);
         assert_eq!(told(&ran, "cancelled"), 3, "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_child_that_is_tried_again_is_followed_to_its_own_end() {
+    let kit = Kit::new();
+    // What is tried again finds `go`, and need not wait.
+    let waits = r#"cmd: "until [ -e go ]; do sleep 0.05; done", timeout: 300"#;
+    let worker = format!("{{calls: [{{tool: shell, arguments: {{{waits}}}}}]}}, {{text: Done after all.}}");
+    team(&kit, "{delay: 60s, text: x}", &worker, "");
+    let file = kit.ground.path().join("team.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let shell = "worker: {model: play, toolsets: [{type: shell}]}";
+    let text = text.replace("worker: {model: play}", shell);
+    std::fs::write(&file, format!("permissions: {{allow: [shell]}}\n{text}")).unwrap();
+    kit.run(&["run", "team.yaml", "go", "--timeout", "700ms"]).ended(124);
+    kit.write("go", "");
+    let child = |kit: &Kit| {
+        let stopped = |head: &Head| head.parent.is_some() && head.status == Status::Cancelled;
+        kit.journals().into_iter().find(|(head, _)| stopped(head)).unwrap().0.id.to_string()
+    };
+    let again = |kit: &Kit| {
+        let ran = kit.run(&["retry", &child(kit), "--json"]).ended(0).json();
+        ran[0]["retried_as"].as_str().unwrap().to_owned()
+    };
+    let ran = kit.run(&["resume", &again(&kit)]).ended(0);
+    let line = |text: &str| ran.out.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((line("says    Done after all."), line("  worker        completed")), (1, 1), "{}", ran.out);
+    assert!(ran.out.contains("\nDone after all.\n"), "its answer: {}", ran.out);
+    assert!(!ran.out.contains("timed out"), "the root's end is an old story: {}", ran.out);
+    // The same without its name, and for programs.
+    again(&kit);
+    let ran = kit.run(&["resume", "--json"]).ended(0).json();
+    let last = ran.last().unwrap();
+    assert_eq!((&last["event"], &last["output"]), (&"finished".into(), &"Done after all.".into()), "{last}");
+}
+
+#[test]
+fn a_root_that_leaves_others_does_not_keep_its_answer_back() {
+    let kit = Kit::new();
+    team(&kit, "{text: I leave them.}", "{delay: 20s, text: Late.}", "");
+    let begun = Instant::now();
+    let ran = kit.run(&["run", "team.yaml", "go", "--on-finish", "detach"]).ended(0);
+    // The usual time to finish steps in is 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert_eq!(ran.out, "I leave them.\n");
+    assert!(ran.err.contains("3 tasks of t-") && ran.err.contains(" go on in the background"), "{}", ran.err);
+    assert!(!ran.err.contains("interrupted"), "{}", ran.err);
+    kit.until("workers that run in the background", |journals| {
+        let runs = |head: &Head| head.status == Status::Running && head.attempt.0 == 2;
+        (journals.iter().filter(|(head, _)| runs(head)).count() == 3).then_some(())
+    });
+    for (head, _) in kit.journals().into_iter().filter(|(head, _)| head.parent.is_some()) {
+        kit.run(&["stop", &head.id.to_string()]).ended(0);
+        kit.run(&["wait", &head.id.to_string()]).ended(3);
     }
 }

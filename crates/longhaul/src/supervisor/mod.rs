@@ -305,11 +305,17 @@ impl Longhaul {
 
     /// Ends this Longhaul in bounded time. Tasks that have not ended can be resumed.
     pub async fn shutdown(&self) {
+        self.shutdown_within(self.0.grace).await;
+    }
+
+    /// The same, where steps have this time to be finished in, and not the usual one: for whoever hands tasks over to
+    /// another process. What is cut off is done again there.
+    pub async fn shutdown_within(&self, grace: Duration) {
         // 1. No task is taken any more, and those that run finish their step and are given back.
         self.0.drain.cancel();
         self.0.runs.close();
         // 2. They have some time for that.
-        if tokio::time::timeout(self.0.grace, self.0.runs.wait()).await.is_err() {
+        if tokio::time::timeout(grace, self.0.runs.wait()).await.is_err() {
             // 3. Whoever has not ended by then is dropped, and given back all the same.
             self.0.abort.cancel();
             let _ = tokio::time::timeout(self.0.grace, self.0.runs.wait()).await;
