@@ -99,7 +99,7 @@ pub(super) fn open(place: &Place, patience: Duration) -> Result<Connection, Stor
     // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
     // 16 MB of log.
     let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
-                    PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -1024; PRAGMA temp_store = MEMORY;";
+                    PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;";
     connection.execute_batch(settings).or_trouble(place)?;
     migrate(&mut connection, place)?;
     Ok(connection)
@@ -112,7 +112,7 @@ pub(super) fn open_reader(place: &Place, patience: Duration) -> Result<Connectio
     connection.busy_timeout(patience).or_trouble(place)?;
     keep_plans(&connection).or_trouble(place)?;
     // Little: what is in it is thrown away whenever anybody has written, and the kernel has the pages anyway.
-    connection.execute_batch("PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
+    connection.execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
     Ok(connection)
 }
 
