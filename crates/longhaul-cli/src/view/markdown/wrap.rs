@@ -29,17 +29,7 @@ pub(super) fn wrapped(spans: &[Span], columns: usize) -> Vec<Vec<Span>> {
                     lines.push(Vec::new());
                     used = 0;
                 }
-                for piece in pieces {
-                    for c in piece.text.chars() {
-                        let wide = c.width().unwrap_or(0);
-                        if used > 0 && used + wide > columns {
-                            lines.push(Vec::new());
-                            used = 0;
-                        }
-                        used += wide;
-                        put(&mut lines, &piece, c);
-                    }
-                }
+                pieces.iter().for_each(|piece| fill(&mut lines, &mut used, piece, columns));
             }
         }
     }
@@ -53,18 +43,21 @@ pub(super) fn broken(line: Vec<Span>, columns: usize) -> Vec<Vec<Span>> {
     }
     let mut lines = vec![Vec::new()];
     let mut used = 0;
-    for piece in &line {
-        for c in piece.text.chars() {
-            let wide = c.width().unwrap_or(0);
-            if used > 0 && used + wide > columns {
-                lines.push(Vec::new());
-                used = 0;
-            }
-            used += wide;
-            put(&mut lines, piece, c);
-        }
-    }
+    line.iter().for_each(|piece| fill(&mut lines, &mut used, piece, columns));
     lines
+}
+
+/// A piece at the end, on a new line where the last is full.
+fn fill(lines: &mut Vec<Vec<Span>>, used: &mut usize, piece: &Span, columns: usize) {
+    for c in piece.text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if *used > 0 && *used + wide > columns {
+            lines.push(Vec::new());
+            *used = 0;
+        }
+        *used += wide;
+        put(lines, piece, c);
+    }
 }
 
 /// A character at the end, in the style of a piece.

@@ -1,0 +1,136 @@
+//! What is typed, and whom it goes to.
+
+use super::*;
+
+#[test]
+fn a_question_that_wants_words_is_answered_in_the_prompt() {
+    let asks = Story::new(1, "a", "Do.").claimed().asked(Wants::Words { schema: None }, "Which one?");
+    let stories = [asks];
+    let mut model = screen((80, 24), &stories);
+    let wished = press(&mut model, "y", &stories);
+    assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+    let wished = press(&mut model, "both Enter", &stories);
+    let words = "both".to_owned();
+    assert_eq!(wished, [Effect::Answer { task: id(1), question: question(), words }]);
+}
+
+#[test]
+fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
+    let stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down m hel", &stories);
+    // Somebody else needs something meanwhile: nothing is chosen but by whoever sits here.
+    let news = Story::new(9, "lead", "New").claimed().asked(leave(), "May it?");
+    update(&mut model, Msg::Heads(vec![news.head()]));
+    let wished = press(&mut model, "lo Enter", &stories);
+    assert_eq!(wished, [Effect::Send { to: id(1), text: "hello".to_owned() }]);
+}
+
+#[test]
+fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
+    let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
+    let arguments = serde_json::json!({ "cmd": cmd }).to_string();
+    let wants = Wants::Leave { tool: "shell".to_owned(), arguments };
+    let lead = Story::new(1, "lead", "Do.").claimed();
+    let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
+    let stories = [lead, asks];
+    for (key, words) in [("y", "yes"), ("a", "always")] {
+        for size in [(120, 40), (80, 24), (40, 12)] {
+            let mut model = screen(size, &stories);
+            assert_eq!(chosen(&model), "t-00001");
+            let wished = press(&mut model, key, &stories);
+            assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+            assert_eq!((chosen(&model).as_str(), model.focus), ("t-00002", Focus::Detail));
+            let shown = picture(&mut model);
+            assert!(shown.contains(&format!("{key} again answers")), "{shown}");
+            assert!(shown.contains("FIRST") && shown.contains("LAST"), "{size:?}: {shown}");
+            let wished = press(&mut model, key, &stories);
+            let words = words.to_owned();
+            assert_eq!(wished, [Effect::Answer { task: id(2), question: question(), words }]);
+        }
+    }
+    // To forbid it nobody has to read it.
+    let mut model = screen((40, 12), &stories);
+    assert_eq!(press(&mut model, "n", &stories).len(), 1);
+}
+
+/// Types a text as it is, blanks and all.
+fn types(model: &mut Model, text: &str) {
+    for c in text.chars() {
+        update(model, Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+    }
+}
+
+/// The line that is typed into.
+fn line(model: &mut Model) -> String {
+    picture(model).lines().rev().nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_draft_is_for_whom_it_was_begun_and_for_nobody_else() {
+    let first = Story::new(1, "first", "Do.").claimed();
+    let words = Story::new(2, "second", "Do.").claimed().asked(Wants::Words { schema: None }, "Which one?");
+    let call = Story::new(3, "third", "Do.").claimed().asked(leave(), "May it?");
+    let stories = [first, words, call];
+    let mut model = screen((120, 40), &stories);
+    let go = |model: &mut Model, number| {
+        let effects = model.show(id(number));
+        serve(model, effects, &stories);
+    };
+    go(&mut model, 1);
+    press(&mut model, "m", &stories);
+    types(&mut model, "secret for one");
+    press(&mut model, "Esc", &stories);
+    assert!(
+        line(&mut model).contains("m  goes on: to first t-00001› secret for one"),
+        "{}",
+        line(&mut model)
+    );
+    // Another that asks in words: its own draft is empty, and Enter sends nothing.
+    go(&mut model, 2);
+    assert!(line(&mut model).contains("m  writes answer second"), "{}", line(&mut model));
+    assert_eq!(press(&mut model, "m Enter", &stories), []);
+    assert!(line(&mut model).ends_with("answer second t-00002›"), "{}", line(&mut model));
+    types(&mut model, "blue");
+    press(&mut model, "Esc", &stories);
+    // Another that asks for leave: its keys are in sight.
+    go(&mut model, 3);
+    assert!(line(&mut model).contains("y yes · n no · a always"), "{}", line(&mut model));
+    press(&mut model, "m", &stories);
+    types(&mut model, "why");
+    press(&mut model, "Esc", &stories);
+    assert!(line(&mut model).contains("y yes · n no · a always"), "not even its own draft covers them");
+    // And back: each is as it was left, and goes to whom it is for.
+    go(&mut model, 1);
+    assert!(line(&mut model).contains("secret for one"), "{}", line(&mut model));
+    let wished = press(&mut model, "m Enter", &stories);
+    assert_eq!(wished, [Effect::Send { to: id(1), text: "secret for one".to_owned() }]);
+    assert!(!picture(&mut model).contains("secret"), "it is sent");
+    go(&mut model, 2);
+    let wished = press(&mut model, "m Enter", &stories);
+    assert_eq!(wished, [Effect::Answer { task: id(2), question: question(), words: "blue".to_owned() }]);
+}
+
+#[test]
+fn a_click_elsewhere_and_tab_take_no_draft_along() {
+    let stories = stories();
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "Down m hello", &stories);
+    let row = picture(&mut model).lines().position(|line| line.contains("scout Look")).unwrap() as u16;
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    let click = MouseEvent { kind, column: 20, row, modifiers: KeyModifiers::NONE };
+    let effects = update(&mut model, Msg::Mouse(click));
+    serve(&mut model, effects, &stories);
+    assert_eq!(chosen(&model), "t-00002");
+    assert_eq!(press(&mut model, "m Enter Tab Down Up", &stories), []);
+    assert!(!line(&mut model).contains("hello"), "{}", line(&mut model));
+    // What asks meanwhile is no addressee of a letter that was begun.
+    let stories = [Story::new(1, "a", "Do.").claimed()];
+    let mut model = screen((120, 40), &stories);
+    press(&mut model, "m hello Esc", &stories);
+    let asks = stories[0].clone().asked(Wants::Words { schema: None }, "Which one?");
+    let stories = [asks];
+    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+    serve(&mut model, effects, &stories);
+    assert_eq!(press(&mut model, "m Enter", &stories), []);
+}
