@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Answer, Entry, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause, Voice, Wait,
+    Answer, Entry, HookFailure, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause, Voice,
+    Wait,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
@@ -285,6 +286,11 @@ pub enum Happening {
     },
     /// A person does not want it to wait for other tasks: they go on in the background.
     Backgrounded,
+    /// A hook failed.
+    HookFailed {
+        /// Which, how, and whether a call was denied because of it.
+        failure: HookFailure,
+    },
     /// It is to stop.
     Stopping {
         /// Why.
@@ -421,6 +427,7 @@ impl Narrator {
                 tell(Happening::Answered { question: *question, answer: answer.clone() });
             }
             Entry::Backgrounded => tell(Happening::Backgrounded),
+            Entry::HookFailed(failure) => tell(Happening::HookFailed { failure: (**failure).clone() }),
             Entry::Granted { pattern } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),

@@ -347,6 +347,9 @@ impl Head {
                 }
             }
 
+            // Also of a hook that runs when the task has ended. It changes nothing.
+            (Entry::HookFailed(_), _) => {}
+
             // Which calls those are is kept when its process dies: they are made again, and must not wait then.
             (Entry::Backgrounded, Status::Running) => {
                 let calls = self.calling.iter().map(|(call, _)| *call);

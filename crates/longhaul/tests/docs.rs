@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    Answer, Deliver, Entry, Failure, FailureKind, Letter, Nudge, Order, Outcome, Question, Record, Release,
-    Returned, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
+    Answer, Deliver, Entry, Failure, FailureKind, HookFailure, Letter, Nudge, Order, Outcome, Question,
+    Record, Release, Returned, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
@@ -95,6 +95,12 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         }
         "Answered" => Entry::Answered { question: question(), answer: Answer::Given("yes".to_owned()) },
         "Backgrounded" => Entry::Backgrounded,
+        "HookFailed" => Entry::HookFailed(Box::new(HookFailure {
+            event: "task_end".to_owned(),
+            command: "false".to_owned(),
+            why: "it exited with 1".to_owned(),
+            denied: false,
+        })),
         "Granted" => Entry::Granted { pattern: "tool".parse().unwrap() },
         "Compacted" => Entry::Compacted {
             summary: "all of it".into(),

@@ -182,6 +182,9 @@ impl Teller {
             Happening::Backgrounded => {
                 (Ink::Plain, "told    not to wait: it goes on in the background".to_owned())
             }
+            Happening::HookFailed { failure } => {
+                (Ink::Waits, format!("hook    {}", one_line(&failure.to_string())))
+            }
             Happening::Granted { pattern } => {
                 (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
             }

@@ -125,6 +125,8 @@ pub enum Entry {
     /// A person does not want the task to wait for others: its calls that do return, and what they wait for goes on in
     /// the background.
     Backgrounded,
+    /// A hook did not do what it is there for.
+    HookFailed(Box<HookFailure>),
     /// The conversation up to here was replaced by a summary; the order stays.
     Compacted {
         /// The summary.
@@ -179,6 +181,7 @@ pub enum Kind {
     Continued = 17,
     Granted = 18,
     Backgrounded = 19,
+    HookFailed = 20,
 }
 
 impl Entry {
@@ -200,6 +203,7 @@ impl Entry {
             Entry::Answered { .. } => Kind::Answered,
             Entry::Granted { .. } => Kind::Granted,
             Entry::Backgrounded => Kind::Backgrounded,
+            Entry::HookFailed(_) => Kind::HookFailed,
             Entry::Compacted { .. } => Kind::Compacted,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
@@ -240,6 +244,28 @@ pub enum CodecError {
     /// It is not an entry.
     #[error("it is damaged: {0}")]
     Unreadable(String),
+}
+
+/// A hook that could not be run, took too long, exited with an error, or said something that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookFailure {
+    /// The event it was run for: `pre_tool_use`, `task_end` and so on.
+    pub event: String,
+    /// Its command line; the beginning of it, if it is long.
+    pub command: String,
+    /// What went wrong.
+    pub why: String,
+    /// Whether a call was denied because of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
+}
+
+impl std::fmt::Display for HookFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let HookFailure { event, command, why, denied } = self;
+        write!(f, "{event} hook `{command}` failed: {why}")?;
+        if *denied { f.write_str("; the call was denied") } else { Ok(()) }
+    }
 }
 
 /// How a task came to be.

@@ -3,13 +3,19 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Moment;
+use super::{Hook, Moment, OnHookError};
+use crate::entry::HookFailure;
+
+/// How much of a hook's command, and of why it failed, is written down, in bytes.
+const TOLD: usize = 500;
 
 /// What came of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// It exited with 0, and wrote this.
     Fine(String),
+    /// It exited with 0, but this is not all that it wrote, or not what it wrote; why.
+    Garbled(String, String),
     /// It exited with 2, and this is its standard error.
     Blocked(String),
     /// It could not be run, took too long or exited with something else; why.
@@ -38,6 +44,8 @@ pub struct Counsel {
     pub context: Vec<String>,
     /// What people are to know.
     pub notes: Vec<String>,
+    /// The hooks that failed. A call that one of them had to judge is blocked, unless its author would not have it.
+    pub failures: Vec<HookFailure>,
 }
 
 /// What a hook may write, in the spelling of either of the programs that made hooks known.
@@ -73,52 +81,98 @@ struct Specific {
 
 impl Counsel {
     /// What these hooks, in the order of the file, mean at this moment.
-    pub fn of(moment: Moment, heard: Vec<Heard>) -> Counsel {
+    pub fn of<'a>(moment: Moment, heard: impl IntoIterator<Item = (&'a Hook, Heard)>) -> Counsel {
         let mut counsel = Counsel::default();
-        for heard in heard {
-            match heard {
+        for (hook, heard) in heard {
+            let understood = match heard {
                 Heard::Fine(output) => counsel.hear(moment, output.trim()),
-                Heard::Blocked(why) => counsel.block(&why),
-                Heard::Failed(_) => {}
+                Heard::Blocked(why) => {
+                    counsel.block(&why);
+                    Ok(())
+                }
+                Heard::Garbled(output, why) => {
+                    counsel.hear_words(moment, output.trim());
+                    Err(why)
+                }
+                Heard::Failed(why) => Err(why),
+            };
+            if let Err(why) = understood {
+                counsel.fail(moment, hook, &why);
             }
         }
         counsel
     }
 
-    fn hear(&mut self, moment: Moment, output: &str) {
-        let said = match output.starts_with('{').then(|| serde_json::from_str::<Said>(output)) {
-            Some(Ok(said)) => said,
-            // Plain words, or what looks like JSON and is none.
-            _ => {
-                let tells = [Moment::PostToolUse, Moment::SessionStart, Moment::TaskStart].contains(&moment);
-                self.context.extend((tells && !output.is_empty()).then(|| output.to_owned()));
-                return;
-            }
-        };
+    /// Takes in what a hook wrote, or says why that cannot be understood. Nothing of it counts then: half an object may
+    /// be the half without its `deny`.
+    fn hear(&mut self, moment: Moment, output: &str) -> Result<(), String> {
+        if output.is_empty() {
+            return Ok(());
+        }
+        if !output.starts_with('{') {
+            self.hear_words(moment, output);
+            return match moment {
+                Moment::PreToolUse => Err(format!("it wrote something that is not a JSON object: {output}")),
+                _ => Ok(()),
+            };
+        }
+        let said = serde_json::from_str::<Said>(output).map_err(|error| {
+            self.hear_words(moment, output);
+            format!("it wrote JSON that cannot be understood: {error}")
+        })?;
         let specific = said.hook_specific_output;
+        let judges = moment == Moment::PreToolUse;
+        let unknown = |word: &str| format!("it wrote a decision that is not known: {word}");
+        let decided = match specific.permission_decision.as_deref().filter(|_| judges) {
+            None | Some("allow" | "ask" | "deny") => specific.permission_decision.as_deref(),
+            Some(other) => return Err(unknown(other)),
+        };
+        let decided = match said.decision.as_deref() {
+            None => decided,
+            Some("block" | "deny") => Some("deny"),
+            Some("approve" | "allow") => decided.or(Some("allow")),
+            Some("ask") if judges => decided.or(Some("ask")),
+            Some(other) if judges => return Err(unknown(other)),
+            Some(_) => decided,
+        };
         self.notes.extend(said.system_message.filter(|_| !said.suppress_output));
         self.context.extend(specific.additional_context);
+        let reason = specific.permission_decision_reason.or(said.reason);
         if said.go_on == Some(false) {
-            self.block(said.stop_reason.as_deref().or(said.reason.as_deref()).unwrap_or_default());
-        } else if matches!(said.decision.as_deref(), Some("block" | "deny")) {
-            self.block(said.reason.as_deref().unwrap_or_default());
+            self.block(said.stop_reason.or(reason).as_deref().unwrap_or_default());
+        } else if decided == Some("deny") && (judges || said.decision.is_some()) {
+            self.block(reason.as_deref().unwrap_or_default());
         }
-        if moment != Moment::PreToolUse {
-            return;
+        if !judges {
+            return Ok(());
         }
-        let decision = specific.permission_decision.or(said.decision.filter(|word| word == "approve"));
-        match decision.as_deref() {
-            Some("deny") => {
-                let why = specific.permission_decision_reason.or(said.reason);
-                self.block(why.as_deref().unwrap_or_default());
-            }
+        match decided {
             Some("ask") => self.decision = Some(Decision::Ask),
-            Some("allow" | "approve") => self.decision = self.decision.or(Some(Decision::Allow)),
+            Some("allow") => self.decision = self.decision.or(Some(Decision::Allow)),
             _ => {}
         }
         if let Some(updated) = specific.updated_input {
             self.updated.get_or_insert_default().extend(updated);
         }
+        Ok(())
+    }
+
+    /// Plain words are for the model, where there is a place for them.
+    fn hear_words(&mut self, moment: Moment, output: &str) {
+        let tells = [Moment::PostToolUse, Moment::SessionStart, Moment::TaskStart].contains(&moment);
+        self.context.extend((tells && !output.is_empty()).then(|| output.to_owned()));
+    }
+
+    /// Notes that a hook failed. A call that nobody has judged is not made.
+    fn fail(&mut self, moment: Moment, hook: &Hook, why: &str) {
+        let short = |text: &str| text.trim()[..text.trim().floor_char_boundary(TOLD)].to_owned();
+        let why = short(why);
+        let denied = moment == Moment::PreToolUse && hook.on_error == OnHookError::Deny;
+        if denied {
+            self.block(&format!("the hook that has to judge this call failed ({why})"));
+        }
+        let (event, command) = (moment.as_str().to_owned(), short(&hook.command));
+        self.failures.push(HookFailure { event, command, why, denied });
     }
 
     fn block(&mut self, why: &str) {

@@ -1,7 +1,8 @@
 //! Commands of a team's author that run at certain moments of a task, and may have a say in what it does.
 //!
 //! A hook gets a JSON object on its standard input. Exit code 0 is fine, and a JSON object on its output may decide; exit code
-//! 2 blocks, and its standard error says why; everything else is a fault of the hook, which is logged and blocks nothing.
+//! 2 blocks, and its standard error says why. Everything else is a failure of the hook: it is written down, and a call that
+//! such a hook should have judged is denied, unless its author says [`OnHookError::Allow`].
 //! `docs/hooks.md` has the whole contract. [`Counsel::of`] decides what several hooks together mean, and does no IO;
 //! [`Porter`] runs them.
 
@@ -32,18 +33,38 @@ pub struct Hook {
     pub command: String,
     /// How long it may take; then it is ended, with everything that it has started.
     pub timeout: Duration,
+    /// What becomes of a call if this hook is to judge it and fails.
+    pub on_error: OnHookError,
+}
+
+/// What becomes of a call whose `pre_tool_use` hook fails: it cannot be run, takes too long, exits with an error, or
+/// says something that cannot be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnHookError {
+    /// The call is denied.
+    #[default]
+    Deny,
+    /// The call is made as if the hook were not there.
+    Allow,
 }
 
 impl Hook {
     /// A command that may take a minute.
     pub fn command(command: impl Into<String>) -> Hook {
-        Hook { command: command.into(), timeout: TIMEOUT }
+        Hook { command: command.into(), timeout: TIMEOUT, on_error: OnHookError::Deny }
     }
 
     /// The same, with another time.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Hook {
         self.timeout = timeout;
+        self
+    }
+
+    /// The same, with something else to be done where it fails.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnHookError) -> Hook {
+        self.on_error = on_error;
         self
     }
 }
@@ -129,7 +150,11 @@ impl Hooks {
     /// Runs some of these hooks at once, and says what they mean together.
     pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &Occasion) -> Counsel {
         let heard = self.porter.run(which, self, dir, occasion).await;
-        Counsel::of(occasion.hook_event_name, heard)
+        let counsel = Counsel::of(occasion.hook_event_name, which.iter().copied().zip(heard));
+        for failure in &counsel.failures {
+            tracing::warn!(task = occasion.task_id, "{failure}");
+        }
+        counsel
     }
 
     /// The hooks that run before a call of a tool; each command once.
@@ -165,6 +190,21 @@ pub enum Moment {
     OnUserInput,
     TaskStart,
     TaskEnd,
+}
+
+impl Moment {
+    /// Its name in team files, and in what hooks are told.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Moment::PreToolUse => "pre_tool_use",
+            Moment::PostToolUse => "post_tool_use",
+            Moment::SessionStart => "session_start",
+            Moment::SessionEnd => "session_end",
+            Moment::OnUserInput => "on_user_input",
+            Moment::TaskStart => "task_start",
+            Moment::TaskEnd => "task_end",
+        }
+    }
 }
 
 /// What a hook is told on its standard input.

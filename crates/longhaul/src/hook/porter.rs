@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Heard, Hook, Hooks, Moment, Occasion};
+use super::{Heard, Hook, Hooks, Occasion};
 
 /// How much of what a hook writes is heard, in bytes.
 #[cfg(unix)]
@@ -37,20 +37,7 @@ impl Porter {
         let input = serde_json::to_vec(occasion).unwrap_or_default();
         let run = |hook: &&Hook| {
             let (hook, input) = ((*hook).clone(), input.clone());
-            async move {
-                let heard = self.run_one(&hook, all, dir, input).await;
-                if let Heard::Failed(why) = &heard {
-                    let moment: Moment = occasion.hook_event_name;
-                    tracing::warn!(
-                        task = occasion.task_id,
-                        ?moment,
-                        command = hook.command,
-                        why,
-                        "a hook failed"
-                    );
-                }
-                heard
-            }
+            async move { self.run_one(&hook, all, dir, input).await }
         };
         futures::future::join_all(hooks.iter().map(run)).await
     }
@@ -108,9 +95,15 @@ impl Porter {
             );
         };
         match status.map(|status| status.code()) {
-            Ok(Some(0)) => Heard::Fine(out),
-            Ok(Some(2)) => Heard::Blocked(if err.trim().is_empty() { out } else { err }),
-            Ok(Some(code)) => Heard::Failed(format!("it exited with {code}: {}", err.trim())),
+            Ok(Some(0)) => match out.defect {
+                None => Heard::Fine(out.text),
+                Some(why) => Heard::Garbled(out.text, why),
+            },
+            Ok(Some(2)) => Heard::Blocked(if err.text.trim().is_empty() { out.text } else { err.text }),
+            Ok(Some(code)) => Heard::Failed(match err.text.trim() {
+                "" => format!("it exited with {code}"),
+                said => format!("it exited with {code}: {said}"),
+            }),
             Ok(None) => Heard::Failed("it was killed".to_owned()),
             Err(error) => Heard::Failed(format!("it was lost: {error}")),
         }
@@ -122,14 +115,30 @@ impl Porter {
     }
 }
 
+/// What a pipe brought.
+#[cfg(unix)]
+#[derive(Default)]
+struct Output {
+    /// The beginning of it.
+    text: String,
+    /// Why that is not what was written.
+    defect: Option<String>,
+}
+
 /// The beginning of what a pipe brings; the rest is read, and forgotten.
 #[cfg(unix)]
-async fn hear(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
+async fn hear(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> Output {
     use tokio::io::AsyncReadExt as _;
 
-    let Some(mut pipe) = pipe else { return String::new() };
-    let mut text = Vec::new();
-    let _ = (&mut pipe).take(HEARD).read_to_end(&mut text).await;
-    let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&text).into_owned()
+    let Some(mut pipe) = pipe else { return Output::default() };
+    let mut bytes = Vec::new();
+    let read = (&mut pipe).take(HEARD).read_to_end(&mut bytes).await;
+    let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    let defect = match (read.and(rest), std::str::from_utf8(&bytes)) {
+        (Err(error), _) => Some(format!("its output could not be read: {error}")),
+        (Ok(1..), _) => Some(format!("it wrote more than {} KB", HEARD / 1024)),
+        (Ok(0), Err(_)) => Some("it wrote something that is not UTF-8".to_owned()),
+        (Ok(0), Ok(_)) => None,
+    };
+    Output { text: String::from_utf8_lossy(&bytes).into_owned(), defect }
 }

@@ -10,8 +10,13 @@ fn fine(output: &str) -> Heard {
     Heard::Fine(output.to_owned())
 }
 
+fn at(moment: Moment, heard: Vec<Heard>) -> Counsel {
+    let hook = Hook::command("judge");
+    Counsel::of(moment, heard.into_iter().map(|heard| (&hook, heard)))
+}
+
 fn before(heard: Vec<Heard>) -> Counsel {
-    Counsel::of(Moment::PreToolUse, heard)
+    at(Moment::PreToolUse, heard)
 }
 
 #[test]
@@ -50,13 +55,68 @@ fn the_strictest_word_counts() {
     assert_eq!(before(vec![says("allow"), says("ask")]).decision, Some(Decision::Ask));
     let denied = before(vec![says("allow"), says("deny"), Heard::Blocked("and I\n".to_owned())]);
     assert_eq!(denied.blocked.as_deref(), Some("deny\nand I"));
-    assert_eq!(before(vec![Heard::Failed("x".to_owned()), fine(""), fine("words")]), Counsel::default());
+    assert_eq!(before(vec![fine(""), fine("  \n"), fine("{}")]), Counsel::default());
     assert_eq!(
         before(vec![fine("{\"continue\": false, \"stop_reason\": \"no\"}")]).blocked.as_deref(),
         Some("no")
     );
     assert_eq!(before(vec![fine("{\"decision\": \"block\"}")]).blocked.as_deref(), Some(""));
-    assert_eq!(before(vec![fine("{ not json")]), Counsel::default());
+}
+
+/// What a hook that meant to deny may have written, and other ways to fail.
+fn failures() -> Vec<Heard> {
+    let written = [
+        "DENY",
+        "deny\n",
+        "{\"hook_specific_output\": {\"permission_decision\": \"deny\"",
+        "{\"decision\": \"block\", \"continue\": \"no\"}",
+        "{\"hookSpecificOutput\": {\"permissionDecision\": \"deny\", \"updatedInput\": \"ls\"}}",
+        "{\"hookSpecificOutput\": {\"permissionDecision\": \"DENY\"}}",
+        "{\"hookSpecificOutput\": {\"permissionDecision\": false}}",
+        "{\"hookSpecificOutput\": \"deny\"}",
+        "{\"decision\": \"refuse\"}",
+        "{\"decision\": \"approve\", \"decision\": \"block\"}",
+        "checking…\n{\"decision\": \"block\"}",
+        "{\"decision\": \"block\"}\ndone",
+        "[{\"decision\": \"block\"}]",
+        "null",
+        "{ not json",
+    ];
+    let mut all: Vec<Heard> = written.map(fine).into();
+    all.push(Heard::Garbled("{}".to_owned(), "it wrote more than 256 KB".to_owned()));
+    all.push(Heard::Failed("it exited with 127".to_owned()));
+    all
+}
+
+#[test]
+fn a_call_whose_hook_cannot_be_understood_is_denied() {
+    for heard in failures() {
+        let counsel = before(vec![fine("{\"decision\": \"approve\"}"), heard.clone()]);
+        let why = counsel.blocked.unwrap_or_else(|| panic!("{heard:?} was let through"));
+        assert!(why.contains("the hook that has to judge this call failed"), "{why}");
+        let [failure] = &counsel.failures[..] else { panic!("{heard:?} is not told of") };
+        assert!(failure.denied && failure.event == "pre_tool_use" && failure.command == "judge");
+
+        let lenient = Hook::command("judge").on_error(OnHookError::Allow);
+        let counsel = Counsel::of(Moment::PreToolUse, [(&lenient, heard.clone())]);
+        assert_eq!((counsel.blocked, counsel.decision, counsel.updated), (None, None, None), "{heard:?}");
+        assert!(!counsel.failures[0].denied, "{heard:?}");
+    }
+}
+
+#[test]
+fn a_failure_at_another_moment_denies_nothing_and_is_told() {
+    for moment in [Moment::PostToolUse, Moment::TaskStart, Moment::TaskEnd, Moment::OnUserInput] {
+        let counsel = at(moment, vec![Heard::Failed("it exited with 1".to_owned())]);
+        assert_eq!(counsel.blocked, None);
+        assert_eq!(
+            counsel.failures[0].to_string(),
+            format!("{} hook `judge` failed: it exited with 1", moment.as_str())
+        );
+        assert_eq!(at(moment, vec![fine("{ half")]).failures.len(), 1);
+        assert_eq!(at(moment, vec![fine("words")]).failures, []);
+    }
+    assert_eq!(at(Moment::PostToolUse, vec![fine("{ half")]).context, ["{ half"], "the model still sees it");
 }
 
 #[test]
@@ -68,12 +128,12 @@ fn both_spellings_are_understood_and_rewritten_input_is_put_together() {
     let counsel = before(vec![one, two]);
     assert_eq!(counsel.updated.map(Value::Object), Some(json!({"a": 1, "b": 2})));
     assert_eq!((counsel.decision, counsel.notes), (Some(Decision::Allow), vec!["hi".to_owned()]));
-    let after = Counsel::of(
+    let after = at(
         Moment::PostToolUse,
         vec![fine("plain words\n"), fine(r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#)],
     );
     assert_eq!(after.context, ["plain words", "more"]);
-    assert_eq!(Counsel::of(Moment::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
+    assert_eq!(at(Moment::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
 }
 
 fn occasion() -> Occasion {
@@ -114,7 +174,7 @@ async fn a_hook_is_told_what_happens_and_heard() {
     assert_eq!((&input["tool_name"], &input["tool_input"]["cmd"]), (&json!("shell"), &json!("ls")));
     assert!(input.get("source").is_none());
     assert_eq!(run("echo out; echo no way >&2; exit 2", long).await, Heard::Blocked("no way\n".to_owned()));
-    assert_eq!(run("exit 1", long).await, Heard::Failed("it exited with 1: ".to_owned()));
+    assert_eq!(run("exit 1", long).await, Heard::Failed("it exited with 1".to_owned()));
     assert_eq!(run("kill -9 $$", long).await, Heard::Failed("it was killed".to_owned()));
     assert_eq!(run("echo $GREETING; pwd >/dev/null; touch here", long).await, fine("hello\n"));
     let Heard::Fine(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else { panic!() };
@@ -128,8 +188,16 @@ async fn a_hook_that_hangs_or_floods_or_leaves_something_running_harms_nobody() 
         panic!()
     };
     assert!(why.contains("longer than 300ms"), "{why}");
-    let Heard::Fine(flood) = run("yes | head -c 3000000", Duration::from_secs(30)).await else { panic!() };
-    assert_eq!(flood.len(), 256 * 1024);
+    let long = Duration::from_secs(30);
+    let Heard::Garbled(flood, why) = run("yes | head -c 3000000", long).await else { panic!() };
+    assert_eq!((flood.len(), why.as_str()), (256 * 1024, "it wrote more than 256 KB"));
+    let Heard::Fine(whole) = run("yes | head -c 262144", long).await else { panic!() };
+    assert_eq!(whole.len(), 256 * 1024);
+    let odd = run(r"printf '{\377}'", long).await;
+    assert_eq!(
+        odd,
+        Heard::Garbled("{\u{fffd}}".to_owned(), "it wrote something that is not UTF-8".to_owned())
+    );
     assert_eq!(run("echo done; sleep 300 &", Duration::from_secs(30)).await, fine("done\n"));
     assert!(begun.elapsed() < Duration::from_secs(60));
 }

@@ -99,9 +99,12 @@ impl Run {
                     while let Some(Some(more)) = running.next().now_or_never() {
                         all.push(more);
                     }
-                    // What a call said before it returned comes before its result.
+                    // What a call said before it returned, and what hooks did to it, comes before its result.
                     while let Ok(signal) = signals.try_recv() {
                         self.hear(signal, &mut now).await?;
+                    }
+                    while let Ok(plea) = pleading.try_recv() {
+                        self.hear_plea(plea, &mut now).await?;
                     }
                     if now.progress.due.is_some() {
                         self.note(now.progress.take()).await?;
@@ -114,16 +117,7 @@ impl Run {
                     }
                 }
                 Some(signal) = signals.recv() => self.hear(signal, &mut now).await?,
-                Some(plea) = pleading.recv() => match plea {
-                    // Nobody is asked any more: it is when the task is carried on.
-                    Plea::Leave { call, .. } if now.draining => now.give_up(call),
-                    Plea::Leave { call, question, reply } => {
-                        self.ask_leave(&mut now.asking, call, question, reply).await?;
-                    }
-                    Plea::Begins { call, tool, arguments, go } => {
-                        now.asking.begins(call, tool, arguments, go);
-                    }
-                },
+                Some(plea) = pleading.recv() => self.hear_plea(plea, &mut now).await?,
                 () = self.seat.sit(), if wants_seat => {}
             }
             self.deliver(&mut now.asking);
@@ -224,7 +218,7 @@ impl Run {
                 let heard = tokio::select! {
                     biased;
                     () = door.stop.cancelled() => Vec::new(),
-                    heard = Box::pin(usher.after(&act.call, &result, &context)) => heard,
+                    heard = Box::pin(usher.after(&act.call, &result, &context, &door)) => heard,
                 };
                 told.extend(usher::told(Moment::PostToolUse, &heard));
             }
@@ -258,6 +252,20 @@ impl Run {
             Signal::Asks { call, question, reply } => {
                 self.ask_words(&mut now.asking, call, question, reply).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Does what a call wants before it begins.
+    async fn hear_plea(&mut self, plea: Plea, now: &mut Now) -> Result<(), Halt> {
+        match plea {
+            // Nobody is asked any more: it is when the task is carried on.
+            Plea::Leave { call, .. } if now.draining => now.give_up(call),
+            Plea::Leave { call, question, reply } => {
+                self.ask_leave(&mut now.asking, call, question, reply).await?;
+            }
+            Plea::Begins { call, tool, arguments, go } => now.asking.begins(call, tool, arguments, go),
+            Plea::HooksFailed(failures) => self.note(usher::failed(failures).collect()).await?,
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::usher::Usher;
 use super::{Halt, Run};
 use crate::agent::Nobody;
-use crate::entry::{Answer, Entry, Leave, Question, Wait, Wants};
+use crate::entry::{Answer, Entry, HookFailure, Leave, Question, Wait, Wants};
 use crate::hook::{Counsel, Decision};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
@@ -29,6 +29,8 @@ pub(super) enum Plea {
     Leave { call: CallId, question: Question, reply: oneshot::Sender<Answer> },
     /// It may: that it begins is to be written down.
     Begins { call: CallId, tool: Arc<str>, arguments: Option<String>, go: oneshot::Sender<()> },
+    /// Hooks about it failed: that is to be written down.
+    HooksFailed(Vec<HookFailure>),
 }
 
 /// What stands between a call and its tool.
@@ -67,6 +69,7 @@ impl Door {
                 () = self.stop.cancelled() => return Err(Barred::GivenUp),
                 counsel = usher.before(&act.call) => counsel,
             };
+            self.report(&mut counsel);
             if let Some(why) = &counsel.blocked {
                 return refused(blocked(&act.call.tool, why));
             }
@@ -96,6 +99,13 @@ impl Door {
         let _ = self.pleas.send(Plea::Begins { call: act.id, tool, arguments, go });
         self.hear(begun).await?;
         Ok(counsel)
+    }
+
+    /// Has the failures of hooks written down.
+    pub(super) fn report(&self, counsel: &mut Counsel) {
+        if !counsel.failures.is_empty() {
+            let _ = self.pleas.send(Plea::HooksFailed(std::mem::take(&mut counsel.failures)));
+        }
     }
 
     pub(super) fn verdict(&self, call: &Call, manner: Manner) -> Verdict {

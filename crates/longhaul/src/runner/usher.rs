@@ -7,12 +7,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Halt, Run, heard, overdue, rights_of};
+use super::leave::Door;
+use super::{Halt, Run, append, heard, overdue, rights_of};
 use crate::agent::Agent;
-use crate::entry::{Entry, Nudge, Outcome};
+use crate::entry::{Entry, HookFailure, Nudge, Outcome};
 use crate::hook::{Counsel, Hooks, Moment, Occasion};
+use crate::id::TaskId;
 use crate::message::Call;
 use crate::permission::{Permissions, Rights, arguments};
+use crate::store::{Batch, Fence, Store};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 use crate::turn::Act;
 
@@ -47,6 +50,7 @@ impl Usher {
         call: &Call,
         result: &Result<ToolOutput, ToolError>,
         context: &CallContext,
+        door: &Door,
     ) -> Vec<String> {
         let which = self.hooks.after(&call.tool);
         if which.is_empty() {
@@ -58,7 +62,8 @@ impl Usher {
             Err(error) => (error.to_string(), true),
         };
         (occasion.tool_response, occasion.tool_error) = (Some(text), Some(is_error));
-        let counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
+        let mut counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
+        door.report(&mut counsel);
         counsel.notes.iter().for_each(|note| context.progress(note.clone()));
         // The call has been made: whoever would not have it can only say so.
         counsel.blocked.into_iter().filter(|why| !why.is_empty()).chain(counsel.context).collect()
@@ -82,16 +87,24 @@ pub(super) fn told(moment: Moment, words: &[String]) -> Option<String> {
     let all = words.join("\n");
     let shown = &all[..all.floor_char_boundary(TOLD)];
     let more = if shown.len() < all.len() { "\n[… cut here]" } else { "" };
-    let name = match moment {
-        Moment::PreToolUse => "pre_tool_use",
-        Moment::PostToolUse => "post_tool_use",
-        Moment::SessionStart => "session_start",
-        Moment::SessionEnd => "session_end",
-        Moment::OnUserInput => "on_user_input",
-        Moment::TaskStart => "task_start",
-        Moment::TaskEnd => "task_end",
-    };
+    let name = moment.as_str();
     Some(format!("<hook event=\"{name}\">\n{shown}{more}\n</hook>"))
+}
+
+/// The failures of hooks, as they are written down.
+pub(super) fn failed(failures: Vec<HookFailure>) -> impl Iterator<Item = Entry> {
+    failures.into_iter().map(|failure| Entry::HookFailed(Box::new(failure)))
+}
+
+/// Writes the failures of hooks down that nothing waits for. The task may have ended.
+async fn write_failures(store: &dyn Store, task: TaskId, failures: Vec<HookFailure>) {
+    if failures.is_empty() {
+        return;
+    }
+    let batch = Batch::one(task, Fence::Anyone, failed(failures).collect());
+    if let Err(error) = append(store, batch).await {
+        tracing::warn!(%task, %error, "the failure of a hook could not be written down");
+    }
 }
 
 impl Run {
@@ -160,7 +173,7 @@ impl Run {
         let agent = self.first_agent();
         let hooks = agent.hooks.clone();
         let session = if self.is_session() { &hooks.session_start[..] } else { &[] };
-        let mut parts = Vec::new();
+        let (mut parts, mut entries) = (Vec::new(), Vec::new());
         for (moment, which) in [(Moment::SessionStart, session), (Moment::TaskStart, &hooks.task_start[..])] {
             let which: Vec<_> = which.iter().collect();
             if which.is_empty() {
@@ -171,9 +184,11 @@ impl Run {
             let dir = self.order.working_dir.clone();
             let counsel = self.unless_halted(hooks.run(&which, dir.as_deref(), &occasion)).await?;
             self.log(moment, &counsel);
+            entries.extend(failed(counsel.failures));
             parts.extend(told(moment, &counsel.context));
         }
-        self.note(vec![Entry::Nudged { why: Nudge::Begun, text: parts.join("\n\n").into() }]).await
+        entries.push(Entry::Nudged { why: Nudge::Begun, text: parts.join("\n\n").into() });
+        self.note(entries).await
     }
 
     /// Waits for hooks, unless the run is halted: then they are dropped, and ended by that.
@@ -239,6 +254,7 @@ impl Run {
             occasion.hook_event_name = moment;
             let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
             self.log(moment, &counsel);
+            write_failures(&*self.around.store, self.head.id, counsel.failures).await;
         }
     }
 
@@ -253,9 +269,11 @@ impl Run {
         let notices = self.notices.get_or_insert_with(Box::default);
         // Those that are done.
         while notices.try_join_next().is_some() {}
+        let (store, task) = (self.around.store.clone(), self.head.id);
         notices.spawn(async move {
             let which: Vec<_> = hooks.on_user_input.iter().collect();
-            hooks.run(&which, dir.as_deref(), &occasion).await;
+            let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
+            write_failures(&*store, task, counsel.failures).await;
         });
     }
 

@@ -222,6 +222,7 @@ fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
         | Entry::Answered { .. }
         | Entry::Granted { .. }
         | Entry::Backgrounded
+        | Entry::HookFailed(_)
         | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })

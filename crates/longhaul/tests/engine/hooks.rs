@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::agent::AgentBuilder;
 use longhaul::entry::{Entry, Nudge};
-use longhaul::hook::{Hook, Hooks, Matcher};
+use longhaul::hook::{Hook, Hooks, Matcher, OnHookError};
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
 use longhaul::store::Sqlite;
@@ -358,5 +358,48 @@ async fn a_task_without_words_of_hooks_has_the_conversation_that_it_would_have_h
         let journal = journal(&longhaul, done.head.id).await;
         assert_eq!(journal.iter().filter(|record| begun(&record.entry)).count(), marks);
         longhaul.shutdown().await;
+    }
+}
+
+/// Scripts that meant to deny, or never got that far.
+const BROKEN: [&str; 8] = [
+    "exit 1",
+    "/nowhere/judge",
+    "kill -9 $$",
+    "echo DENY",
+    r#"printf '{"decision": "block"'"#,
+    r#"echo '{"hook_specific_output": {"permission_decision": "deny", "updated_input": 5}}'"#,
+    r#"echo checking; echo '{"decision": "block"}'"#,
+    r#"printf '{"decision": "block", "reason": "'; head -c 400000 /dev/zero | tr '\0' x; echo '"}'"#,
+];
+
+#[tokio::test]
+async fn a_hook_that_fails_denies_the_call_and_is_an_event() {
+    for script in BROKEN {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let longhaul = start(one(before(script), &ran)).await;
+        let done = ask(&longhaul, Order::new("worker", "go")).await;
+        assert_done(&done);
+        assert_eq!(ran.load(Ordering::SeqCst), 0, "the call was made after: {script}");
+        assert!(done.output.contains("the hook that has to judge this call failed"), "{}", done.output);
+        let journal = longhaul.store().read(done.id, Default::default(), 1000).await.unwrap();
+        let failures: Vec<_> = journal.iter().filter_map(|r| match &r.entry {
+            Entry::HookFailed(failure) => Some(failure.clone()),
+            _ => None,
+        });
+        assert_eq!(failures.len(), 1, "{script}");
+        assert!(failures[0].denied && failures[0].event == "pre_tool_use", "{:?}", failures[0]);
+        longhaul.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
+    for script in BROKEN {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let lenient = Hook::command(script).on_error(OnHookError::Allow);
+        let hooks = Hooks { pre_tool_use: vec![(Matcher::all(), vec![lenient])], ..Hooks::default() };
+        assert!(output(one(hooks, &ran)).await.contains("wrote"), "{script}");
+        assert_eq!(ran.load(Ordering::SeqCst), 1, "{script}");
     }
 }

@@ -145,6 +145,7 @@ impl Transcript {
             Happening::Backgrounded => {
                 self.note(at, "told not to wait: what it waits for goes on in the background")
             }
+            Happening::HookFailed { failure } => self.note(at, failure.to_string()),
             Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
             Happening::Compacted => self.note(at, "its conversation was made shorter"),

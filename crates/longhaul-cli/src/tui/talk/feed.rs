@@ -154,6 +154,9 @@ impl Talk {
                     false,
                 );
             }
+            Entry::HookFailed(failure) => {
+                self.note(record, Ink::Waits, one_line(&failure.to_string()), false);
+            }
             Entry::Granted { pattern } => {
                 let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));
                 self.note(record, Ink::Plain, text, false);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use super::{Job, Workshop};
-use crate::hook::{Hook, Hooks, Matcher};
+use crate::hook::{Hook, Hooks, Matcher, OnHookError};
 use crate::teamfile::{HookPart, HooksPart, MatcherPart};
 
 /// Where hooks find what lies beside their team file.
@@ -51,7 +51,11 @@ impl Workshop<'_> {
 
 fn commands(parts: &[HookPart]) -> Vec<Hook> {
     let hook = |part: &HookPart| {
-        let hook = Hook::command(part.command.clone());
+        let on_error = match part.on_error.as_deref() {
+            Some("allow") => OnHookError::Allow,
+            _ => OnHookError::Deny,
+        };
+        let hook = Hook::command(part.command.clone()).on_error(on_error);
         match part.timeout {
             Some(timeout) => hook.timeout(timeout),
             None => hook,

@@ -219,6 +219,11 @@ static HOOK: Object = Object {
         key("type", Type::Word(&["command"]), "What it is."),
         key("command", Type::Text, "The command."),
         key("timeout", Type::Time, "How long it may take. Default: 60 seconds."),
+        key(
+            "on_error",
+            Type::Word(&["deny", "allow"]),
+            "Whether a call is made if the pre_tool_use hook that judges it fails. Default: deny.",
+        ),
     ],
     rules: &[Rule::Needs(&["command"])],
 };

@@ -207,4 +207,6 @@ pub struct HookPart {
     /// How long it may take.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
+    /// `allow`: a call is made though the hook that is to judge it fails.
+    pub on_error: Option<String>,
 }
