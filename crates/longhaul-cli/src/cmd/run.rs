@@ -1,6 +1,6 @@
 //! `longhaul run`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 use super::Desk;
 use crate::args::{OnFinish, RunArgs, Unattended};
 use crate::carrier;
+use crate::holder;
 use crate::carry::{Carry, Manner};
 use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
@@ -87,7 +88,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
-        Longhaul::builder(team)
+        super::builder(team)
             .limits(limits)
             .own_trees_only()
             .attended(self.attended())
@@ -141,7 +142,10 @@ impl Run<'_> {
         let mut code = Code::Fine;
         while let Some(prompt) = prompts.pop_front() {
             let root = store.head(at).await?.map_or(at, |head| head.root);
-            if carrier::owned(&*store).await?.contains(&root) {
+            let tell = |text: &str| self.desk.note(text);
+            if holder::owned(&*store).await?.contains(&root)
+                && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell).await?.is_empty()
+            {
                 let what = format!("--session: {root} is run by another process");
                 return Err(Trouble::new(Code::Usage, what).hint(format!(
                     "write to it: {}; watch it: {}",

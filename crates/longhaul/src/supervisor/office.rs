@@ -219,11 +219,11 @@ impl Office {
     pub(crate) async fn stop(&self, id: TaskId, stop: &Stop) -> Result<(), StoreError> {
         let head = self.head(id).await?;
         let root = head.root;
-        stop_one(&*self.store, head, stop).await?;
+        stop_one(&*self.store, head, stop, None).await?;
         let tree = self.store.list(Filter::tree(root)).await?;
         let inherited = Stop { cause: StopCause::ParentStopped, note: None };
         for task in below(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
-            stop_one(&*self.store, task.clone(), &inherited).await?;
+            stop_one(&*self.store, task.clone(), &inherited, None).await?;
         }
         Ok(())
     }

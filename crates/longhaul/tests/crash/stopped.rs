@@ -36,6 +36,7 @@ fn stop_at_boundaries(options: &Options, seeds: u64) {
         let mut sleeper = Player::start("crash", dir, &["sleeper", &stop(&mut seeded), "3ms", LEASE]);
         let stopped = sleeper.stopped_or_ended();
         if stopped {
+            lets_go_of(dir, &mut sleeper);
             watch.look(dir);
             let other = Player::start("crash", dir, &["other", "-", "3ms", LEASE]);
             wake(&mut seeded, dir, &sleeper);
@@ -49,19 +50,29 @@ fn stop_at_boundaries(options: &Options, seeds: u64) {
     assert!(options.only.is_some() || stops >= seeds / 2, "only {stops} stops");
 }
 
+/// A process that is stopped in the middle of a transaction holds the file, and nobody can write until it goes on: it
+/// goes on for a moment, and is stopped again.
+fn lets_go_of(dir: &Path, sleeper: &mut Player) {
+    let file = rusqlite::Connection::open(dir.join("db")).unwrap();
+    file.busy_timeout(std::time::Duration::from_millis(20)).unwrap();
+    while file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err() {
+        sleeper.signal(Signal::SIGCONT);
+        std::thread::yield_now();
+        sleeper.signal(Signal::SIGSTOP);
+        assert!(sleeper.stopped_or_ended(), "it ended in between");
+    }
+}
+
 /// Wakes a process up when another has taken its tasks: at once, a little later, or when all is done.
 fn wake(seeded: &mut Seeded, dir: &Path, sleeper: &Player) {
     let more = seeded.up_to(40) as usize - 1;
     let mut seen = None;
     until("another to take the tasks of the stopped one", || {
         let audit = Audit::of(dir);
-        let taken = audit.heads().any(|head| head.attempt.0 > 1)
-            || audit.heads().all(|head| head.status.is_final() && head.parent.is_none_or(|_| true));
-        if !taken {
-            return false;
-        }
+        let over = !audit.tasks.is_empty() && audit.heads().all(|head| head.status.is_final());
+        let taken = audit.heads().any(|head| head.attempt.0 > 1);
         let lines = ledger(dir).len();
-        lines >= *seen.get_or_insert(lines) + more || audit.heads().all(|head| head.status.is_final())
+        over || taken && lines >= *seen.get_or_insert(lines) + more
     });
     sleeper.signal(Signal::SIGCONT);
 }
@@ -106,6 +117,7 @@ fn mixed_from(options: &Options, from: u64, seeds: u64, most: u32) -> u64 {
             let mut player = Player::start("crash", dir, &["p", &fate, "0ms", LEASE]);
             if player.stopped_or_ended() {
                 stops += 1;
+                lets_go_of(dir, &mut player);
                 watch.look(dir);
                 sleepers.push(player);
             } else if player.end().success() {

@@ -165,6 +165,10 @@ impl Store for KillAt {
         self.inner.abandoned()
     }
 
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.inner.lease(worker)
+    }
+
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         self.inner.keep(bytes)
     }

@@ -95,6 +95,10 @@ impl Store for Moody {
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
         self.inner.abandoned()
     }
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.inner.lease(worker)
+    }
+
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         self.inner.keep(bytes)
     }
