@@ -72,7 +72,8 @@ pub(crate) async fn wait_until_free(
             }
         }
         let is_alive = |head: &Head| head.worker.as_ref().is_some_and(|worker| alive.contains(worker));
-        let open: HashSet<TaskId> = held.iter().filter(|head| !is_alive(head)).map(|head| head.root).collect();
+        let open: HashSet<TaskId> =
+            held.iter().filter(|head| !is_alive(head)).map(|head| head.root).collect();
         let most = longest + longest / 3 + MARGIN;
         if open.is_empty() || begun.elapsed() >= most {
             return Ok(held.into_iter().map(|head| head.root).collect());

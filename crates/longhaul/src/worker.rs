@@ -16,7 +16,8 @@ use crate::agent::{Team, TeamError};
 use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{
-    Aside, Ended, Halt, LeaseKeeper, Run, Seat, Seats, Surroundings, Tenure, failed, give_back, said, settle_halt,
+    Aside, Ended, Halt, LeaseKeeper, Run, Seat, Seats, Surroundings, Tenure, failed, give_back, said,
+    settle_halt,
 };
 use crate::store::{Claim, Claimed, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
@@ -193,9 +194,8 @@ impl Worker {
         let head = Box::new(task.head.clone());
         let tenure = Tenure::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
-        let gate = Arc::clone(
-            under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default(),
-        );
+        let gate =
+            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default());
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
         let trouble = self.trouble.clone();
         self.runs.spawn(async move {

@@ -57,7 +57,9 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
     let was_owned = holder::owned(&*store).await?.contains(&root);
     let owned = match was_owned {
         // Nobody is there to be told what is waited for.
-        true => holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root),
+        true => {
+            holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
+        }
         false => signed.is_none() && carrier::of(place, root).is_some(),
     };
     if owned {

@@ -15,10 +15,10 @@ use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 use super::Desk;
 use crate::args::{OnFinish, RunArgs, Unattended};
 use crate::carrier;
-use crate::holder;
 use crate::carry::{Carry, Manner};
 use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::notify::Bell;
 use crate::place::Place;
 use crate::team::{self, Kept};
@@ -144,7 +144,9 @@ impl Run<'_> {
             let root = store.head(at).await?.map_or(at, |head| head.root);
             let tell = |text: &str| self.desk.note(text);
             if holder::owned(&*store).await?.contains(&root)
-                && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell).await?.is_empty()
+                && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell)
+                    .await?
+                    .is_empty()
             {
                 let what = format!("--session: {root} is run by another process");
                 return Err(Trouble::new(Code::Usage, what).hint(format!(

@@ -66,12 +66,12 @@ impl LeaseKeeper {
         let asked = self.now();
         store.renew(worker.clone(), self.length).await?;
         let done = self.now();
-        self.state.send_modify(|state| {
-            if done >= state.until {
-                // Others may have taken the tasks in between.
-                state.term += 1;
-            }
-            state.until = state.until.max(asked + self.length - self.length / 6);
+        self.state.send_if_modified(|state| {
+            // Others may have taken the tasks in between. Only then there is something to be told: thousands may listen.
+            let late = done >= state.until;
+            state.term += u64::from(late);
+            state.until = state.until.max(asked.saturating_add(self.length - self.length / 6));
+            late
         });
         Ok(())
     }

@@ -280,7 +280,9 @@ pub(crate) async fn stop_one(
         };
         match result {
             // It was claimed, given back, or ended, in this very moment: look again.
-            Err(StoreError::Illegal { task, .. } | StoreError::Superseded { task, .. }) if task == head.id => {
+            Err(StoreError::Illegal { task, .. } | StoreError::Superseded { task, .. })
+                if task == head.id =>
+            {
                 head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
             other => return other,

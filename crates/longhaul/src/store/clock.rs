@@ -25,7 +25,8 @@ impl Clock {
     pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let wall: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(now);
         let same = wall.clone();
-        let elapsed = move || Duration::from_millis(u64::try_from(same().as_millisecond()).unwrap_or_default());
+        let elapsed =
+            move || Duration::from_millis(u64::try_from(same().as_millisecond()).unwrap_or_default());
         Clock { wall, elapsed: Arc::new(elapsed) }
     }
 

@@ -84,7 +84,9 @@ mod tests {
     #[test]
     fn a_lease_has_run_out_when_it_was_watched_for_its_whole_length() {
         let (watch, w) = (LeaseWatch::default(), WorkerId::from("w"));
-        let look = |count, at| watch.has_run_out(&w, renewal(count), Duration::from_secs(at), Duration::from_secs(at));
+        let look = |count, at| {
+            watch.has_run_out(&w, renewal(count), Duration::from_secs(at), Duration::from_secs(at))
+        };
         assert!((0..15).all(|second| !look(1, second)));
         assert!(look(1, 15));
         assert!(!look(2, 16), "it was only late");
@@ -97,7 +99,9 @@ mod tests {
     #[test]
     fn who_was_asleep_has_not_watched() {
         let (watch, w) = (LeaseWatch::default(), WorkerId::from("w"));
-        let look = |count, at| watch.has_run_out(&w, renewal(count), Duration::from_secs(at), Duration::from_secs(at));
+        let look = |count, at| {
+            watch.has_run_out(&w, renewal(count), Duration::from_secs(at), Duration::from_secs(at))
+        };
         // The owner lived five seconds ago, and then everybody slept for an hour.
         assert!(!look(1, 0));
         assert!(!look(1, 5));

@@ -253,7 +253,12 @@ impl Shelves {
         self.leases.get(worker).is_some_and(|lease| !self.watch.has_run_out(worker, *lease, now, now))
     }
 
-    fn append(&mut self, batch: Batch, at: Timestamp, now: Duration) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
+    fn append(
+        &mut self,
+        batch: Batch,
+        at: Timestamp,
+        now: Duration,
+    ) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
         let only_if = batch.only_if.clone();
         let mut drafts = Draft::of(batch);
         if let Some(first) = drafts.first()

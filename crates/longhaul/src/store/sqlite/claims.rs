@@ -152,7 +152,8 @@ impl Desk {
             }
             // One that has nothing and wakes up after so long only has to sign again.
             let is_old = renewal.until.saturating_add(LONG_PAST) < wall;
-            if self.roll.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old {
+            if self.roll.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old
+            {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
                 self.transaction.swept.push(worker);
             }

@@ -1,6 +1,5 @@
 //! Questions about fences and limits: who may write what, and when not.
 
-
 use futures::future::join_all;
 
 use super::Make;

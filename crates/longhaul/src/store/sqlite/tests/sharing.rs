@@ -271,8 +271,10 @@ async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them
     let held = std::fs::File::create(locks.join("held.lock")).unwrap();
     held.lock().unwrap();
     store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
-    let mut left: Vec<_> =
-        std::fs::read_dir(&locks).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut left: Vec<_> = std::fs::read_dir(&locks)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
     left.sort();
     assert_eq!(left, ["held.lock", "w.lock"]);
 }
