@@ -20,6 +20,7 @@ use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::heard::Heard;
+use crate::holder;
 use crate::keys::{Key, Keys, Typed};
 use crate::notify::Bell;
 use crate::place::Place;
@@ -392,8 +393,12 @@ impl<'a> Carry<'a> {
             return self.sum_up(audience).await;
         }
         audience.clear()?;
-        let what = format!("{task} is run by another process now: {why}");
-        Err(Trouble::new(Code::Lost, what).hint(format!("watch it: {}", self.place.attach(root))))
+        if holder::owned(&**self.longhaul.store()).await?.contains(&root) {
+            let what = format!("{task} is run by another process now: {why}");
+            return Err(Trouble::new(Code::Lost, what).hint(format!("watch it: {}", self.place.attach(root))));
+        }
+        let what = format!("{task} was taken over by another process, which is gone: {why}");
+        Err(Trouble::new(Code::Lost, what).hint(format!("carry it on: {}", self.place.resume(root))))
     }
 
     /// One who only watched goes away.

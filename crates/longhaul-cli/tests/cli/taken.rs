@@ -1,9 +1,12 @@
 //! Processes that are stopped (Ctrl-Z), killed or alive while somebody else wants to carry their tasks on.
+#![cfg(target_os = "linux")]
 
 use std::process::Command;
+use std::time::Duration;
 
 use longhaul::Status;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::kit::{Kit, Ran, Running};
 
@@ -44,14 +47,25 @@ fn stopped(kit: &Kit) -> (Running, String) {
         (effects(kit).len() >= 3).then(|| head.id.to_string())
     });
     run.signal(Signal::SIGSTOP);
+    free_the_file(kit, &run);
+    (run, id)
+}
+
+/// A process that is stopped in the middle of a write holds the database: it goes on for a moment, and is stopped again.
+fn free_the_file(kit: &Kit, run: &Running) {
     let file = rusqlite::Connection::open(kit.database()).unwrap();
-    file.busy_timeout(std::time::Duration::from_millis(50)).unwrap();
-    while file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err() {
+    file.busy_timeout(Duration::from_millis(50)).unwrap();
+    loop {
+        while run.state() != Some('T') {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {
+            return;
+        }
         run.signal(Signal::SIGCONT);
         std::thread::yield_now();
         run.signal(Signal::SIGSTOP);
     }
-    (run, id)
 }
 
 #[test]
@@ -78,7 +92,7 @@ fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
 fn who_was_stopped_and_missed_by_nobody_goes_on_as_if_nothing_had_been() {
     let kit = Kit::new();
     let (run, _) = stopped(&kit);
-    std::thread::sleep(std::time::Duration::from_secs_f64(2.0 * LEASE.parse::<f64>().unwrap()));
+    std::thread::sleep(Duration::from_secs_f64(2.0 * LEASE.parse::<f64>().unwrap()));
     run.signal(Signal::SIGCONT);
     run.end().ended(0);
     assert_eq!(effects(&kit), (1..=STEPS).collect::<Vec<_>>());
@@ -131,4 +145,42 @@ fn resume_of_what_has_ended_ends_as_that_did() {
     run.end().ended(3);
     let told = kit.run(&["resume", &id]).ended(3);
     assert!(told.out.contains("has ended (cancelled)"), "{}", told.out);
+}
+
+/// A command goes on while the process that started it is stopped. It is ended as soon as that wakes up and sees that the task is
+/// not its own any more.
+#[test]
+fn the_command_of_a_task_that_was_taken_is_ended() {
+    let kit = Kit::new();
+    let script = "agents:\n  root:\n    turns:\n      - calls: [{ tool: shell, arguments: { cmd: \"echo $$ > pid; sleep 600; echo late >> effects\", \
+                  timeout: 600 } }]\n      - { delay: 3s, text: All done. }\n";
+    kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", script);
+    let run = kit.started(leased(&kit, &["run", "team.yaml", "go"]));
+    let pid = || std::fs::read_to_string(kit.ground.path().join("pid")).ok()?.trim().parse::<i32>().ok();
+    let pid = Pid::from_raw(kit.until("the command", |_| pid()));
+    let id = kit.journals().remove(0).0.id.to_string();
+    run.signal(Signal::SIGSTOP);
+    free_the_file(&kit, &run);
+    let resumed = kit.started(leased(&kit, &["resume", &id]));
+    kit.until("the other to take it", |journals| (journals.first()?.0.attempt.0 == 2).then_some(()));
+    assert!(kill(pid, None).is_ok(), "nobody has told it yet");
+    run.signal(Signal::SIGCONT);
+    run.end().complains(9, &[&id, "is run by another process now"]);
+    assert!(kill(pid, None).is_err(), "the command is still there");
+    let resumed = resumed.end().ended(0);
+    assert!(resumed.out.contains("All done."), "{}", resumed.out);
+    assert!(effects(&kit).is_empty());
+}
+
+#[test]
+fn what_a_killed_process_left_is_ended_by_a_stop() {
+    let kit = Kit::new();
+    team(&kit);
+    let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
+    run.until(|line| line.contains("called"));
+    run.murder();
+    let id = kit.journals().remove(0).0.id.to_string();
+    kit.run(&["stop", &id]).ended(0);
+    let (head, _) = kit.journals().remove(0);
+    assert_eq!((head.status, head.settled), (Status::Cancelled, true), "nobody else would ever end it");
 }

@@ -81,10 +81,7 @@ impl LeaseKeeper {
         let third = self.length / 3;
         let mut pause = third;
         loop {
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.hurry.notified() => {}
-            }
+            self.due(Instant::now() + pause, third / 5).await;
             let (begun, until) = (self.now(), self.state.borrow().until);
             let awake = begun < until;
             let most = if awake { until - begun } else { CONFIRM };
@@ -113,6 +110,21 @@ impl LeaseKeeper {
             }
             // Not too late for another try before the end.
             pause = if overslept { Duration::ZERO } else { third / 5 };
+        }
+    }
+
+    /// Waits until this time, or until somebody is in a hurry. The runtime's clock may stand still while the machine sleeps: in
+    /// steps, so that a lease that ran out meanwhile is noticed soon.
+    async fn due(&self, at: Instant, step: Duration) {
+        loop {
+            let now = Instant::now();
+            tokio::select! {
+                () = tokio::time::sleep_until(at.min(now + step)) => {}
+                () = self.hurry.notified() => return,
+            }
+            if Instant::now() >= at || self.term().is_none() {
+                return;
+            }
         }
     }
 

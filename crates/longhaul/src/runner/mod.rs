@@ -202,12 +202,11 @@ impl Run {
         }
         let agent = find_agent(&team, &turn)?;
         let habits = habits_of(&agent, &submitted.order);
+        // From here on something happens outside of the journal: worktrees are made, servers started.
+        make_sure(&*around.store, claimed, &tenure).await?;
         let worktree = match habits.isolation {
             Isolation::None => None,
-            Isolation::Worktree => {
-                make_sure(&*around.store, claimed, &tenure).await?;
-                Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?))
-            }
+            Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
         };
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.

@@ -18,22 +18,25 @@ use crate::team::ledger;
 /// How long a process that says nothing keeps its tasks here, in seconds.
 const LEASE: &str = "0.4";
 /// How far into a generation it can be stopped.
-const FAR: u64 = 60;
+const FAR: u64 = 100;
 
 pub(crate) fn at_any_boundary(options: &Options) {
-    stop_at_boundaries(options, options.seeds.div_ceil(5));
+    stop_at_boundaries(options, options.seeds.div_ceil(5), |_, seeded| stop(seeded));
 }
 
 pub(crate) fn at_any_boundary_200(options: &Options) {
-    stop_at_boundaries(options, 200);
+    // Each in turn, before and after it.
+    stop_at_boundaries(options, 200, |seed, _| {
+        format!("s{}{}", if seed % 2 == 0 { "b" } else { "a" }, 1 + seed / 2)
+    });
 }
 
-fn stop_at_boundaries(options: &Options, seeds: u64) {
+fn stop_at_boundaries(options: &Options, seeds: u64, fate: impl Fn(u64, &mut Seeded) -> String + Sync) {
     let begun = Instant::now();
     let stops = for_seeds(options, seeds, |seed, dir| {
         let mut seeded = Seeded::new(seed ^ 0x5707);
         let mut watch = Watch::default();
-        let mut sleeper = Player::start("crash", dir, &["sleeper", &stop(&mut seeded), "3ms", LEASE]);
+        let mut sleeper = Player::start("crash", dir, &["sleeper", &fate(seed, &mut seeded), "3ms", LEASE]);
         let stopped = sleeper.stopped_or_ended();
         if stopped {
             lets_go_of(dir, &mut sleeper);
