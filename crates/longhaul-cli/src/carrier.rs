@@ -11,8 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::{Filter, Store};
-use longhaul::{Status, TaskId};
+use longhaul::TaskId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -169,14 +168,6 @@ pub(crate) fn of(place: &Place, root: TaskId) -> Option<i32> {
         }
         _ => None,
     }
-}
-
-/// The trees of which a process that is alive runs tasks.
-pub(crate) async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
-    let running = Filter { status: vec![Status::Running], ..Filter::default() };
-    let running = store.list(running).await?;
-    let abandoned: HashSet<TaskId> = store.abandoned().await?.into_iter().map(|head| head.id).collect();
-    Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).map(|head| head.root).collect())
 }
 
 /// That this process carries a tree, for as long as this is held.

@@ -20,6 +20,7 @@ use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::heard::Heard;
+use crate::holder;
 use crate::keys::{Key, Keys, Typed};
 use crate::notify::Bell;
 use crate::place::Place;
@@ -72,6 +73,8 @@ enum Over {
     Needed,
     /// Nobody runs the tasks any more.
     Left,
+    /// Another process has taken this task.
+    Lost(TaskId),
     /// Nothing can be written down any more.
     Trouble(StoreError),
 }
@@ -152,6 +155,7 @@ impl<'a> Carry<'a> {
             Over::Left => {
                 self.left(&mut audience, "is run by nobody any more; carry it on with", Place::resume)
             }
+            Over::Lost(task) => self.lost(&mut audience, task).await,
             Over::Interrupted => self.leave(&mut audience, &mut signals).await,
             Over::Trouble(error) => {
                 audience.clear()?;
@@ -224,6 +228,7 @@ impl<'a> Carry<'a> {
                 },
                 () = signals.next() => return Ok(Over::Interrupted),
                 left = &mut abandoned => return left.map(|()| Over::Left),
+                task = longhaul.lost() => return Ok(Over::Lost(task)),
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
@@ -376,6 +381,24 @@ impl<'a> Carry<'a> {
             self.desk.note(&format!("then carry it on with:  {}", self.place.resume(*root)));
         }
         Ok(Code::Needed)
+    }
+
+    /// Another process has a task that ran here: this one does nothing more, and says so.
+    async fn lost(&self, audience: &mut Audience<'_>, task: TaskId) -> Result<Code, Trouble> {
+        self.longhaul.shutdown().await;
+        let root = self.longhaul.head(task).await?.root;
+        let why = "this one was stopped, or could not reach the database, for longer than its lease";
+        if self.open_roots().await?.is_empty() {
+            self.desk.note(&format!("{task} was taken over by another process, which ended it: {why}"));
+            return self.sum_up(audience).await;
+        }
+        audience.clear()?;
+        if holder::owned(&**self.longhaul.store()).await?.contains(&root) {
+            let what = format!("{task} is run by another process now: {why}");
+            return Err(Trouble::new(Code::Lost, what).hint(format!("watch it: {}", self.place.attach(root))));
+        }
+        let what = format!("{task} was taken over by another process, which is gone: {why}");
+        Err(Trouble::new(Code::Lost, what).hint(format!("carry it on: {}", self.place.resume(root))))
     }
 
     /// One who only watched goes away.

@@ -8,6 +8,7 @@ mod cmd;
 mod demo;
 mod exit;
 mod heard;
+mod holder;
 mod keys;
 mod notify;
 mod outside;

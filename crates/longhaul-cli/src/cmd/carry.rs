@@ -1,5 +1,7 @@
 //! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
 
+use std::collections::HashSet;
+
 use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
@@ -10,6 +12,7 @@ use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
 use crate::demo;
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::place::Place;
 use crate::signals::Signals;
 use crate::team;
@@ -51,9 +54,15 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
     let tree = store.list(Filter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing(place, &*store, root).await?) };
     let signed = carrier::sign(place, root);
-    if carrier::owned(&*store).await?.contains(&root)
-        || (signed.is_none() && carrier::of(place, root).is_some())
-    {
+    let was_owned = holder::owned(&*store).await?.contains(&root);
+    let owned = match was_owned {
+        // Nobody is there to be told what is waited for.
+        true => {
+            holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
+        }
+        false => signed.is_none() && carrier::of(place, root).is_some(),
+    };
+    if owned {
         return Err(Trouble::new(Code::Failed, format!("{root} is run by another process already"))
             .hint(format!("watch it: {}", place.attach(root))));
     }

@@ -14,13 +14,14 @@ use longhaul::{Longhaul, TaskId, Team};
 
 use super::Desk;
 use crate::args::{Outside, ResumeArgs};
-use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
 use crate::heard;
+use crate::holder;
 use crate::place::Place;
 use crate::team::{self, Kept};
+use crate::verdict::verdict;
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
@@ -32,7 +33,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let known = team.reference().clone();
 
     let (named, asked) = asked(&*store, &args.ids).await?;
-    let owned = carrier::owned(&*store).await?;
+    let owned = taken(desk, &place, &*store, asked.as_ref()).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
@@ -63,8 +64,14 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         if !args.json {
             desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty()).await?)?;
         }
-        return Ok(Code::Fine);
+        // Not as if it had been done.
+        return match asked {
+            _ if !left.is_empty() => Ok(Code::Failed),
+            Some(asked) => ended_as(store, asked).await,
+            None => Ok(Code::Fine),
+        };
     }
+    let undone = asked.is_some() && !left.is_empty();
 
     let mut subjects = Vec::new();
     for root in &roots {
@@ -77,7 +84,43 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let carry = Carry { since, manner, intro, subjects, ..Carry::new(desk, &place, hands.longhaul, roots) };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
-    done
+    match done {
+        Ok(Code::Fine) if undone => Ok(Code::Failed),
+        done => done,
+    }
+}
+
+/// The trees that other processes run. What may be free in a moment is waited for, if there is nothing else to do, or if it
+/// was asked for.
+async fn taken(
+    desk: &Desk,
+    place: &Place,
+    store: &dyn Store,
+    asked: Option<&HashSet<TaskId>>,
+) -> Result<HashSet<TaskId>, Trouble> {
+    let owned = holder::owned(store).await?;
+    let is_asked = |root: &TaskId| asked.is_none_or(|asked| asked.contains(root));
+    let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
+    let open = store.list(Filter::default().live()).await?;
+    let is_free = |head: &Head| is_asked(&head.root) && !owned.contains(&head.root);
+    if wanted.is_empty() || (asked.is_none() && open.iter().any(is_free)) {
+        return Ok(owned);
+    }
+    let still = holder::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
+    Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
+}
+
+/// What trees that have ended say of themselves: they need not be carried on.
+async fn ended_as(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<Code, Trouble> {
+    let longhaul = Longhaul::client(store).await?;
+    let roots: Vec<TaskId> = roots.into_iter().collect();
+    let mut heads = Vec::new();
+    for root in &roots {
+        heads.extend(longhaul.snapshots(Filter::tree(*root)).await?);
+    }
+    let code = verdict(&longhaul, &heads, &roots).await;
+    longhaul.shutdown().await;
+    code
 }
 
 /// What carries on trees that others left: any team whose file is in the store, and the demo's.
@@ -99,7 +142,7 @@ impl Hands {
         nobody: Option<Nobody>,
     ) -> Result<Hands, Trouble> {
         let outfit = team::outfit(desk, outside, place)?;
-        let mut builder = Longhaul::builder(demo).loader(Kept::new(pace, outfit.clone()));
+        let mut builder = super::builder(demo).loader(Kept::new(pace, outfit.clone()));
         for root in roots {
             builder = builder.tree(*root);
         }

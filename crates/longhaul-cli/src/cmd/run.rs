@@ -1,6 +1,6 @@
 //! `longhaul run`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::notify::Bell;
 use crate::place::Place;
 use crate::team::{self, Kept};
@@ -87,7 +88,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
-        Longhaul::builder(team)
+        super::builder(team)
             .limits(limits)
             .own_trees_only()
             .attended(self.attended())
@@ -141,7 +142,12 @@ impl Run<'_> {
         let mut code = Code::Fine;
         while let Some(prompt) = prompts.pop_front() {
             let root = store.head(at).await?.map_or(at, |head| head.root);
-            if carrier::owned(&*store).await?.contains(&root) {
+            let tell = |text: &str| self.desk.note(text);
+            if holder::owned(&*store).await?.contains(&root)
+                && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell)
+                    .await?
+                    .is_empty()
+            {
                 let what = format!("--session: {root} is run by another process");
                 return Err(Trouble::new(Code::Usage, what).hint(format!(
                     "write to it: {}; watch it: {}",

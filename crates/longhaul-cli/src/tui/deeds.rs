@@ -166,7 +166,7 @@ impl Hands {
 
     /// Has a tree carried on, unless it is.
     async fn carry(&self, root: TaskId) -> Result<(), Trouble> {
-        if carrier::owned(&**self.store()).await?.contains(&root) {
+        if crate::holder::owned(&**self.store()).await?.contains(&root) {
             return Ok(());
         }
         carrier::start(&self.place, root, &self.args.outside, Unattended::Wait).await

@@ -73,6 +73,10 @@ impl Store for Watched {
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
         self.store.abandoned()
     }
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.store.lease(worker)
+    }
+
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         self.store.keep(bytes)
     }

@@ -128,7 +128,7 @@ fn tasks_of_teams_that_nobody_knows_are_named() {
             .unwrap()
             .to_string()
     });
-    let ran = kit.run(&["resume"]).ended(0);
+    let ran = kit.run(&["resume"]).ended(1);
     assert!(ran.err.contains(&id) && ran.err.contains("team 'strangers'"), "{ran:?}");
     assert!(ran.out.contains("nothing that this process could carry on"), "{ran:?}");
 }

@@ -267,6 +267,13 @@ impl Running {
         line.split_whitespace().last().unwrap().parse().unwrap()
     }
 
+    /// What the kernel says of it: R, S, T and so on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }

@@ -32,6 +32,7 @@ mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
+mod taken;
 mod tape;
 mod team;
 mod term;

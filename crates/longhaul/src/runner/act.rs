@@ -79,7 +79,7 @@ impl Run {
                 biased;
                 // Whoever ignores the stop for too long is dropped, which ends what it has started.
                 () = overdue(until), if until.is_some() => break,
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     now.hurry(&self.head.backgrounded);
                     if self.head.stop.is_some() && halt.is_none() {
@@ -178,6 +178,7 @@ impl Run {
         };
         let gear = self.gear.clone();
         let usher = self.usher(&act).map(Box::new);
+        let tenure = self.tenure.clone();
         async move {
             let returned = |result| Came::new(act.id, Some(result));
             let name = &act.call.tool;
@@ -197,6 +198,7 @@ impl Run {
             }
             let mut told = Vec::new();
             if asks_first {
+                tenure.sure().await;
                 match Box::pin(door.pass(&mut act, *manner, usher.as_deref())).await {
                     Ok(counsel) => {
                         counsel.notes.into_iter().for_each(|note| context.progress(note));
@@ -210,6 +212,8 @@ impl Run {
             {
                 return Came::new(act.id, Some(Err(ToolError::Failed(why))));
             }
+            // The last look before it happens: a process that was stopped here goes on here.
+            tenure.sure().await;
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
@@ -221,6 +225,7 @@ impl Run {
             });
             if let Some(usher) = &usher {
                 // Of a task that is stopped nobody hears any more.
+                tenure.sure().await;
                 let heard = tokio::select! {
                     biased;
                     () = door.stop.cancelled() => Vec::new(),

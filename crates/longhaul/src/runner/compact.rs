@@ -67,6 +67,7 @@ impl Run {
         let messages = [Message::User(text.into())];
         let agent = self.agent.clone();
         let memo = Memo::default();
+        self.be_sure().await?;
         let mut stream = model.stream(Request {
             task: self.head.id,
             agent: &agent.name,
@@ -91,7 +92,7 @@ impl Run {
                     None => return Ok(None),
                 },
                 () = overdue(silent_at) => return Ok(None),
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);

@@ -5,10 +5,12 @@
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
 mod act;
+mod aside;
 mod brief;
 mod compact;
 mod gear;
 mod leave;
+mod lease;
 mod ledger;
 mod orders;
 mod owed;
@@ -32,7 +34,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use act::said;
+pub(crate) use aside::Aside;
 pub(crate) use gear::Locker;
+pub(crate) use lease::{LeaseKeeper, Tenure};
 pub(crate) use ledger::below;
 pub(crate) use orders::{Orders, first};
 pub(crate) use recall::read_all;
@@ -44,7 +48,7 @@ use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
 use crate::hook::Occasion;
-use crate::id::{AgentName, Seq};
+use crate::id::{AgentName, Attempt, Seq};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
 use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
@@ -81,6 +85,10 @@ pub(crate) struct Run {
     team: Arc<Team>,
     seat: Seat,
     bell: Arc<Bell>,
+    /// Whether the task is this run's, as far as that is known.
+    tenure: Tenure,
+    /// Which attempt this is. Everything that it writes is fenced by it, whatever the journal says by now.
+    attempt: Attempt,
     head: Head,
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
@@ -168,9 +176,19 @@ impl Run {
         team: Arc<Team>,
         task: Claimed,
         seat: Seat,
+        tenure: Tenure,
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
-        let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered, Kind::Backgrounded]);
+        let attempt = claimed.attempt;
+        let foreign = Kinds::of([
+            Kind::Letter,
+            Kind::StopRequested,
+            Kind::Answered,
+            Kind::Backgrounded,
+            // That somebody else has the task, or had.
+            Kind::Released,
+            Kind::Finished,
+        ]);
         let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
@@ -179,11 +197,13 @@ impl Run {
             _ => read_all(&*around.store, claimed.id, Seq(0)).await?,
         };
         let (head, turn, submitted) = recall(&*around.store, &team, claimed.id, &journal).await?;
-        if head.attempt != claimed.attempt {
+        if head.attempt != attempt || head.worker != claimed.worker {
             return Err(Halt::Lost);
         }
         let agent = find_agent(&team, &turn)?;
         let habits = habits_of(&agent, &submitted.order);
+        // From here on something happens outside of the journal: worktrees are made, servers started.
+        make_sure(&*around.store, claimed, &tenure).await?;
         let worktree = match habits.isolation {
             Isolation::None => None,
             Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
@@ -210,6 +230,8 @@ impl Run {
             team,
             seat,
             bell,
+            tenure,
+            attempt,
             head,
             order,
             worktree,
@@ -236,7 +258,14 @@ impl Run {
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
-        let ended = self.run().await;
+        let tenure = self.tenure.clone();
+        let ended = tokio::select! {
+            biased;
+            // Everything is dropped where it stands, and what runs in processes is killed by that: when the lease is over
+            // somebody else may begin.
+            why = Aside::new(async move { tenure.lost().await }) => Ended::Stranded(why),
+            ended = self.run() => ended,
+        };
         Box::pin(self.put_away(&ended)).await;
         ended
     }
@@ -245,6 +274,10 @@ impl Run {
     /// in, and has hooks hear that it has ended.
     async fn put_away(&mut self, ended: &Ended) {
         const LONGEST: Duration = Duration::from_secs(5);
+        if !matches!(ended, Ended::Finished) {
+            // They go on where the task does.
+            self.notices = None;
+        }
         for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
             if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
                 tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
@@ -279,6 +312,7 @@ impl Run {
         if self.bell.rung().now_or_never().is_some() {
             self.catch_up().await?;
         }
+        self.be_sure().await?;
         if self.head.stop.is_some() {
             return Err(Halt::Stop);
         }
@@ -335,7 +369,7 @@ impl Run {
             let overdue = overdue(self.deadline);
             tokio::select! {
                 () = self.seat.sit() => {}
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -387,9 +421,11 @@ impl Run {
     }
 }
 
-/// Until somebody may have written: a hint came, or none has for long.
-async fn heard(bell: &Bell, look_at: Instant) {
+/// Until the journal is to be looked at: a hint came, none has for long, or the task may be somebody else's now.
+async fn heard(bell: &Bell, look_at: Instant, tenure: &Tenure) {
     tokio::select! {
+        biased;
+        () = tenure.doubted() => {}
         _ = bell.rung() => {}
         () = tokio::time::sleep_until(look_at) => {}
     }
@@ -441,6 +477,20 @@ fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
         let message = format!("{} has no agent '{name}' (any more)", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
     })
+}
+
+/// Returns when a task surely is held by the attempt that has claimed it.
+async fn make_sure(store: &dyn Store, claimed: &Head, tenure: &Tenure) -> Result<(), Halt> {
+    while !tenure.is_sure() {
+        tenure.renewed().await;
+        let term = tenure.now();
+        let now = store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        if now.attempt != claimed.attempt || now.worker != claimed.worker {
+            return Err(Halt::Lost);
+        }
+        tenure.confirm(term);
+    }
+    Ok(())
 }
 
 /// The worktree of a task; of the first, for one that continues others.

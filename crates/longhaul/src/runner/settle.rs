@@ -14,10 +14,29 @@ use crate::turn::Step;
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
 
+/// On whose behalf other tasks are written to: each such write only counts while this holds.
+pub(crate) type Guard = Option<(TaskId, Fence)>;
+
+fn guarded(batch: Batch, guard: Guard) -> Batch {
+    match guard {
+        Some((task, fence)) => batch.and(task, fence, Vec::new()),
+        None => batch,
+    }
+}
+
 impl Run {
     /// What becomes of the task after a halt.
     pub(super) async fn end_attempt(&mut self, halt: Halt) -> Ended {
         let store = self.around.store.clone();
+        // What becomes of the tasks below is not a lost run's to say.
+        let ours = match &halt {
+            Halt::Stop | Halt::Fail(_) => self.be_owner().await,
+            _ => Ok(()),
+        };
+        if let Err(lost) = ours {
+            return settle_halt(&*store, &self.head, lost).await;
+        }
+        let owner = Some((self.head.id, Fence::Attempt(self.attempt)));
         let settled = match halt {
             Halt::Stop => {
                 let stop = self.head.stop.clone().unwrap_or(Stop { cause: StopCause::Person, note: None });
@@ -25,7 +44,7 @@ impl Run {
                     StopCause::Closed => self.turn.is_at_rest(),
                     _ => self.has_answered().await,
                 };
-                if let Err(error) = stop_below(&*store, &self.head, StopCause::ParentStopped).await {
+                if let Err(error) = stop_below(&*store, &self.head, StopCause::ParentStopped, owner).await {
                     return settle_halt(&*store, &self.head, error.into()).await;
                 }
                 let outcome = match stands {
@@ -70,13 +89,15 @@ impl Run {
     async fn fail(&mut self, failure: Failure) -> Result<Ended, Halt> {
         if self.habits.on_finish != OnFinish::Detach {
             // Nobody is left to read what they would say.
-            stop_below(&*self.around.store, &self.head, StopCause::ParentEnded).await?;
+            let owner = Some((self.head.id, Fence::Attempt(self.attempt)));
+            stop_below(&*self.around.store, &self.head, StopCause::ParentEnded, owner).await?;
         }
         self.finish(Outcome::Failed { failure, partial: self.turn.partial() }, None).await
     }
 
     /// Writes the outcome down; with `after`, only if nobody has written to the task since.
     pub(super) async fn finish(&mut self, outcome: Outcome, after: Option<Seq>) -> Result<Ended, Halt> {
+        self.be_sure().await?;
         let outcome = match &self.worktree {
             Some(worktree) => Box::pin(self.with_place(worktree, outcome)).await,
             None => outcome,
@@ -84,9 +105,9 @@ impl Run {
         self.remember(&outcome);
         let known = self.turn.known_letters();
         let read = (!known.is_empty()).then_some(Entry::Read { letters: Vec::new(), known, all_ended: None });
-        let fence = Fence::Attempt(self.head.attempt);
+        let fence = Fence::Attempt(self.attempt);
         let before = self.owed.entries().iter().cloned().chain(read).collect();
-        end_after(&*self.around.store, &self.head, fence, before, outcome, after).await?;
+        end_after(&*self.around.store, &self.head, fence, before, outcome, after, None).await?;
         Ok(Ended::Finished)
     }
 }
@@ -117,7 +138,7 @@ pub(crate) async fn failed(
     let partial = said_so_far(store, head).await;
     if head.attempt > Attempt(0) {
         // Nobody is left to read what they would say.
-        stop_below(store, head, StopCause::ParentEnded).await?;
+        stop_below(store, head, StopCause::ParentEnded, Some((head.id, fence))).await?;
     }
     end(store, head, fence, Vec::new(), Outcome::Failed { failure, partial }).await
 }
@@ -141,8 +162,8 @@ pub(crate) async fn give_back(
         let stop = head.stop.clone();
         let given = match &stop {
             Some(stop) => {
-                stop_below(store, &head, StopCause::ParentStopped).await?;
-                settled_by_stop(store, &head, fence, released, stop).await
+                stop_below(store, &head, StopCause::ParentStopped, Some((head.id, fence))).await?;
+                settled_by_stop(store, &head, fence, released, stop, None).await
             }
             None => append(store, only_after(&head, fence, vec![released])).await.map(drop),
         };
@@ -171,7 +192,7 @@ async fn end(
     before: Vec<Entry>,
     outcome: Outcome,
 ) -> Result<(), StoreError> {
-    end_after(store, head, fence, before, outcome, None).await
+    end_after(store, head, fence, before, outcome, None, None).await
 }
 
 async fn end_after(
@@ -181,10 +202,11 @@ async fn end_after(
     mut entries: Vec<Entry>,
     outcome: Outcome,
     after: Option<Seq>,
+    guard: Guard,
 ) -> Result<(), StoreError> {
     let letter = ending_letter(head, &outcome);
     entries.push(Entry::Finished(Box::new(outcome)));
-    let mut batch = Batch::one(head.id, fence, entries);
+    let mut batch = guarded(Batch::one(head.id, fence, entries), guard);
     batch.writes[0].after = after;
     let mut reader = head.parent;
     while let Some(parent) = reader {
@@ -214,9 +236,10 @@ async fn settled_by_stop(
     fence: Fence,
     entry: Entry,
     stop: &Stop,
+    guard: Guard,
 ) -> Result<(), StoreError> {
     let outcome = Outcome::Cancelled { stop: stop.clone(), partial: said_so_far(store, head).await };
-    end(store, head, fence, vec![entry], outcome).await
+    end_after(store, head, fence, vec![entry], outcome, None, guard).await
 }
 
 /// What a task has said, for an end that its own run does not write. Not knowing it must not keep it from ending.
@@ -231,28 +254,35 @@ async fn said_so_far(store: &dyn Store, head: &Head) -> Arc<str> {
 
 /// Asks a task to stop. One that nobody runs is ended here and now, after everything below it. A task that runs
 /// passes the stop on to its children when it settles.
-pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> Result<(), StoreError> {
+pub(crate) async fn stop_one(
+    store: &dyn Store,
+    mut head: Head,
+    stop: &Stop,
+    guard: Guard,
+) -> Result<(), StoreError> {
     loop {
         let request = Entry::StopRequested(stop.clone());
         let result = match head.status {
             Status::Pending => {
                 if head.attempt > Attempt(0) {
-                    Box::pin(stop_below(store, &head, StopCause::ParentStopped)).await?;
+                    Box::pin(stop_below(store, &head, StopCause::ParentStopped, guard)).await?;
                 }
-                settled_by_stop(store, &head, Fence::Anyone, request, stop).await
+                settled_by_stop(store, &head, Fence::Anyone, request, stop, guard).await
             }
             Status::Running if head.stop.as_ref().is_some_and(|had| had.cause >= stop.cause) => return Ok(()),
             // Not if it was released meanwhile: then this would be its end, and nobody would write that down. What its
             // owner writes meanwhile does not matter, so that a busy task is stopped at the first try.
             Status::Running => {
                 let fence = Fence::Attempt(head.attempt);
-                append(store, Batch::one(head.id, fence, vec![request])).await.map(drop)
+                append(store, guarded(Batch::one(head.id, fence, vec![request]), guard)).await.map(drop)
             }
             _ => return Ok(()),
         };
         match result {
             // It was claimed, given back, or ended, in this very moment: look again.
-            Err(StoreError::Illegal { .. } | StoreError::Superseded { .. }) => {
+            Err(StoreError::Illegal { task, .. } | StoreError::Superseded { task, .. })
+                if task == head.id =>
+            {
                 head = store.head(head.id).await?.ok_or(StoreError::NoTask(head.id))?;
             }
             other => return other,
@@ -261,14 +291,19 @@ pub(crate) async fn stop_one(store: &dyn Store, mut head: Head, stop: &Stop) -> 
 }
 
 /// Asks everything below a task to stop.
-pub(super) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause) -> Result<(), StoreError> {
+pub(super) async fn stop_below(
+    store: &dyn Store,
+    head: &Head,
+    cause: StopCause,
+    guard: Guard,
+) -> Result<(), StoreError> {
     let children = store.list(Filter::children(head.id)).await?;
     for child in children {
         if !child.status.is_final() {
-            stop_one(store, child.clone(), &Stop { cause, note: None }).await?;
+            stop_one(store, child.clone(), &Stop { cause, note: None }, guard).await?;
         }
         // A child that has ended may have left others running.
-        Box::pin(stop_below(store, &child, cause)).await?;
+        Box::pin(stop_below(store, &child, cause, guard)).await?;
     }
     Ok(())
 }
@@ -346,7 +381,7 @@ mod tests {
 
         let released = Entry::Released { attempt: Attempt(1), why: Release::Drained };
         store.append(Batch::one(child, Fence::Attempt(Attempt(1)), vec![released])).await.unwrap();
-        stop_one(&store, seen, &Stop { cause: StopCause::Person, note: None }).await.unwrap();
+        stop_one(&store, seen, &Stop { cause: StopCause::Person, note: None }, None).await.unwrap();
 
         let now = store.head(child).await.unwrap().unwrap();
         assert_eq!((now.status, now.settled), (Status::Cancelled, true));

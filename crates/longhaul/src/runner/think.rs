@@ -93,6 +93,7 @@ impl Run {
         tools: bool,
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
+        self.be_sure().await?;
         let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
@@ -119,6 +120,8 @@ impl Run {
         // Set up once and not for every word that comes: a reply has hundreds.
         let bell = self.bell.clone();
         let mut rung = pin!(bell.rung());
+        let tenure = self.tenure.clone();
+        let mut doubted = pin!(tenure.doubted());
         let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
             let due = [words.due, silent_at, self.deadline, self.owed.due()]
@@ -131,6 +134,10 @@ impl Run {
             }
             tokio::select! {
                 biased;
+                () = doubted.as_mut() => {
+                    self.catch_up().await?;
+                    doubted.set(tenure.doubted());
+                }
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.habits.inactivity);
                     match chunk {
@@ -198,7 +205,7 @@ impl Run {
         loop {
             tokio::select! {
                 () = overdue(again) => return Ok(()),
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);

@@ -169,6 +169,7 @@ impl Run {
             let mut occasion = self.occasion(moment, &agent);
             occasion.source = Some(if self.head.continues.is_some() { "resume" } else { "startup" });
             let dir = self.order.working_dir.clone();
+            self.be_sure().await?;
             let counsel = self.unless_halted(hooks.run(&which, dir.as_deref(), &occasion)).await?;
             self.log(moment, &counsel);
             parts.extend(told(moment, &counsel.context));
@@ -182,7 +183,7 @@ impl Run {
         loop {
             tokio::select! {
                 counsel = &mut hooks => return Ok(counsel),
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -253,7 +254,9 @@ impl Run {
         let notices = self.notices.get_or_insert_with(Box::default);
         // Those that are done.
         while notices.try_join_next().is_some() {}
+        let tenure = self.tenure.clone();
         notices.spawn(async move {
+            tenure.sure().await;
             let which: Vec<_> = hooks.on_user_input.iter().collect();
             hooks.run(&which, dir.as_deref(), &occasion).await;
         });

@@ -13,7 +13,7 @@ use super::{Inner, Longhaul, LonghaulError};
 use crate::agent::{Nobody, Team};
 use crate::dispatch::Limits;
 use crate::id::{TaskId, WorkerId};
-use crate::runner::Surroundings;
+use crate::runner::{LeaseKeeper, Surroundings};
 use crate::store::{Bells, Memory, Store};
 use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
 
@@ -153,6 +153,7 @@ impl LonghaulBuilder {
 
         let id = WorkerId::fresh();
         let trouble = Arc::new(watch::Sender::new(None));
+        let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
             let around = Surroundings {
                 worktrees: Arc::default(),
@@ -174,8 +175,11 @@ impl LonghaulBuilder {
                 runs: runs.clone(),
                 abort: abort.clone(),
                 trouble: trouble.clone(),
+                lease: Arc::new(LeaseKeeper::new(self.lease)),
+                lost: lost.clone(),
+                under_way: Arc::default(),
             };
-            store.renew(id.clone(), self.lease).await?;
+            worker.lease.renew(&*store, &id).await?;
             worker.reap().await;
             worker.learn().await;
             let (alive, gone) = (worker.keep_alive(), abort.clone());
@@ -197,6 +201,7 @@ impl LonghaulBuilder {
             drain,
             abort,
             trouble,
+            lost,
             grace: self.grace,
         })))
     }

@@ -53,6 +53,7 @@ struct Inner {
     drain: CancellationToken,
     abort: CancellationToken,
     trouble: Arc<watch::Sender<Option<StoreError>>>,
+    lost: Arc<watch::Sender<Vec<TaskId>>>,
     grace: Duration,
 }
 
@@ -294,6 +295,17 @@ impl Longhaul {
         let found = trouble.wait_for(Option::is_some).await.ok().and_then(|trouble| trouble.clone());
         match found {
             Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until another process has taken a task that ran here, and says which. That happens when this process was stopped, or
+    /// could not reach the store, for longer than its lease. What it did by then stands; it does nothing more for the task.
+    pub async fn lost(&self) -> TaskId {
+        let mut lost = self.0.lost.subscribe();
+        let found = lost.wait_for(|lost| !lost.is_empty()).await.ok().and_then(|lost| lost.first().copied());
+        match found {
+            Some(task) => task,
             None => std::future::pending().await,
         }
     }

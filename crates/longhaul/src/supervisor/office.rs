@@ -1,6 +1,6 @@
 //! The verbs on tasks, for whoever may use them: the desk uses them for agents, the handle for people.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use futures::StreamExt as _;
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
+use crate::entry::{Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef};
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
-use crate::runner::{Orders, append, below, first, stop_one};
+use crate::runner::{Orders, append, below, first, give_back, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
@@ -219,11 +219,28 @@ impl Office {
     pub(crate) async fn stop(&self, id: TaskId, stop: &Stop) -> Result<(), StoreError> {
         let head = self.head(id).await?;
         let root = head.root;
-        stop_one(&*self.store, head, stop).await?;
+        stop_one(&*self.store, head, stop, None).await?;
         let tree = self.store.list(Filter::tree(root)).await?;
         let inherited = Stop { cause: StopCause::ParentStopped, note: None };
         for task in below(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
-            stop_one(&*self.store, task.clone(), &inherited).await?;
+            stop_one(&*self.store, task.clone(), &inherited, None).await?;
+        }
+        let open = below(&tree, id).into_iter().filter(|task| !task.status.is_final()).map(|task| task.id);
+        self.end_abandoned(&open.collect()).await
+    }
+
+    /// Gives tasks back whose process is gone; one that is to stop is ended by that. Nobody else may ever do it.
+    pub(crate) async fn end_abandoned(&self, which: &HashSet<TaskId>) -> Result<(), StoreError> {
+        if which.is_empty() {
+            return Ok(());
+        }
+        for head in self.store.abandoned().await?.into_iter().filter(|head| which.contains(&head.id)) {
+            let fence = Fence::Abandoned(head.attempt);
+            match give_back(&*self.store, head, fence, Release::Lost).await {
+                // Somebody else was faster, or the owner is back.
+                Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

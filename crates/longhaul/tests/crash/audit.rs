@@ -160,7 +160,11 @@ impl Audit {
                         assert_eq!(told, interrupted, "{id} {call}: '{result}'");
                         assert!(told || times == 1, "{id} {call} was not made: '{result}'");
                     }
-                    "twice" => assert!(times >= 1 && !told, "{id} {call}: '{result}' after {times} runs"),
+                    "twice" => {
+                        assert!(times >= 1 && !told, "{id} {call}: '{result}' after {times} runs");
+                        let attempts = self.count(*id, |entry| matches!(entry, Entry::Claimed { .. }));
+                        assert!(times <= attempts, "{id} {call} ran {times} times in {attempts} attempts");
+                    }
                     _ => assert!(!told, "{id} {call} of '{tool}' may be repeated: '{result}'"),
                 }
             }

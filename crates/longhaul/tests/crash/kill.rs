@@ -19,7 +19,7 @@ const FAR: u64 = 40;
 const NEAR: u64 = 10;
 
 /// Runs a test for each seed, two at a time. Answers how many kills there were in all.
-fn for_seeds(options: &Options, seeds: u64, test: fn(u64, &Path) -> u32) -> u64 {
+pub(crate) fn for_seeds(options: &Options, seeds: u64, test: impl Fn(u64, &Path) -> u32 + Sync) -> u64 {
     if let Some(seed) = options.only {
         let dir = tempfile::tempdir().unwrap().keep();
         println!("  seed {seed} in {}", dir.display());
@@ -108,26 +108,26 @@ pub(crate) fn two_processes(options: &Options) {
     assert!(options.only.is_some() || kills >= seeds, "only {kills} kills");
 }
 
-fn death(seeded: &mut Seeded, far: u64) -> String {
+pub(crate) fn death(seeded: &mut Seeded, far: u64) -> String {
     let when = if seeded.coin() { "b" } else { "a" };
     format!("{when}{}", seeded.up_to(far))
 }
 
 /// What was written down at the kills, so that nothing of it happens again.
 #[derive(Default)]
-struct Watch {
+pub(crate) struct Watch {
     kills: Vec<(HashSet<Call>, usize)>,
 }
 
 impl Watch {
-    fn look(&mut self, dir: &Path) {
+    pub(crate) fn look(&mut self, dir: &Path) {
         // The ledger last: what ran in between has no result yet in what was read before.
         let returned = Audit::of(dir).returned();
         self.kills.push((returned, ledger(dir).len()));
     }
 }
 
-fn finished(dir: &Path, watch: &Watch) {
+pub(crate) fn finished(dir: &Path, watch: &Watch) {
     let audit = Audit::of(dir);
     assert_eq!(audit.tasks.len(), TASKS, "tasks were lost, or made twice");
     audit.all_ended_once();

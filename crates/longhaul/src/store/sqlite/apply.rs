@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, params, params_from_iter};
 
 use super::SqliteOptions;
 use super::deletion;
@@ -16,12 +16,13 @@ use super::heads::{Heads, Unsaved};
 use super::rows;
 use super::saved;
 use super::watch::Bell;
-use super::workers::Roll;
+use super::workers::{self, Roll};
 use super::writer::{Answer, Ask};
 use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::judge::{Archive, Draft, judge};
-use crate::store::{AtMost, Clock, Fence, Hint, StoreError, lease_end};
+use crate::store::leases::LeaseWatch;
+use crate::store::{AtMost, Clock, Fence, Hint, StoreError};
 use crate::task::Head;
 
 /// The writer's connection, and what it knows.
@@ -31,6 +32,7 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     patience: Duration,
     pub(super) roll: Roll,
+    pub(super) leases: Arc<LeaseWatch>,
     bell: Arc<Bell>,
     /// The lock files of the workers of this process.
     pub(super) held: HashMap<WorkerId, File>,
@@ -49,6 +51,8 @@ pub(super) struct Transaction {
     first_row: i64,
     pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
+    /// Workers that are forgotten with it.
+    pub(super) swept: Vec<WorkerId>,
 }
 
 impl Desk {
@@ -56,7 +60,7 @@ impl Desk {
         connection: Connection,
         place: Place,
         options: SqliteOptions,
-        roll: Roll,
+        (roll, leases): (Roll, Arc<LeaseWatch>),
         bell: Arc<Bell>,
     ) -> Result<Desk, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_trouble(&place)?;
@@ -66,6 +70,7 @@ impl Desk {
             clock: options.clock,
             patience: options.patience,
             roll,
+            leases,
             bell,
             held: HashMap::new(),
             heads: Heads::default(),
@@ -121,6 +126,7 @@ impl Desk {
                 self.roll.strike(&worker, file);
             }
         }
+        done.swept.iter().for_each(|worker| self.roll.clear(worker));
         Ok(())
     }
 
@@ -142,10 +148,7 @@ impl Desk {
                 self.append(drafts, encoded, only_if).map(Answer::Ends)
             }
             Ask::Claim(claim) => self.claim(claim).map(Answer::Claimed),
-            Ask::Renew { worker, lease } => {
-                let until = lease_end(self.clock.now(), *lease);
-                self.renew(worker, until).map(|()| Answer::Done)
-            }
+            Ask::Renew { worker, lease } => self.renew(worker, *lease).map(|()| Answer::Done),
             Ask::Retire(worker) => {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
                 self.transaction.retired.push(worker.clone());
@@ -191,7 +194,7 @@ impl Desk {
         }
         self.transaction.hints.extend(hints);
         if drafts.iter().any(|d| matches!(d.fence, Fence::Abandoned(_))) {
-            self.sweep(at)?;
+            self.sweep()?;
         }
         Ok(verdict.ends)
     }
@@ -345,11 +348,10 @@ impl Archive for Desk {
 
     fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError> {
         let Some(worker) = &head.worker else { return Ok(true) };
-        let sql = "SELECT lease_until FROM workers WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let lease: Option<i64> =
-            statement.query_row([worker.as_str()], |row| row.get(0)).optional().or_trouble(&self.place)?;
-        let has_ended = lease.is_none_or(|until| until <= self.clock.now().as_millisecond());
-        Ok(has_ended || (!self.held.contains_key(worker) && self.roll.is_dead(worker)))
+        let before = self.clock.elapsed();
+        let lease = workers::lease(&self.connection, worker).or_trouble(&self.place)?;
+        let Some(lease) = lease else { return Ok(true) };
+        let is_dead = !self.held.contains_key(worker) && self.roll.is_dead(worker);
+        Ok(is_dead || self.leases.has_run_out(worker, lease, before, self.clock.elapsed()))
     }
 }

@@ -53,6 +53,12 @@ impl Place {
         StoreError::Database { what: format!("{} {what}.", self.name()), passing: false }
     }
 
+    /// The worker's lock file is held by somebody else, so that others would not see that this process lives.
+    pub(super) fn unsigned(&self, why: &std::io::Error) -> StoreError {
+        let what = format!("{}: the lock file of this process cannot be locked: {why}.", self.name());
+        StoreError::Database { what, passing: true }
+    }
+
     pub(super) fn read_only(&self) -> StoreError {
         self.wrong(format_args!(
             "cannot be written: the file or its directory is read-only, or belongs to somebody else. Longhaul \

@@ -34,7 +34,8 @@ use self::watch::{Bell, Watch};
 use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
-use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Slip, Store, StoreError, StoreFuture};
+use super::leases::LeaseWatch;
+use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Lease, Slip, Store, StoreError, StoreFuture};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
@@ -74,6 +75,7 @@ pub struct Sqlite {
     bell: Arc<Bell>,
     writer: Writer,
     roll: Roll,
+    leases: Arc<LeaseWatch>,
     clock: Clock,
     place: Place,
 }
@@ -92,8 +94,10 @@ impl Sqlite {
         let roll = Roll::beside(place.path());
         let readers = Readers::start(place.clone(), options.patience)?;
         let clock = options.clock.clone();
-        let writer = Writer::start(connection, place.clone(), options, roll.clone(), bell.clone())?;
-        Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, clock, place })
+        let leases = Arc::new(LeaseWatch::default());
+        let others = (roll.clone(), leases.clone());
+        let writer = Writer::start(connection, place.clone(), options, others, bell.clone())?;
+        Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, leases, clock, place })
     }
 
     /// The file.
@@ -157,8 +161,12 @@ impl Store for Sqlite {
     }
 
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        let (roll, clock) = (self.roll.clone(), self.clock.clone());
-        self.readers.with(move |reader| reader.abandoned(&roll, clock.now()))
+        let (roll, leases, clock) = (self.roll.clone(), self.leases.clone(), self.clock.clone());
+        self.readers.with(move |reader| reader.abandoned(&roll, &leases, &clock))
+    }
+
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
+        self.readers.with(move |reader| reader.lease(&worker))
     }
 
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {

@@ -12,11 +12,12 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{OrTrouble as _, Place};
-use super::workers::Roll;
+use super::workers::{self, Roll};
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Filter, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
+use crate::store::leases::{LeaseWatch, Renewal};
+use crate::store::{Clock, Filter, Lease, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
 use crate::task::Head;
 
 /// How many threads read at once.
@@ -202,25 +203,40 @@ impl Reader {
         only_one(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(super) fn abandoned(&self, roll: &Roll, now: Timestamp) -> Result<Vec<Head>, StoreError> {
-        let sql = "SELECT DISTINCT worker, (SELECT lease_until FROM workers WHERE id = worker) \
-                   FROM tasks WHERE worker IS NOT NULL";
+    pub(super) fn abandoned(
+        &self,
+        roll: &Roll,
+        leases: &LeaseWatch,
+        clock: &Clock,
+    ) -> Result<Vec<Head>, StoreError> {
+        let sql = "SELECT DISTINCT worker FROM tasks WHERE worker IS NOT NULL";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         let owners = statement
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?)))
+            .query_map([], |row| row.get::<_, String>(0))
             .or_trouble(&self.place)?
             .collect::<Result<Vec<_>, _>>()
             .or_trouble(&self.place)?;
-        let is_gone = |(worker, lease): &(String, Option<i64>)| {
-            lease.is_none_or(|until| until <= now.as_millisecond())
-                || roll.is_dead(&WorkerId::from(worker.as_str()))
-        };
-        let gone: Vec<Value> = owners.into_iter().filter(is_gone).map(|(w, _)| Value::Text(w)).collect();
         let mut heads = Vec::new();
-        for worker in gone {
-            heads.extend(self.heads("SELECT n, id, head FROM tasks WHERE worker = ?1", vec![worker])?);
+        for name in owners {
+            let worker = WorkerId::from(name.as_str());
+            let before = clock.elapsed();
+            let lease = workers::lease(&self.connection, &worker).or_trouble(&self.place)?;
+            let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
+            if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
+                let sql = "SELECT n, id, head FROM tasks WHERE worker = ?1";
+                heads.extend(self.heads(sql, vec![Value::Text(name)])?);
+            }
         }
         Ok(heads)
+    }
+
+    pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
+        let lease = workers::lease(&self.connection, worker).or_trouble(&self.place)?;
+        Ok(lease.map(|Renewal { count, until, length }| Lease {
+            renewals: u64::try_from(count).unwrap_or_default(),
+            length,
+            until: Timestamp::from_millisecond(until).unwrap_or(Timestamp::MAX),
+        }))
     }
 
     pub(super) fn kept(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {

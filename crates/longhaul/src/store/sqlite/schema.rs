@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
@@ -78,6 +78,10 @@ const STEPS: [&str; 3] = [
                 THEN json_extract(CAST(entry AS TEXT), '$.returned.whole') END AS digest
             FROM journal WHERE kind = 8
         ) WHERE digest IS NOT NULL;
+",
+    "
+    ALTER TABLE workers ADD COLUMN renewals INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workers ADD COLUMN length   INTEGER NOT NULL DEFAULT 0;  -- of the lease, milliseconds; 0: not known
 ",
 ];
 

@@ -16,6 +16,7 @@ use super::workers::Roll;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::judge::Draft;
+use crate::store::leases::LeaseWatch;
 use crate::store::{AtMost, Claim, Claimed, StoreError};
 
 /// How many errands are run in one transaction, at most.
@@ -105,12 +106,12 @@ impl Writer {
         connection: Connection,
         place: Place,
         options: SqliteOptions,
-        roll: Roll,
+        others: (Roll, Arc<LeaseWatch>),
         bell: Arc<Bell>,
     ) -> Result<Writer, StoreError> {
         let (queue, errands) = channel();
         let durability = options.durability;
-        let desk = Desk::new(connection, place.clone(), options, roll, bell)?;
+        let desk = Desk::new(connection, place.clone(), options, others, bell)?;
         let mut scribe = Scribe { desk, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
