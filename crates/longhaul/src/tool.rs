@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
@@ -179,6 +180,8 @@ pub struct CallContext {
     pub model: Arc<dyn Model>,
     /// Where a tool notes what it must still know after a restart.
     pub scratch: Scratch,
+    /// How many processes may run at once: a tool that starts one takes a slot first ([`CallContext::process_slot`]).
+    pub processes: ProcessSlots,
     /// The way back to the runner.
     pub line: Line,
 }
@@ -187,6 +190,26 @@ impl CallContext {
     /// Tells how far the tool is, for whoever watches.
     pub fn progress(&self, text: impl Into<String>) {
         self.line.send(Signal::Progress(text.into()));
+    }
+
+    /// Waits until one more process may be started, and says so meanwhile. Keep what is returned while the process runs, and
+    /// wait for no other task with it.
+    ///
+    /// # Errors
+    /// When the task is being stopped: nothing was started then.
+    pub async fn process_slot(&self) -> Result<ProcessSlot, ToolError> {
+        let waits = |most| {
+            self.progress(format!(
+                "waiting to start a process: {most} are running, which is the limit (limits.processes)"
+            ));
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => {
+                Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()))
+            }
+            slot = self.processes.take(waits) => Ok(slot),
+        }
     }
 
     /// Asks a person. It is shown wherever one is attached, and survives a restart; where nobody can answer, that is
@@ -202,6 +225,43 @@ impl CallContext {
     pub fn waits_for(&self, tasks: Vec<TaskId>) -> WaitingGuard {
         self.line.send(Signal::Waits { call: self.call, tasks });
         WaitingGuard { line: self.line.clone(), call: self.call }
+    }
+}
+
+/// How many processes tool calls and hooks may run at once. Clones share the slots.
+#[derive(Debug, Clone)]
+pub struct ProcessSlots {
+    slots: Arc<Semaphore>,
+    most: usize,
+}
+
+/// Leave to run a process, until this is dropped.
+#[derive(Debug)]
+pub struct ProcessSlot {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ProcessSlots {
+    /// So many at once; at least one.
+    pub fn new(most: usize) -> Self {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        ProcessSlots { slots: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// Takes a slot; if none is free, says so to `waits` and waits for one. First come, first served.
+    pub async fn take(&self, waits: impl FnOnce(usize)) -> ProcessSlot {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return ProcessSlot { _permit: Some(slot) };
+        }
+        waits(self.most);
+        // Nobody ever closes it.
+        ProcessSlot { _permit: self.slots.clone().acquire_owned().await.ok() }
+    }
+}
+
+impl Default for ProcessSlots {
+    fn default() -> Self {
+        ProcessSlots::new(crate::dispatch::Limits::default().processes)
     }
 }
 

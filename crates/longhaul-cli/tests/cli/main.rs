@@ -24,6 +24,8 @@ mod long;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod supervised;
 mod person;
 mod places;
 mod run;

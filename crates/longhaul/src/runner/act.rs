@@ -174,6 +174,7 @@ impl Run {
             hurry,
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
+            processes: self.around.processes.clone(),
             line: line.clone(),
         };
         let gear = self.gear.clone();

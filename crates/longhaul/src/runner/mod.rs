@@ -53,6 +53,7 @@ use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
 use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
 use crate::task::Head;
+use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
@@ -69,6 +70,8 @@ pub(crate) struct Surroundings {
     pub(crate) desk: Arc<dyn Desk>,
     pub(crate) locker: Arc<Locker>,
     pub(crate) orders: Arc<Orders>,
+    /// How many processes run at once.
+    pub(crate) processes: ProcessSlots,
     /// Held while a worktree is made or removed.
     pub(crate) worktrees: Arc<tokio::sync::Mutex<()>>,
     /// Fires when the worker wants its tasks back: finish the step, then release.

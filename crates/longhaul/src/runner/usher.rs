@@ -13,7 +13,7 @@ use crate::entry::{Entry, Nudge, Outcome};
 use crate::hook::{Counsel, Hooks, Moment, Occasion};
 use crate::message::Call;
 use crate::permission::{Permissions, Rights, arguments};
-use crate::tool::{CallContext, ToolError, ToolOutput};
+use crate::tool::{CallContext, ProcessSlots, ToolError, ToolOutput};
 use crate::turn::Act;
 
 /// How much of what hooks say the model is told, and how much of an output they are told, in bytes.
@@ -24,6 +24,7 @@ pub(super) struct Usher {
     hooks: Arc<Hooks>,
     occasion: Occasion,
     dir: Option<PathBuf>,
+    processes: ProcessSlots,
     /// The rights of the task where a hook allows what the agent itself would have to ask for.
     pub(super) eased: Option<Arc<Rights>>,
     /// Whether the person who started the tree has approved of everything that is not denied.
@@ -38,6 +39,7 @@ impl Usher {
             return Counsel::default();
         }
         let occasion = self.about(Moment::PreToolUse, call);
+        let _slot = self.processes.take(|_| ()).await;
         self.hooks.run(&which, self.dir.as_deref(), &occasion).await
     }
 
@@ -58,6 +60,7 @@ impl Usher {
             Err(error) => (error.to_string(), true),
         };
         (occasion.tool_response, occasion.tool_error) = (Some(text), Some(is_error));
+        let _slot = self.processes.take(|_| ()).await;
         let counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
         counsel.notes.iter().for_each(|note| context.progress(note.clone()));
         // The call has been made: whoever would not have it can only say so.
@@ -107,7 +110,8 @@ impl Run {
         occasion.tool_use_id = Some(act.id.to_string());
         let dir = self.order.working_dir.clone();
         let eased = if before { self.eased() } else { None };
-        Some(Usher { hooks: hooks.clone(), occasion, dir, eased, approved: self.order.approved })
+        let (approved, processes) = (self.order.approved, self.around.processes.clone());
+        Some(Usher { hooks: hooks.clone(), occasion, dir, processes, eased, approved })
     }
 
     /// Whether a call is heard about before it is made.

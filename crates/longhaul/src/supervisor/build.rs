@@ -15,6 +15,7 @@ use crate::dispatch::Limits;
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{LeaseKeeper, Surroundings};
 use crate::store::{Bells, Memory, Store};
+use crate::tool::ProcessSlots;
 use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
 
 /// A Longhaul on its way.
@@ -127,6 +128,7 @@ impl LonghaulBuilder {
         let (background, runs) = (TaskTracker::new(), TaskTracker::new());
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let running = self.limits.running;
+        let processes = ProcessSlots::new(self.limits.processes);
         let reference = self.team.as_ref().map(|team| team.reference().clone());
         let runs_tasks = reference.is_some();
         let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
@@ -156,6 +158,7 @@ impl LonghaulBuilder {
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
             let around = Surroundings {
+                processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
                 bells,

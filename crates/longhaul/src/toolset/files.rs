@@ -20,6 +20,7 @@ use post::PostEdits;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
 pub use post::PostEdit;
+pub(super) use way::guarded;
 
 mod count;
 mod edit;

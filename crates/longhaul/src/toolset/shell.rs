@@ -190,8 +190,8 @@ impl Tool for RunCommand {
 
     fn description(&self) -> String {
         "Runs a shell command (sh -c) in the working directory, without input, and returns what it wrote to stdout \
-         and stderr and its exit code. Everything the command starts is ended with it: nothing stays running in the \
-         background. For what is to go on running, use run_background_job."
+         and stderr and its exit code. What the command leaves running in the background is ended with it. For what is \
+         to go on running, use run_background_job."
             .to_owned()
     }
 
@@ -203,7 +203,7 @@ impl Tool for RunCommand {
         filled(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
         let launch = self.setting.launch(context, args.cmd, args.cwd.as_deref(), Env::new()).await?;
-        let ran = run(&launch, timeout, &context.cancel, &self.setting.watchman).await?;
+        let ran = run(&launch, timeout, context, &self.setting.watchman).await?;
         ran.report(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
@@ -301,7 +301,7 @@ impl Shell {
 
     fn stop_job(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
-        let text = "Ends a job, with everything it has started.";
+        let text = "Ends a job, with what it has started.";
         verb(
             "stop_background_job",
             Manner::REPEATABLE,
@@ -311,7 +311,7 @@ impl Shell {
                 Box::pin(async move {
                     let job = jobs.find(context.caller.task, &args.job_id)?;
                     match job.stop().await {
-                        true => Ok(format!("{} was ended", job.id).into()),
+                        true => Ok(format!("{} was ended{}", job.id, job.ended_with()).into()),
                         false => Ok(format!("{} had ended already", job.id).into()),
                     }
                 })

@@ -21,6 +21,8 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+#[cfg(unix)]
+mod processes;
 mod pruning;
 mod recovery;
 mod rooms;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,13 +41,14 @@ pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Progra
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(format!("there is no directory {} to run '{name}' in", dir.display()));
     }
-    let mut command = Command::new(name);
-    command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some(dir) = dir {
-        command.current_dir(dir);
-    }
-    let mut group = Group::spawn(command, &options.watchman).map_err(|error| match error.kind() {
+    let started = Group::start(name, &options.watchman, |command| {
+        command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(dir) = dir {
+            command.current_dir(dir);
+        }
+    });
+    let mut group = started.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound if name == "docker" => {
             "Docker is not installed: there is no 'docker' on the PATH, and a server of `ref: docker:…` runs in it"
                 .to_owned()

@@ -139,7 +139,7 @@ impl Disk {
         if mounted.is_ok_and(|o| o.status.success()) {
             return Some(Disk(directory));
         }
-        eprintln!("skipped: this test mounts a file system, which is not permitted here");
+        crate::testing::skipped("it mounts a file system, which is not permitted here");
         None
     }
 
