@@ -14,6 +14,7 @@ mod outside;
 mod place;
 mod signals;
 mod team;
+mod trust;
 mod tui;
 mod verdict;
 mod view;

@@ -32,9 +32,11 @@ mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
+mod starting;
 mod tape;
 mod team;
 mod term;
+mod trust;
 mod tui;
 #[cfg(target_os = "linux")]
 mod tui_load;

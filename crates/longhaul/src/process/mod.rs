@@ -4,6 +4,7 @@ mod group;
 mod watchman;
 
 pub use group::Group;
+pub(crate) use group::output_of;
 pub use watchman::{Watched, Watchman};
 
 #[cfg(test)]

@@ -30,6 +30,17 @@ pub(crate) struct Gear {
 const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 impl Gear {
+    /// No tools: for a task that will take no step.
+    pub(crate) fn none(agent: &Agent) -> Gear {
+        Gear {
+            system: agent.instruction.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            whole: false,
+            generation: generation(agent),
+        }
+    }
+
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
         // Before they are opened: what changes meanwhile is opened again.

@@ -1,11 +1,15 @@
 //! Ending an attempt: exactly one Finished, exactly one letter to the parent about it, in one batch.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::worktree::Worktree;
-use super::{Ended, Halt, Run, append};
+use super::{Ended, Halt, LOOK_ANYWAY, Run, append, heard};
 use crate::entry::{Deliver, Entry, Failure, Letter, OnFinish, Outcome, Release, Sender, Stop, StopCause};
 use crate::id::{Attempt, LetterId, Seq, TaskId};
+use crate::message::envelope::{attribute, escape};
 use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, Filter, Store, StoreError};
 use crate::task::{Head, IllegalMove, Status};
@@ -13,6 +17,10 @@ use crate::turn::Step;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
+/// How long git may take at the end of a task that is to stop.
+pub(super) const GIT_HURRY: Duration = Duration::from_secs(1);
+/// How long hooks may take that hear of the end of a task that is to stop.
+pub(super) const HOOK_HURRY: Duration = Duration::from_secs(3);
 
 impl Run {
     /// What becomes of the task after a halt.
@@ -58,8 +66,42 @@ impl Run {
         if self.agent.shape.is_some() && matches!(outcome, Outcome::Completed { .. }) {
             return outcome;
         }
-        let work = worktree.work().await;
+        // The end is not written down yet: neither a stop nor a drain waits for git.
+        let drained = async {
+            self.around.drain.cancelled().await;
+            tokio::time::sleep(GIT_HURRY).await;
+        };
+        let work = tokio::select! {
+            biased;
+            work = self.patiently(GIT_HURRY, worktree.work()) => work,
+            () = drained => None,
+        };
+        let work = work.unwrap_or_else(|| Err("it did not answer in time".to_owned()));
         outcome.noted(&worktree.note(&work, !self.is_alone().await))
+    }
+
+    /// Waits for what comes with the end of a task; no longer than this once the task is to stop. Then the work is
+    /// dropped, which ends what it has started.
+    pub(super) async fn patiently<T>(&self, hurry: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let halted = async {
+            self.is_stopped().await;
+            tokio::time::sleep(hurry).await;
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = halted => None,
+        }
+    }
+
+    /// Until the task is to stop.
+    async fn is_stopped(&self) {
+        let mut stopped = self.head.stop.is_some();
+        while !stopped {
+            heard(&self.bell, Instant::now() + LOOK_ANYWAY).await;
+            let now = self.around.store.head(self.head.id).await;
+            stopped = now.is_ok_and(|now| now.is_some_and(|now| now.stop.is_some()));
+        }
     }
 
     /// Whether no child is at work any more, which may be in the same place.
@@ -276,10 +318,11 @@ pub(super) async fn stop_below(store: &dyn Store, head: &Head, cause: StopCause)
 /// The letter that tells a parent how its child ended.
 fn ending_letter(head: &Head, outcome: &Outcome) -> Letter {
     let error = outcome.error().unwrap_or_default();
+    let error = escape(&error);
     let (status, note) = match outcome {
         Outcome::Completed { cut_short: None, .. } => (Status::Completed, String::new()),
         Outcome::Completed { cut_short: Some(limit), .. } => {
-            (Status::Completed, format!("It was cut short by {limit}.\n"))
+            (Status::Completed, format!("It was cut short by {}.\n", escape(limit)))
         }
         Outcome::Failed { .. } => (Status::Failed, format!("It failed: {error}.\n")),
         Outcome::Cancelled { .. } => (Status::Cancelled, format!("It was cancelled: {error}.\n")),
@@ -302,8 +345,10 @@ fn ending_letter(head: &Head, outcome: &Outcome) -> Letter {
         (_, false) => "What it had said by then:\n",
     };
     let text = format!(
-        "<task_ended id=\"{}\" agent=\"{}\" status=\"{status}\">\n{note}{lead}{shown}{rest}\n</task_ended>",
-        head.id, head.agent
+        "<task_ended id=\"{}\" agent=\"{}\" status=\"{status}\">\n{note}{lead}{}{rest}\n</task_ended>",
+        head.id,
+        attribute(head.agent.as_str()),
+        escape(shown),
     );
     Letter {
         id: LetterId::ending(head.id),

@@ -211,7 +211,12 @@ async fn git<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> 
     ASTRAY.iter().for_each(|name| _ = command.env_remove(name));
     command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C");
     command.stdin(Stdio::null()).kill_on_drop(true);
-    match tokio::time::timeout(PATIENCE, command.output()).await {
+    // With everything that it starts: when the task is stopped, nothing of it goes on.
+    #[cfg(unix)]
+    let output = crate::process::output_of(command);
+    #[cfg(not(unix))]
+    let output = command.output();
+    match tokio::time::timeout(PATIENCE, output).await {
         Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);

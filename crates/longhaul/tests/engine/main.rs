@@ -5,12 +5,14 @@
 mod moody;
 mod smoke;
 mod stage;
+mod starting;
 
 mod asking;
 mod backgrounding;
 mod chat;
 mod continuing;
 mod desk;
+mod envelopes;
 mod failures;
 mod features;
 #[cfg(unix)]
