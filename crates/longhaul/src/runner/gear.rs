@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use crate::agent::{Agent, Team};
 use crate::entry::TeamRef;
 use crate::id::AgentName;
+use crate::message::envelope::escape;
 use crate::model::ToolSpec;
 use crate::tool::{DynTool, Manner};
 use crate::toolset::ToolsetError;
@@ -64,7 +65,8 @@ impl Gear {
                 Err(error) => {
                     tracing::error!(agent = %agent.name, "the agent runs without some of its tools: {error}");
                     // The model is told, so that it does not promise what it cannot do.
-                    add(&mut system, &format!("Some of your tools are not available: {error}."));
+                    let why = error.to_string();
+                    add(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
                     gear.whole = false;
                     continue;
                 }

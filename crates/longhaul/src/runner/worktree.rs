@@ -81,6 +81,7 @@ impl Worktree {
         let worktree = Worktree { origin: origin.to_owned(), top, branch, dir };
 
         let _turn = turn.lock().await;
+        worktree.clear_unfinished(&common, name).await;
         if !worktree.is_there().await {
             let made = worktree.make().await;
             made.map_err(|why| format!("no git worktree could be made for the task: {why}"))?;
@@ -90,6 +91,23 @@ impl Worktree {
         let made = blocking(move || std::fs::create_dir_all(dir)).await;
         made.map_err(|error| format!("{} cannot be used: {error}", worktree.dir.display()))?;
         Ok(worktree)
+    }
+
+    /// Takes away one that git was still making when it was killed: files are missing in it, and nobody has worked there. Git
+    /// says so with a lock of its own.
+    async fn clear_unfinished(&self, common: &Path, name: &str) {
+        let lock = common.join("worktrees").join(name).join("locked");
+        let top = self.top.clone();
+        let cleared = blocking(move || {
+            if std::fs::read_to_string(&lock)?.trim() != "initializing" {
+                return Err(io::Error::other("it is whole"));
+            }
+            std::fs::remove_dir_all(top)?;
+            std::fs::remove_file(lock)
+        });
+        if cleared.await.is_ok() {
+            let _ = git(&self.origin, ["worktree", "prune"]).await;
+        }
     }
 
     async fn is_there(&self) -> bool {
@@ -287,6 +305,20 @@ mod tests {
         assert!(repo.leave(&worktree).await.contains("changed nothing"));
         assert!(!worktree.top.exists());
         assert_eq!(repo.branches().await, "main\n");
+    }
+
+    /// As after a stop or a crash in the middle of `git worktree add`.
+    #[tokio::test]
+    async fn one_that_git_had_not_finished_is_made_again() {
+        let repo = Repo::new().await;
+        let worktree = repo.settle_in("sub").await;
+        fs::remove_file(worktree.dir.join("a.txt")).unwrap();
+        let again = repo.settle_in("sub").await;
+        assert!(!again.dir.join("a.txt").exists(), "what a task has done stays");
+        fs::write(repo.path().join(".git/worktrees/t-1/locked"), "initializing").unwrap();
+        let again = repo.settle_in("sub").await;
+        assert_eq!(fs::read_to_string(again.dir.join("a.txt")).unwrap(), "a");
+        assert!(!repo.path().join(".git/worktrees/t-1/locked").exists());
     }
 
     #[tokio::test]
