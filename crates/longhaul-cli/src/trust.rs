@@ -71,7 +71,7 @@ impl<'a> Trust<'a> {
         }
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
             desk.note(&format!(
-                "warning: {} {}; `longhaul check` lists it, `--trust` accepts it",
+                "note: {} {}; `longhaul check` lists it, `--trust` accepts it",
                 self.name,
                 self.summary()
             ));

@@ -32,6 +32,7 @@ mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
+#[cfg(target_os = "linux")]
 mod starting;
 mod tape;
 mod team;

@@ -93,11 +93,11 @@ fn without_a_terminal_it_is_said_in_a_line_and_goes_on() {
     let kit = Kit::new();
     stranger(&kit);
     let ran = Ran::from(run(&kit, &[]).output().unwrap()).ended(0);
-    let warnings: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("warning: team.yaml")).collect();
+    let notes: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("note: team.yaml")).collect();
     assert_eq!(
-        warnings,
+        notes,
         [
-            "warning: team.yaml starts programs (2), reads environment variables and sends them on (1); `longhaul check` \
+            "note: team.yaml starts programs (2), reads environment variables and sends them on (1); `longhaul check` \
           lists it, `--trust` accepts it"
         ],
         "{}",
@@ -106,10 +106,10 @@ fn without_a_terminal_it_is_said_in_a_line_and_goes_on() {
     assert!(started(&kit) && records(&kit).is_empty(), "nobody has agreed");
 
     let ran = Ran::from(run(&kit, &["--trust"]).output().unwrap()).ended(0);
-    assert!(!ran.err.contains("warning: team.yaml"), "{}", ran.err);
+    assert!(!ran.err.contains("note: team.yaml"), "{}", ran.err);
     assert_eq!(records(&kit).len(), 1, "that is remembered");
     let ran = Ran::from(run(&kit, &[]).output().unwrap()).ended(0);
-    assert!(!ran.err.contains("warning: team.yaml"), "{}", ran.err);
+    assert!(!ran.err.contains("note: team.yaml"), "{}", ran.err);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_plain_team_is_not_asked_about() {
     let kit = Kit::new();
     kit.run(&["init", "--scripted", "plain.yaml"]).ended(0);
     let ran = kit.run(&["run", "plain.yaml", "Go."]).ended(0);
-    assert!(!ran.err.contains("warning"), "{}", ran.err);
+    assert!(!ran.err.contains("note:"), "{}", ran.err);
     let (screen, code) = Terminal::run(&kit.command(&["run", "plain.yaml", "Go."]), 100, 40).end();
     assert!(code == 0 && !screen.contains("Run it?"), "{screen}");
     kit.run(&["init", "auto.yaml"]).ended(0);
@@ -218,5 +218,5 @@ fn what_was_submitted_is_not_asked_about_again() {
     let root = kit.journals()[0].0.id.to_string();
     kit.run(&["stop", &root]).ended(0);
     let ran = resuming.end();
-    assert!(!ran.err.contains("warning") && !ran.out.contains("Run it?"), "{}\n{}", ran.out, ran.err);
+    assert!(!ran.err.contains("note:") && !ran.out.contains("Run it?"), "{}\n{}", ran.out, ran.err);
 }

@@ -87,6 +87,8 @@ pub(crate) struct Run {
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
     worktree: Option<Box<Worktree>>,
+    /// Whether git said in time what is in there; if not, it is kept.
+    git_answers: bool,
     turn: Turn,
     agent: Arc<Agent>,
     /// Who had the conversation before, in this attempt.
@@ -220,6 +222,7 @@ impl Run {
             head,
             order,
             worktree,
+            git_answers: true,
             turn,
             agent,
             before: Vec::new(),
@@ -264,6 +267,7 @@ impl Run {
             return;
         }
         if let Some(worktree) = &self.worktree
+            && self.git_answers
             && self.is_alone().await
             && self.patiently(settle::GIT_HURRY, worktree.leave(&self.around.worktrees)).await.is_none()
         {
