@@ -36,6 +36,9 @@ const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 /// How long steps that are nearly done may take when the others are handed to a process in the background.
 const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
 
+/// How long tasks may take that were told to stop; then they are dropped, and end as stopped all the same.
+const STOPPING: std::time::Duration = std::time::Duration::from_secs(4);
+
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
     pub(crate) desk: &'a Desk,
@@ -335,7 +338,7 @@ impl<'a> Carry<'a> {
                 for root in &self.roots {
                     self.longhaul.stop(*root).await?;
                 }
-                self.longhaul.shutdown().await;
+                self.longhaul.shutdown_within(STOPPING).await;
                 true
             }
         };

@@ -15,6 +15,7 @@ mod outside;
 mod place;
 mod signals;
 mod team;
+mod trust;
 mod tui;
 mod verdict;
 mod view;

@@ -32,7 +32,7 @@ pub(crate) struct Made {
     pub(crate) limits: Limits,
     /// What a whole run may use, as the file says.
     pub(crate) budget: Budget,
-    bundle: Bundle,
+    pub(crate) bundle: Bundle,
 }
 
 /// What teams of this process are put together with.

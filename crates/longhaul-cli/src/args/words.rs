@@ -236,6 +236,11 @@ pub(crate) struct DoctorArgs {
     /// A team file: whether it is right, its keys are set, and its MCP servers can be started
     #[arg(value_name = "TEAM")]
     pub(crate) team: Option<PathBuf>,
+    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    ///
+    /// Without it, a team file that nobody has agreed to is refused: looking at its servers starts them.
+    #[arg(long)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) outside: super::Outside,
     /// One check a line, as JSON

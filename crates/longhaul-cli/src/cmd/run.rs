@@ -22,6 +22,7 @@ use crate::holder;
 use crate::notify::Bell;
 use crate::place::Place;
 use crate::team::{self, Kept};
+use crate::trust::Trust;
 use crate::view::{Ink, Out, Term, clean};
 
 pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
@@ -29,6 +30,8 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let place = desk.place()?;
     let outfit = team::outfit(desk, &args.outside, &place)?;
     let made = team::make(desk, &outfit, args, &dir)?;
+    // Before anything of the file is started or asked.
+    Trust::of(&place, &args.team, &made.bundle).ask(desk, args.trust)?;
     let mut prompts = prompts(args, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),

@@ -158,7 +158,7 @@ impl Scene {
         assert_eq!(store.claim(claim).await.unwrap().len(), many);
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
-        let args = Arc::new(TuiArgs { team: None, outside: Outside::default() });
+        let args = Arc::new(TuiArgs { team: None, trust: false, outside: Outside::default() });
         let hands = Hands { longhaul, place: Place::of(Some("unused".as_ref())).unwrap(), args };
         let model = Model::new(Theme { color: true }, None, store.now());
         let drawn = Drawn::default();

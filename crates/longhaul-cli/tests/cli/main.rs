@@ -34,10 +34,13 @@ mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
+#[cfg(target_os = "linux")]
+mod starting;
 mod taken;
 mod tape;
 mod team;
 mod term;
+mod trust;
 mod tui;
 #[cfg(target_os = "linux")]
 mod tui_load;

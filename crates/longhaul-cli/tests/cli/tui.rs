@@ -296,7 +296,7 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
 fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     let kit = Kit::new();
     kit.write("team.yaml", TEAM);
-    let terminal = Terminal::run(&kit.command(&["tui", "team.yaml"]), 100, 30);
+    let terminal = Terminal::run(&kit.command(&["tui", "team.yaml", "--trust"]), 100, 30);
     terminal.until("how to begin", |screen| screen.contains("Type what the team is to do"));
     terminal.keys(&["Enter"]);
     terminal.types("Take stock of it");

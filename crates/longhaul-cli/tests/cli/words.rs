@@ -308,7 +308,7 @@ fn the_doctor_looks_at_everything() {
 
     submitted(&kit, "nobody", Order::new("waiter", "Wait"));
     kit.write("right.yaml", "agents: {root: {model: openai/gpt-5-mini, toolsets: [{type: think}, {type: mcp, command: /no/such/server}]}}\n");
-    let mut command = doctor(&["right.yaml"]);
+    let mut command = doctor(&["right.yaml", "--trust"]);
     command.env("OPENAI_API_KEY", "sk-very-secret");
     let team = crate::kit::Ran::from(command.output().unwrap());
     assert!(!team.out.contains("very-secret") && team.out.contains("OPENAI_API_KEY set"), "{}", team.out);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
@@ -205,6 +205,32 @@ impl Group {
     async fn all_gone(&self) {
         while killpg(self.id, None).is_ok() {
             sleep(LOOK).await;
+        }
+    }
+}
+
+/// Runs a command to its end in a process group of its own, without a guardian, and gives back all that it wrote. When
+/// this is dropped, everything in the group is killed.
+///
+/// # Errors
+/// When it cannot be started, or its output not be read.
+pub(crate) async fn output_of(mut command: Command) -> io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let child = command.spawn()?;
+    let mut group = KilledOnDrop(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+    let output = child.wait_with_output().await;
+    // Its leader is gone, and its id may be somebody else's.
+    group.0 = None;
+    output
+}
+
+/// Kills a process group when it is dropped.
+struct KilledOnDrop(Option<Pid>);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        if let Some(id) = self.0 {
+            let _ = killpg(id, Signal::SIGKILL);
         }
     }
 }

@@ -9,6 +9,7 @@ mod supervise;
 mod supervisor;
 mod watchman;
 
+pub(crate) use group::output_of;
 pub use group::{Group, Left};
 #[cfg(target_os = "linux")]
 pub use supervise::{SUPERVISE, supervise};

@@ -1,5 +1,6 @@
 //! Running the tool calls of a reply: at once, their results in order.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::hook::Moment;
 use crate::id::{CallId, TaskId};
+use crate::message::envelope::escape_tags;
 use crate::permission::Verdict;
 use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
@@ -287,6 +289,12 @@ impl Run {
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             let mut returned = self.bounded(call, output).await?;
+            // What a tool says must not look like what a hook says to it.
+            if names.get(&call).is_some_and(|tool| self.is_hooked(tool))
+                && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
+            {
+                returned.output = escaped.into();
+            }
             if !told.is_empty() {
                 returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
             }

@@ -18,6 +18,7 @@ mod recall;
 mod rest;
 mod seat;
 mod settle;
+mod starting;
 mod think;
 mod usher;
 mod worktree;
@@ -60,6 +61,7 @@ use gear::Gear;
 use ledger::Ledger;
 use owed::Owed;
 use recall::{chain_before, fresh_journal, recall};
+use starting::Starting;
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -96,6 +98,8 @@ pub(crate) struct Run {
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
     worktree: Option<Box<Worktree>>,
+    /// Whether git said in time what is in there; if not, it is kept.
+    git_answers: bool,
     turn: Turn,
     agent: Arc<Agent>,
     /// Who had the conversation before, in this attempt.
@@ -207,9 +211,17 @@ impl Run {
         let habits = habits_of(&agent, &submitted.order);
         // From here on something happens outside of the journal: worktrees are made, servers started.
         make_sure(&*around.store, claimed, &tenure).await?;
+        let deadline = habits.timeout.and_then(|timeout| {
+            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
+            Instant::now().checked_add(left)
+        });
+        let mut starting = Starting::new(&around, &bell, &head, deadline, &tenure);
         let worktree = match habits.isolation {
             Isolation::None => None,
-            Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
+            Isolation::Worktree => match starting.wait(own_worktree(&around, &submitted)).await? {
+                Some(worktree) => Some(Box::new(worktree?)),
+                None => None,
+            },
         };
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
@@ -220,14 +232,11 @@ impl Run {
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let deadline = habits.timeout.and_then(|timeout| {
-            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
-            Instant::now().checked_add(left)
-        });
-        let gear = gear_for(&around.locker, &team, &agent, &order).await;
-        let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
+        let prepared = starting.wait(equip(&around, &team, &agent, &order)).await?;
+        // A task that is to stop takes no step, and needs nothing for it.
+        let (gear, system) = prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from("")));
+        let look_at = starting.look_at();
         let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
-        let look_at = Instant::now() + LOOK_ANYWAY;
         Ok(Run {
             around,
             team,
@@ -238,6 +247,7 @@ impl Run {
             head,
             order,
             worktree,
+            git_answers: true,
             turn,
             agent,
             before: Vec::new(),
@@ -281,18 +291,23 @@ impl Run {
             // They go on where the task does.
             self.notices = None;
         }
-        for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
-            if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
-                tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
+        let task = self.head.id;
+        let toolsets = self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets);
+        let ending = toolsets.map(|toolset| async move {
+            if tokio::time::timeout(LONGEST, toolset.task_ended(task)).await.is_err() {
+                tracing::warn!(%task, toolset = toolset.name(), "what it started did not end in time");
             }
-        }
+        });
+        futures::future::join_all(ending).await;
         if !matches!(ended, Ended::Finished) {
             return;
         }
         if let Some(worktree) = &self.worktree
+            && self.git_answers
             && self.is_alone().await
+            && self.patiently(settle::GIT_HURRY, worktree.leave(&self.around.worktrees)).await.is_none()
         {
-            worktree.leave(&self.around.worktrees).await;
+            tracing::warn!(%task, "git takes too long: the task's worktree is kept");
         }
         // After that: what the task says of its worktree is true, whatever they do.
         self.take_leave().await;
@@ -312,7 +327,7 @@ impl Run {
     }
 
     async fn step(&mut self) -> Result<Option<Ended>, Halt> {
-        if self.bell.rung().now_or_never().is_some() {
+        if self.bell.rung().now_or_never().is_some() || self.look_at <= Instant::now() {
             self.catch_up().await?;
         }
         self.be_sure().await?;
@@ -400,9 +415,10 @@ impl Run {
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
-            self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
-            let dir = self.order.working_dir.clone();
-            self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
+            let (around, team) = (self.around.clone(), self.team.clone());
+            let (agent, order) = (self.agent.clone(), self.order.clone());
+            let prepared = equip(&around, &team, &agent, &order);
+            (self.gear, self.system) = Box::pin(self.unless_halted(prepared)).await?;
             self.readable = 0;
         }
         let kept = self.turn.cut_outputs();
@@ -429,6 +445,13 @@ async fn heard(bell: &Bell, look_at: Instant, tenure: &Tenure) {
     tokio::select! {
         biased;
         () = tenure.doubted() => {}
+        () = hinted(bell, look_at) => {}
+    }
+}
+
+/// Until somebody may have written: a hint came, or none has for long.
+async fn hinted(bell: &Bell, look_at: Instant) {
+    tokio::select! {
         _ = bell.rung() => {}
         () = tokio::time::sleep_until(look_at) => {}
     }
@@ -442,12 +465,14 @@ async fn overdue(deadline: Option<Instant>) {
     }
 }
 
-async fn gear_for(locker: &Locker, team: &Team, agent: &Agent, order: &Order) -> Arc<Gear> {
-    let gear = locker.gear(team, agent).await;
-    match &order.tools {
-        Some(names) => Arc::new(gear.narrowed(names)),
-        None => gear,
+/// Opens an agent's tools and writes its system instruction. When it is dropped, what it has started ends.
+async fn equip(around: &Surroundings, team: &Team, agent: &Agent, order: &Order) -> (Arc<Gear>, Arc<str>) {
+    let mut gear = around.locker.gear(team, agent).await;
+    if let Some(names) = &order.tools {
+        gear = Arc::new(gear.narrowed(names));
     }
+    let system = brief::brief(&gear, agent, around.store.now(), order.working_dir.clone()).await;
+    (gear, system)
 }
 
 fn habits_of(agent: &Agent, order: &Order) -> Habits {

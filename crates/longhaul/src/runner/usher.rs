@@ -7,11 +7,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::settle::HOOK_HURRY;
 use super::{Halt, Run, heard, overdue, rights_of};
 use crate::agent::Agent;
 use crate::entry::{Entry, Nudge, Outcome};
 use crate::hook::{Counsel, Hooks, Moment, Occasion};
 use crate::message::Call;
+use crate::message::envelope::escape;
 use crate::permission::{Permissions, Rights, arguments};
 use crate::tool::{CallContext, ProcessSlots, ToolError, ToolOutput};
 use crate::turn::Act;
@@ -94,7 +96,7 @@ pub(super) fn told(moment: Moment, words: &[String]) -> Option<String> {
         Moment::TaskStart => "task_start",
         Moment::TaskEnd => "task_end",
     };
-    Some(format!("<hook event=\"{name}\">\n{shown}{more}\n</hook>"))
+    Some(format!("<hook event=\"{name}\">\n{}{more}\n</hook>", escape(shown)))
 }
 
 impl Run {
@@ -181,12 +183,12 @@ impl Run {
         self.note(vec![Entry::Nudged { why: Nudge::Begun, text: parts.join("\n\n").into() }]).await
     }
 
-    /// Waits for hooks, unless the run is halted: then they are dropped, and ended by that.
-    async fn unless_halted(&mut self, hooks: impl Future<Output = Counsel>) -> Result<Counsel, Halt> {
-        let mut hooks = std::pin::pin!(hooks);
+    /// Waits for hooks or toolsets, unless the run is halted: then they are dropped, and ended by that.
+    pub(super) async fn unless_halted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
+        let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
-                counsel = &mut hooks => return Ok(counsel),
+                done = &mut work => return Ok(done),
                 () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
@@ -225,7 +227,9 @@ impl Run {
             if self.head.stop.is_some() {
                 notices.abort_all();
             }
-            while notices.join_next().await.is_some() {}
+            // When this is dropped, they are ended.
+            let heard = async { while notices.join_next().await.is_some() {} };
+            self.patiently(HOOK_HURRY, heard).await;
         }
         let Some(mut occasion) = self.farewell.take() else { return };
         self.seat.park();
@@ -242,8 +246,13 @@ impl Run {
                 continue;
             }
             occasion.hook_event_name = moment;
-            let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
-            self.log(moment, &counsel);
+            match self.patiently(HOOK_HURRY, hooks.run(&which, dir.as_deref(), &occasion)).await {
+                Some(counsel) => self.log(moment, &counsel),
+                None => {
+                    let task = self.head.id;
+                    tracing::warn!(%task, ?moment, "hooks took too long for a task that was stopped, and were ended");
+                }
+            }
         }
     }
 

@@ -326,6 +326,20 @@ mod tests {
         assert_eq!(repo.branches().await, "main\n");
     }
 
+    /// As after a stop or a crash in the middle of `git worktree add`.
+    #[tokio::test]
+    async fn one_that_git_had_not_finished_is_made_again() {
+        let repo = Repo::new().await;
+        let worktree = repo.settle_in("sub").await;
+        fs::remove_file(worktree.dir.join("a.txt")).unwrap();
+        let again = repo.settle_in("sub").await;
+        assert!(!again.dir.join("a.txt").exists(), "what a task has done stays");
+        fs::write(repo.path().join(".git/worktrees/t-1/locked"), "initializing").unwrap();
+        let again = repo.settle_in("sub").await;
+        assert_eq!(fs::read_to_string(again.dir.join("a.txt")).unwrap(), "a");
+        assert!(!repo.path().join(".git/worktrees/t-1/locked").exists());
+    }
+
     #[tokio::test]
     async fn any_work_is_kept() {
         for (what, told) in [

@@ -343,12 +343,14 @@ impl Longhaul {
             tracing::warn!(%error, "the lease could not be given up");
         }
         // 6. Toolsets end what they have started.
-        for team in self.0.office.teams.all() {
-            for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
-                if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
-                    tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
-                }
+        let teams = self.0.office.teams.all();
+        let toolsets = teams.iter().flat_map(|team| team.agents()).flat_map(|agent| &agent.toolsets);
+        let closing = toolsets.map(|toolset| async {
+            if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
+                tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
             }
-        }
+        });
+        // All at once: each may take some seconds.
+        futures::future::join_all(closing).await;
     }
 }

@@ -155,8 +155,9 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
     let launch = bubblewrap(&program, &ground, network, probe);
     let mut command = tokio::process::Command::new(&launch.program);
     command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    match tokio::time::timeout(PROBE, command.output()).await {
+    command.stdin(Stdio::null());
+    // With all that it starts: a stop does not wait for it, and nothing of it goes on.
+    match tokio::time::timeout(PROBE, crate::process::output_of(command)).await {
         Ok(Ok(output)) if output.status.success() => Ok(program),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);

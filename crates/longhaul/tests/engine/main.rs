@@ -6,12 +6,14 @@ mod moody;
 mod ownership;
 mod smoke;
 mod stage;
+mod starting;
 
 mod asking;
 mod backgrounding;
 mod chat;
 mod continuing;
 mod desk;
+mod envelopes;
 mod failures;
 mod features;
 #[cfg(unix)]

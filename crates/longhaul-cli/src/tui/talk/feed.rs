@@ -192,7 +192,7 @@ fn inner(text: &str) -> &str {
     let text = text.trim();
     let inner =
         text.strip_prefix("<task_ended ").and_then(|text| text.split_once('>')).map(|(_, inner)| inner);
-    inner.map_or(text, |inner| inner.trim_end_matches("</task_ended>").trim())
+    inner.map_or(text, |inner| inner.strip_suffix("</task_ended>").unwrap_or(inner).trim())
 }
 
 /// Arguments as people read them: one a line.
