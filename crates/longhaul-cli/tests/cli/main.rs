@@ -15,6 +15,7 @@ mod ends;
 mod events;
 mod exit;
 mod form;
+mod formats;
 mod given_back;
 mod heavy;
 mod kit;
