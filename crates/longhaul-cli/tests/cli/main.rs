@@ -17,6 +17,7 @@ mod exit;
 mod form;
 mod formats;
 mod given_back;
+mod harm;
 mod heavy;
 mod kit;
 mod live;

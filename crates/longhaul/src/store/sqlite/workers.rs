@@ -36,8 +36,9 @@ impl Roll {
     /// know of the worker. `None` where the file system has no locks: then there must be no file either.
     pub(super) fn sign(&self, worker: &WorkerId) -> Option<File> {
         let path = self.file(worker);
-        std::fs::create_dir_all(&self.0).ok()?;
-        let file = File::options().create(true).append(true).open(&path).ok()?;
+        super::private::make_dir(&self.0).ok()?;
+        super::private::create(&path).ok()?;
+        let file = File::options().append(true).open(&path).ok()?;
         for _ in 0..5 {
             match file.try_lock() {
                 Ok(()) => return Some(file),
