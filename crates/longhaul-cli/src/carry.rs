@@ -32,6 +32,8 @@ use crate::view::{Ink, Out, Reply, Term, clean, many, one_line, summary};
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
 /// How often one who only watches looks whether there is still somebody who runs the tasks.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+/// How often it is asked whether the database is still where it was.
+const STILL_THERE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// How long steps that are nearly done may take when the others are handed to a process in the background.
 const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
@@ -169,7 +171,11 @@ impl<'a> Carry<'a> {
             }
         };
         drop(signs);
-        done
+        // The answer was told; that nobody will find it is no success.
+        match self.longhaul.store().lost() {
+            Some(error) => done.and(Err(Trouble::from(error))),
+            None => done,
+        }
     }
 
     /// Tells what happens until it is over; but for the `last` event, which is still to be told.
@@ -196,6 +202,8 @@ impl<'a> Carry<'a> {
         };
         let abandoned = looker.abandoned();
         tokio::pin!(abandoned);
+        let mut still_there = tokio::time::interval(STILL_THERE);
+        let mut lost = false;
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
@@ -230,6 +238,13 @@ impl<'a> Carry<'a> {
                     }
                 },
                 () = signals.next() => return Ok(Over::Interrupted),
+                _ = still_there.tick(), if !lost => {
+                    if let Some(error) = longhaul.store().lost() {
+                        lost = true;
+                        audience.clear()?;
+                        self.desk.note(&format!("warning: {error}"));
+                    }
+                }
                 left = &mut abandoned => return left.map(|()| Over::Left),
                 task = longhaul.lost() => return Ok(Over::Lost(task)),
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),

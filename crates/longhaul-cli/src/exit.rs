@@ -15,7 +15,7 @@ Exit codes:
     2  the command line is wrong
     3  a task was cancelled
     4  no such task, or several whose ids begin like that
-    5  the database cannot be used
+    5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
     6  a team file is wrong, or what it needs is missing
     7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
     8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`
@@ -174,8 +174,8 @@ impl From<StoreError> for Trouble {
                 true => "nothing that was acknowledged is lost; try again when that has passed",
                 false => "`--data DIR` keeps tasks in another place",
             }),
-            StoreError::Entry { .. } => Trouble::new(Code::Store, error.to_string())
-                .hint("other tasks are not affected; `--data DIR` keeps tasks in another place"),
+            StoreError::Entry { .. } | StoreError::Damaged { .. } => Trouble::new(Code::Store, error.to_string())
+                .hint("other tasks are not affected; `longhaul doctor` checks the whole database"),
             other => Trouble::new(Code::Failed, other.to_string()),
         }
     }

@@ -61,7 +61,16 @@ impl Teams {
             if self.get(&task.team).is_some() {
                 continue;
             }
-            let Some(file) = store.kept(digest.clone()).await? else { continue };
+            let file = match store.kept(digest.clone()).await {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                // The others go on.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::warn!(task = %task.id, %error, "the team of this task is damaged");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             match loader.load(&file) {
                 Ok(team) => {
                     let team = Arc::new(team.kept_as(task.team.clone()));

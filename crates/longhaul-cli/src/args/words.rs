@@ -166,7 +166,8 @@ pub(crate) struct StopArgs {
 #[command(
     after_help = "The new task has the old one's order and its place: team, parent, tree, rights and tree budget. A root becomes \
                   a new root, with a budget of its own. Both are linked: `longhaul show` tells of it. It runs where its tree \
-                  is run, or with `longhaul resume`."
+                  is run, or with `longhaul resume`. While an earlier retry of the same task has not ended there is no second \
+                  one: it is named, and the exit code is 1."
 )]
 pub(crate) struct RetryArgs {
     /// The tasks' ids, or the beginnings of them

@@ -6,7 +6,7 @@ use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
 use super::Desk;
-use super::resume::{Hands, is_known};
+use super::resume::{Hands, unknown};
 use crate::args::{CarryArgs, Unattended};
 use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
@@ -15,7 +15,7 @@ use crate::exit::{Code, Trouble};
 use crate::holder;
 use crate::place::Place;
 use crate::signals::Signals;
-use crate::team;
+use crate::team::{self, Kept};
 use crate::view::clean;
 
 pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> {
@@ -67,9 +67,13 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
             .hint(format!("watch it: {}", place.attach(root))));
     }
     let demo = demo::team(args.pace).map_err(super::demo::broken)?;
-    if !is_known(&*store, &task.team, demo.reference()).await? {
-        let what =
-            format!("{root} is of {}, which this program does not know", clean(&task.team.to_string()));
+    if let Some(damage) = store.check(true).await?.into_iter().find(|damage| damage.root == root) {
+        let what = format!("{} cannot be loaded: {}", damage.task, damage.why);
+        return Err(Trouble::new(Code::Store, what).hint("`longhaul doctor` checks the whole database"));
+    }
+    let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, place)?);
+    if let Some(why) = unknown(&*store, &task.team, demo.reference(), &loader).await? {
+        let what = format!("{root} {}", clean(&why));
         return Err(Trouble::new(Code::Failed, what).hint("the program that has made the team can run it"));
     }
     let nobody = Some(args.unattended.into());

@@ -152,7 +152,7 @@ impl From<StoreError> for Halt {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
             // Nobody can go on with a journal that cannot be read, or that does not add up.
-            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. }) => {
+            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. } | StoreError::Damaged { .. }) => {
                 Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
             }
             error => Halt::Store(error),

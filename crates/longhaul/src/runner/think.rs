@@ -263,13 +263,26 @@ fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, j
 struct Words {
     said: Vec<(Voice, String)>,
     due: Option<Instant>,
+    /// How many bytes of this reply were heard.
+    heard: usize,
 }
 
 impl Words {
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
+    /// How much of one reply is told live: of one that does not end, no more is stored.
+    const MOST: usize = 1 << 20;
 
-    fn hear(&mut self, voice: Voice, text: String) {
+    fn hear(&mut self, voice: Voice, mut text: String) {
+        let room = Self::MOST.saturating_sub(self.heard);
+        self.heard = self.heard.saturating_add(text.len());
+        if room == 0 {
+            return;
+        }
+        if text.len() > room {
+            text.truncate(text.floor_char_boundary(room));
+            text.push_str("\n[… what follows is not told live: the reply is too long for that]");
+        }
         match self.said.last_mut() {
             Some((last, said)) if *last == voice => said.push_str(&text),
             _ => self.said.push((voice, text)),

@@ -28,6 +28,8 @@ pub(crate) use clock::since_boot;
 pub use memory::Memory;
 pub use pages::pages;
 #[cfg(feature = "sqlite")]
+pub(crate) use sqlite::private;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Health, Sqlite, SqliteOptions};
 
 /// What a store answers.
@@ -105,6 +107,18 @@ pub trait Store: Send + Sync + 'static {
     /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::Needed).
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
+    /// Tasks that cannot be loaded, with why; of each task that has not ended the whole journal is read if `journals` says so.
+    /// What a store keeps beside its journals is made again from them where it is damaged, and then not told.
+    fn check(&self, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+        let _ = journals;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Why what is written from now on cannot be found by anybody else: the file is gone, or another one is in its place.
+    fn lost(&self) -> Option<StoreError> {
+        None
+    }
+
     /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
     /// spurious: it says that a look is worth while, and is never the truth.
     fn hints(&self) -> Hints;
@@ -122,6 +136,17 @@ pub struct Lease {
     pub length: Duration,
     /// Until when it lasts, by the clock of the process that renewed it.
     pub until: Timestamp,
+}
+
+/// A task that cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The task.
+    pub task: TaskId,
+    /// Its tree, as far as that can be told.
+    pub root: TaskId,
+    /// Why not.
+    pub why: String,
 }
 
 /// Something small that changes, and that must survive like a journal does: the list of a tool, say.
@@ -401,6 +426,12 @@ pub enum StoreError {
         what: String,
         /// Whether trying again may help (locked, busy).
         passing: bool,
+    },
+    /// Something that is stored is not what was written: `what` says what, where, and what to do. The rest can be used.
+    #[error("{what}")]
+    Damaged {
+        /// What is damaged, where, and what to do about it.
+        what: String,
     },
     /// The store was closed.
     #[error("the store is closed")]

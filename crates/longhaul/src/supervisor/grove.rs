@@ -143,7 +143,12 @@ fn slip(id: TaskId) -> String {
 }
 
 async fn looked_at(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
-    Ok(store.slip(&slip(id)).await?.written > 0)
+    match store.slip(&slip(id)).await {
+        Ok(slip) => Ok(slip.written > 0),
+        // Nobody can say that it was looked at.
+        Err(StoreError::Damaged { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.

@@ -38,6 +38,15 @@ pub(crate) enum Posted {
     Full,
 }
 
+/// What became of trying a task again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// This new task does.
+    New(TaskId),
+    /// This one does already, and has not ended.
+    Open(TaskId),
+}
+
 /// A task that is to be.
 pub(crate) struct Plan {
     pub(crate) key: TaskKey,
@@ -186,23 +195,38 @@ impl Office {
     }
 
     /// Submits the order of a task again.
-    pub(crate) async fn retry(&self, old: &Head) -> Result<TaskId, StoreError> {
+    pub(crate) async fn retry(&self, old: &Head) -> Result<Retry, StoreError> {
+        // Also one that an earlier Longhaul has made, under another key.
+        let open = self.store.list(Filter::default().live()).await?;
+        if let Some(open) = open.iter().find(|head| head.retries == Some(old.id)) {
+            return Ok(Retry::Open(open.id));
+        }
         let submitted = self.submission(old.id).await?;
         let parent = match submitted.parent {
             Some(parent) => Some(self.last(parent).await?),
             None => None,
         };
-        let plan = Plan {
-            key: TaskKey::fresh(),
-            order: submitted.order,
-            team: submitted.team,
-            parent,
-            continues: submitted.continues,
-            letter: submitted.letter,
-            retries: Some(old.id),
-            above: submitted.above,
-        };
-        Ok(self.submit(plan).await?.0)
+        for nth in 1..=u32::MAX {
+            let plan = Plan {
+                key: TaskKey::retrying(old.id, nth),
+                order: submitted.order.clone(),
+                team: submitted.team.clone(),
+                parent: parent.clone(),
+                continues: submitted.continues,
+                letter: submitted.letter.clone(),
+                retries: Some(old.id),
+                above: submitted.above.clone(),
+            };
+            let (id, is_new) = self.submit(plan).await?;
+            if is_new {
+                return Ok(Retry::New(id));
+            }
+            // Somebody else was faster; or this was the time before, and it may be tried once more.
+            if !self.head(id).await?.status.is_final() {
+                return Ok(Retry::Open(id));
+            }
+        }
+        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), passing: false })
     }
 
     /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;

@@ -12,6 +12,7 @@ use super::derived::ids_of;
 use super::text::{counted, grouped};
 use super::verb::{Answer, Nothing, filled, verb};
 use super::{Patron, Toolset, ToolsetError};
+use crate::store::private;
 use crate::tool::{CallContext, DynTool, Manner, ToolError};
 use book::{Book, Found};
 
@@ -184,6 +185,8 @@ fn at_book<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::blocking(move || {
         let place = place(&path, context.working_dir.as_deref())?;
+        // What is remembered is nobody else's; a file that is there stays as it is.
+        let _ = private::create(&place);
         let told = Book::open(&place).map_err(Trouble::File).and_then(|mut book| act(&mut book, context));
         match told {
             Ok(text) => Ok(text.into()),
@@ -222,7 +225,7 @@ fn place(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> 
         let leads_out = whole.canonicalize().is_ok_and(|target| !target.starts_with(&root));
         return if real.starts_with(&root) && !leads_out { Ok(whole) } else { Err(out()) };
     }
-    std::fs::create_dir_all(above).map_err(|error| failed(&error))?;
+    private::make_dir(above).map_err(|error| failed(&error))?;
     Ok(whole)
 }
 

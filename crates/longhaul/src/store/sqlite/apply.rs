@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, params, params_from_iter};
 
 use super::SqliteOptions;
+use super::checksum::Sum;
 use super::deletion;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
@@ -156,12 +157,13 @@ impl Desk {
             }
             Ask::Keep { digest, bytes } => {
                 let sql = "INSERT INTO kept (digest, bytes, at) VALUES (?1, ?2, ?3) \
-                           ON CONFLICT DO UPDATE SET at = excluded.at";
+                           ON CONFLICT DO UPDATE SET at = excluded.at, bytes = excluded.bytes";
                 self.execute(sql, params![digest.as_str(), &*bytes, self.clock.now().as_millisecond()])?;
                 Ok(Answer::Done)
             }
             Ask::Slip { name, after, bytes } => self.write_slip(name, *after, bytes).map(Answer::Fits),
             Ask::Delete(tasks) => self.delete(tasks).map(|()| Answer::Done),
+            Ask::Mend(tasks) => self.mend(tasks).map(|()| Answer::Done),
             #[cfg(test)]
             Ask::Test { act, .. } => act(&self.connection).map(|()| Answer::Done),
         }
@@ -224,8 +226,8 @@ impl Desk {
         let n = self.last_task;
         self.buffer.clear();
         write_head(&mut self.buffer, &head);
-        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let columns = params![
             n,
             head.id.to_string(),
@@ -238,6 +240,7 @@ impl Desk {
             head.worker.as_ref().map(WorkerId::as_str),
             head.created.as_millisecond(),
             self.buffer,
+            Sum::of_task(n, &head, &self.buffer),
         ];
         self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_trouble(&self.place)?;
         let saved = head.seq;
@@ -251,12 +254,13 @@ impl Desk {
             Entry::Letter(letter) => Some(letter.id.as_str()),
             _ => None,
         };
-        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
-        let columns =
-            params![self.last_row, task, seq, record.at.as_millisecond(), kind, FORMAT, letter, bytes];
-        self.execute(sql, columns)?;
+        let at = record.at.as_millisecond();
+        let sum =
+            Sum::of_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
+        self.execute(sql, params![self.last_row, task, seq, at, kind, FORMAT, letter, bytes, sum])?;
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole
         {
@@ -273,14 +277,17 @@ impl Desk {
         let saved = self.heads.save(|known| -> rusqlite::Result<()> {
             buffer.clear();
             write_head(buffer, &known.head);
+            let sum = Sum::of_task(known.n, &known.head, buffer);
             if known.unsaved == Unsaved::Head {
-                let sql = "UPDATE tasks SET head = ?2 WHERE n = ?1";
-                connection.prepare_cached(sql)?.execute(params![known.n, &*buffer])?;
+                let sql = "UPDATE tasks SET head = ?2, sum = ?3 WHERE n = ?1";
+                connection.prepare_cached(sql)?.execute(params![known.n, &*buffer, sum])?;
                 return Ok(());
             }
             let worker = known.head.worker.as_ref().map(WorkerId::as_str);
-            let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5 WHERE n = ?1";
-            let columns = params![known.n, known.head.status as u8, known.head.attempt.0, worker, &*buffer];
+            let sql =
+                "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6 WHERE n = ?1";
+            let columns =
+                params![known.n, known.head.status as u8, known.head.attempt.0, worker, &*buffer, sum];
             connection.prepare_cached(sql)?.execute(columns)?;
             Ok(())
         });
@@ -300,12 +307,12 @@ impl Desk {
     fn write_slip(&self, name: &str, after: u64, bytes: &[u8]) -> Result<bool, StoreError> {
         let changed = match i64::try_from(after).unwrap_or(i64::MAX) {
             0 => self.changed(
-                "INSERT INTO slips (name, written, bytes) VALUES (?1, 1, ?2) ON CONFLICT DO NOTHING",
-                params![name, bytes],
+                "INSERT INTO slips (name, written, bytes, sum) VALUES (?1, 1, ?2, ?3) ON CONFLICT DO NOTHING",
+                params![name, bytes, Sum::of_slip(name, 1, bytes)],
             )?,
             after => self.changed(
-                "UPDATE slips SET written = written + 1, bytes = ?3 WHERE name = ?1 AND written = ?2",
-                params![name, after, bytes],
+                "UPDATE slips SET written = ?2 + 1, bytes = ?3, sum = ?4 WHERE name = ?1 AND written = ?2",
+                params![name, after, bytes, Sum::of_slip(name, after.saturating_add(1), bytes)],
             )?,
         };
         Ok(changed == 1)
@@ -329,11 +336,10 @@ impl Archive for Desk {
         if let Some(known) = self.heads.get(task) {
             return Ok(Some(known.head.clone()));
         }
-        let sql = "SELECT n, id, head FROM tasks WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_trouble(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
         let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
-        let rows::Found { n, head, saved } = rows::head(&self.connection, &self.place, row)?;
+        let rows::Found { n, head, saved, .. } = rows::head(&self.connection, &self.place, row, Some(task))?;
         self.heads.learn(n, head.clone(), saved);
         Ok(Some(head))
     }

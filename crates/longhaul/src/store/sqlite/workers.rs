@@ -41,11 +41,19 @@ impl Roll {
     /// know of the worker. `None` where the file system has no locks: then there must be no file either.
     pub(super) fn sign(&self, worker: &WorkerId) -> io::Result<Option<File>> {
         let path = self.file(worker);
-        if std::fs::create_dir_all(&self.0).is_err() {
+        if super::private::make_dir(&self.0).is_err() {
             return Ok(None);
         }
         for _ in 0..200 {
-            let Ok(file) = File::options().create(true).append(true).open(&path) else { return Ok(None) };
+            if super::private::create(&path).is_err() {
+                return Ok(None);
+            }
+            let file = match File::options().append(true).open(&path) {
+                Ok(file) => file,
+                // Cleared away in this very moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return Ok(None),
+            };
             match file.try_lock() {
                 // Whoever cleared an earlier worker of this name away may have taken the file between the two.
                 Ok(()) if is_at(&file, &path) => return Ok(Some(file)),

@@ -54,6 +54,8 @@ pub(super) enum Ask {
         bytes: Vec<u8>,
     },
     Delete(Vec<(TaskId, Seq)>),
+    /// Rows of tasks, by their numbers, that are to be made again from their journals.
+    Mend(Vec<i64>),
     /// What a test does in the writer's place.
     #[cfg(test)]
     Test {
@@ -74,7 +76,7 @@ impl Ask {
             }
             // A lease is worth nothing after a power cut.
             Ask::Renew { .. } | Ask::Retire(_) => false,
-            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) => true,
+            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) | Ask::Mend(_) => true,
             #[cfg(test)]
             Ask::Test { durable, .. } => *durable,
         }
