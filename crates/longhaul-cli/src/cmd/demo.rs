@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use longhaul::entry::TeamRef;
 use longhaul::model::scripted::Script;
-use longhaul::{Longhaul, Order};
+use longhaul::Order;
 
 use super::Desk;
 use crate::args::DemoArgs;
