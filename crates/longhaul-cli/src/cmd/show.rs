@@ -129,6 +129,13 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     } else {
         let mut page = Page { term, place: desk.place()?, now: Timestamp::now(), lines: Vec::new() };
         page.head(&task);
+        if let Some(since) = silent_since(&longhaul, &task.head).await? {
+            let (resume, since) = (page.place.resume(task.head.root), ago(since, page.now));
+            page.field(
+                "process",
+                &format!("silent: its lease ended {since}; if it stays silent, take over: {resume}"),
+            );
+        }
         page.kin(&task.head, &retried);
         page.used(&task.head, &spent);
         page.order(&task.order);
@@ -139,6 +146,16 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     }
     super::looked_at(&longhaul, id).await;
     Ok(Code::Fine)
+}
+
+/// When the lease of the process that runs a task ended, by the clock on the wall: a process that is stopped, or on a machine whose
+/// clock is wrong. That is only shown; whether it is gone, somebody has to watch who wants to take over.
+async fn silent_since(longhaul: &Longhaul, head: &Head) -> Result<Option<Timestamp>, Trouble> {
+    let Some(worker) = head.worker.clone().filter(|_| head.status == Status::Running) else {
+        return Ok(None);
+    };
+    let lease = longhaul.store().lease(worker).await?;
+    Ok(lease.map(|lease| lease.until).filter(|until| *until < Timestamp::now()))
 }
 
 /// All tasks below one, in the order of their submission: parents come before their children.

@@ -91,8 +91,10 @@ fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
 #[test]
 fn who_was_stopped_and_missed_by_nobody_goes_on_as_if_nothing_had_been() {
     let kit = Kit::new();
-    let (run, _) = stopped(&kit);
+    let (run, id) = stopped(&kit);
     std::thread::sleep(Duration::from_secs_f64(2.0 * LEASE.parse::<f64>().unwrap()));
+    let shown = kit.run(&["show", &id]).ended(0).out;
+    assert!(shown.contains("running") && shown.contains("silent: its lease ended"), "{shown}");
     run.signal(Signal::SIGCONT);
     run.end().ended(0);
     assert_eq!(effects(&kit), (1..=STEPS).collect::<Vec<_>>());

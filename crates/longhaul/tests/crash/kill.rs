@@ -1,6 +1,6 @@
 //! The crash harness: a tree of tasks whose process is killed at seeded boundaries of its journal, until it is done.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,6 +117,8 @@ pub(crate) fn death(seeded: &mut Seeded, far: u64) -> String {
 #[derive(Default)]
 pub(crate) struct Watch {
     kills: Vec<(HashSet<Call>, usize)>,
+    /// What processes that are stopped were in the middle of.
+    asleep: HashMap<u32, HashSet<Call>>,
 }
 
 impl Watch {
@@ -124,6 +126,17 @@ impl Watch {
         // The ledger last: what ran in between has no result yet in what was read before.
         let returned = Audit::of(dir).returned();
         self.kills.push((returned, ledger(dir).len()));
+    }
+
+    /// The same when a process was stopped. What it was in the middle of, and that may be repeated, it may end when it is woken
+    /// up, though another has done it meanwhile: it had begun.
+    pub(crate) fn look_at_stopped(&mut self, dir: &Path, process: u32) {
+        self.asleep.insert(process, Audit::of(dir).begun());
+        self.look(dir);
+    }
+
+    fn may_end(&self, call: &Call, process: u32) -> bool {
+        self.asleep.get(&process).is_some_and(|begun| begun.contains(call))
     }
 }
 
@@ -136,7 +149,9 @@ pub(crate) fn finished(dir: &Path, watch: &Watch) {
     assert_eq!(audit.answer(), ANSWER);
     let ledger = ledger(dir);
     for (returned, seen) in &watch.kills {
-        let again = ledger[*seen..].iter().map(|line| parse(line).0).find(|call| returned.contains(call));
+        let mut after = ledger[*seen..].iter().map(|line| parse(line));
+        let again =
+            after.find(|(call, _, process)| returned.contains(call) && !watch.may_end(call, *process));
         assert_eq!(again, None, "a call whose result was written down was made again");
     }
 }

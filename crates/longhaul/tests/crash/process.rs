@@ -90,6 +90,10 @@ impl Player {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it is stopped by a signal, or has ended; true if it is stopped.
     pub(crate) fn stopped_or_ended(&mut self) -> bool {
         let begun = Instant::now();

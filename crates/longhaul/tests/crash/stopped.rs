@@ -40,7 +40,7 @@ fn stop_at_boundaries(options: &Options, seeds: u64, fate: impl Fn(u64, &mut See
         let stopped = sleeper.stopped_or_ended();
         if stopped {
             lets_go_of(dir, &mut sleeper);
-            watch.look(dir);
+            watch.look_at_stopped(dir, sleeper.id());
             let other = Player::start("crash", dir, &["other", "-", "3ms", LEASE]);
             wake(&mut seeded, dir, &sleeper);
             other.done();
@@ -121,7 +121,7 @@ fn mixed_from(options: &Options, from: u64, seeds: u64, most: u32) -> u64 {
             if player.stopped_or_ended() {
                 stops += 1;
                 lets_go_of(dir, &mut player);
-                watch.look(dir);
+                watch.look_at_stopped(dir, player.id());
                 sleepers.push(player);
             } else if player.end().success() {
                 break;
