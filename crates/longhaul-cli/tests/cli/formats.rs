@@ -75,7 +75,8 @@ const ENDS: [(&str, &str, &str); 19] = [
     ("given back", "completed", "green"),
     ("unread letter", "completed", "A letter that nobody has read."),
     ("stopping", "cancelled", ""),
-    ("backgrounded", "completed", "TOLD"),
+    // What it said was not the last word: the end of what went on in the background woke it.
+    ("backgrounded", "completed", "The script has ended."),
 ];
 
 /// A database of an earlier format, copied to where it may be written to, and the ground of its tasks.
