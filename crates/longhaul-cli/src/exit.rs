@@ -174,8 +174,10 @@ impl From<StoreError> for Trouble {
                 true => "nothing that was acknowledged is lost; try again when that has passed",
                 false => "`--data DIR` keeps tasks in another place",
             }),
-            StoreError::Entry { .. } | StoreError::Damaged { .. } => Trouble::new(Code::Store, error.to_string())
-                .hint("other tasks are not affected; `longhaul doctor` checks the whole database"),
+            StoreError::Entry { .. } | StoreError::Damaged { .. } => {
+                Trouble::new(Code::Store, error.to_string())
+                    .hint("other tasks are not affected; `longhaul doctor` checks the whole database")
+            }
             other => Trouble::new(Code::Failed, other.to_string()),
         }
     }

@@ -189,9 +189,10 @@ pub(super) async fn unknown(
         Ok(Some(file)) if !Kept::knows(&file) => {
             Some(format!("is of {team}, which this program does not know"))
         }
-        Ok(Some(file)) => {
-            loader.load(&file).err().map(|error| format!("cannot be run here: its team does not load: {error}"))
-        }
+        Ok(Some(file)) => loader
+            .load(&file)
+            .err()
+            .map(|error| format!("cannot be run here: its team does not load: {error}")),
         Ok(None) => Some(format!("cannot be loaded: its team ({team}) is not in the database")),
         Err(error @ StoreError::Damaged { .. }) => Some(format!("cannot be loaded: {error}")),
         Err(error) => return Err(error.into()),

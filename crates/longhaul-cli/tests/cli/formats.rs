@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul::entry::{Entry, Outcome};
-use longhaul::id::Seq;
+use longhaul::id::{CallId, Seq, TaskKey};
 use longhaul::store::{Sqlite, Store as _};
 use serde_json::Value;
 
@@ -75,7 +75,8 @@ const ENDS: [(&str, &str, &str); 19] = [
     ("given back", "completed", "green"),
     ("unread letter", "completed", "A letter that nobody has read."),
     ("stopping", "cancelled", ""),
-    ("backgrounded", "completed", "TOLD"),
+    // What it said was not the last word: the end of what went on in the background woke it.
+    ("backgrounded", "completed", "The script has ended."),
 ];
 
 /// A database of an earlier format, copied to where it may be written to, and the ground of its tasks.
@@ -108,12 +109,18 @@ impl Old {
         git(GROUND, &["add", "README"]);
         git(GROUND, &["commit", "-q", "-m", "The ground"]);
         for (task, file) in [("worktree kept, below", "ended.txt"), ("worktree, below", "stays.txt")] {
-            let id = self.id(task);
-            let top = Path::new(GROUND).join(".git/longhaul").join(id);
-            let branch = format!("longhaul/{id}");
+            let top = self.worktree(task);
+            let branch = format!("longhaul/{}", top.file_name().unwrap().to_str().unwrap());
             git(GROUND, &["worktree", "add", "-q", "-b", &branch, top.to_str().unwrap(), "HEAD"]);
             std::fs::write(top.join(file), "kept").unwrap();
         }
+    }
+
+    /// The worktree of a task that the first call of another launched: named after its key, which derives from that.
+    fn worktree(&self, task: &str) -> PathBuf {
+        let parent = self.id(task.strip_suffix(", below").unwrap()).parse().unwrap();
+        let name = TaskKey::child(parent, CallId { turn: 1, index: 0 }).candidates().last().unwrap();
+        Path::new(GROUND).join(".git/longhaul").join(name.to_string())
     }
 
     fn id(&self, state: &str) -> &str {
@@ -242,10 +249,10 @@ fn every_task_of_every_format_goes_on_to_its_end() {
         assert!(!Path::new(GROUND).join("denied.txt").exists(), "a deny rule of the kept team holds");
         let remembered = old.run(&["show", old.id("remembers")]).ended(0);
         assert!(remembered.out.contains("The paper is blue."), "{}", remembered.out);
-        let worktree = Path::new(GROUND).join(".git/longhaul").join(old.id("worktree, below"));
+        let worktree = old.worktree("worktree, below");
         assert!(worktree.join("stays.txt").exists(), "what was written in a worktree is there");
         let found = old.run(&["show", old.id("worktree")]).ended(0);
-        assert!(found.out.contains("kept"), "{}", found.out);
+        assert!(found.out.contains("TOLD FOUND kept"), "{}", found.out);
 
         // What has ended can be continued, tried again, and deleted.
         old.run(&["send", old.id("continuation"), "Once more."]).ended(0);

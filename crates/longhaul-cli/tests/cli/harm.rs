@@ -58,8 +58,11 @@ fn a_team_that_was_changed_in_the_database_is_not_run_and_others_are() {
     let harmed = left(&kit, "harmed.yaml", "Mine.");
     let whole = left(&kit, "whole.yaml", "Yours.");
     // One character, and a deny rule denies something else.
-    sql(&kit, "UPDATE kept SET bytes = CAST(replace(CAST(bytes AS TEXT), 'touch denied*', 'touch demied*') AS BLOB) \
-               WHERE CAST(bytes AS TEXT) LIKE '%harmed.yaml%'");
+    sql(
+        &kit,
+        "UPDATE kept SET bytes = CAST(replace(CAST(bytes AS TEXT), 'touch denied*', 'touch demied*') AS BLOB) \
+               WHERE CAST(bytes AS TEXT) LIKE '%harmed.yaml%'",
+    );
     let resumed = kit.run(&["resume"]).ended(5);
     let named = resumed.err.lines().find(|line| line.contains(&harmed.to_string()));
     let named = named.unwrap_or_else(|| panic!("{}", resumed.err));
@@ -87,7 +90,11 @@ fn a_task_whose_row_is_damaged_is_shown_and_carried_on_as_its_journal_says() {
         let doctor = kit.run(&["doctor"]).ended(1);
         assert!(doctor.out.contains("its row is damaged"), "{harm}: {}", doctor.out);
         let tasks = kit.run(&["tasks"]).ended(0);
-        assert!(tasks.out.contains("interrupted") && tasks.out.contains(&task.to_string()), "{harm}: {}", tasks.out);
+        assert!(
+            tasks.out.contains("interrupted") && tasks.out.contains(&task.to_string()),
+            "{harm}: {}",
+            tasks.out
+        );
         let resumed = kit.run(&["resume"]).ended(0);
         assert!(resumed.out.contains("WENT ON with Mine."), "{harm}: {}", resumed.out);
     }
@@ -205,7 +212,10 @@ fn whatever_the_umask_only_the_owner_reads_what_is_stored() {
     let command = kit.command_at(&data, &["run", "team.yaml", "Go."]);
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
-    shell.current_dir(kit.ground.path()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    shell
+        .current_dir(kit.ground.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
     let running = kit.started(shell);
     let deadline = std::time::Instant::now() + crate::kit::PATIENCE;
     while !data.join("memory").exists() || fs::read_dir(data.join("memory")).unwrap().next().is_none() {

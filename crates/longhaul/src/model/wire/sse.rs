@@ -121,7 +121,10 @@ impl Sse {
     fn count(&mut self, bytes: usize) -> Result<(), ModelErrorKind> {
         self.taken += bytes;
         if self.taken > WHOLE {
-            return Err(ModelErrorKind::TooLarge(format!("more than {} MiB came, and it is not asked for again", WHOLE >> 20)));
+            return Err(ModelErrorKind::TooLarge(format!(
+                "more than {} MiB came, and it is not asked for again",
+                WHOLE >> 20
+            )));
         }
         Ok(())
     }

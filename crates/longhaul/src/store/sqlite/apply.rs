@@ -258,8 +258,7 @@ impl Desk {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
         let at = record.at.as_millisecond();
-        let sum =
-            Sum::of_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
+        let sum = Sum::of_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
         self.execute(sql, params![self.last_row, task, seq, at, kind, FORMAT, letter, bytes, sum])?;
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole

@@ -61,7 +61,11 @@ impl Reader {
             let folded = Head::of(head.id, &told).map_err(illegal)?;
             match folded {
                 Some(folded) if folded.seq == head.seq => return Ok(folded == head),
-                _ => return Err(self.place.damaged(format_args!("the end of the journal of task {}", head.id))),
+                _ => {
+                    return Err(self
+                        .place
+                        .damaged(format_args!("the end of the journal of task {}", head.id)));
+                }
             }
         }
         Ok(true)
@@ -81,7 +85,8 @@ fn damage(row: &Row<'_>, error: &StoreError) -> Option<Damage> {
 
 /// In which columns the row of a task is not what its head says.
 fn differs(row: &Row<'_>, head: &Head) -> Vec<&'static str> {
-    let text = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
+    let text =
+        |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
     let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
     let mut differs = Vec::new();
     let mut compare = |name: &'static str, same: bool| {
@@ -169,7 +174,9 @@ fn tasks(connection: &Connection, place: &Place, wrong: &mut Vec<String>) -> rus
             Ok(head) => head,
             Err(error) => {
                 wrong.push(match error {
-                    StoreError::Entry { seq, why, .. } => format!("{name}: entry {seq} of its journal: {why}"),
+                    StoreError::Entry { seq, why, .. } => {
+                        format!("{name}: entry {seq} of its journal: {why}")
+                    }
                     other => format!("{name}: {other}"),
                 });
                 continue;
@@ -191,7 +198,13 @@ fn tasks(connection: &Connection, place: &Place, wrong: &mut Vec<String>) -> rus
                 columns.join(", ")
             ));
         }
-        references(connection, n, &name, &rows::journal(connection, place, head.id, n, Seq(0), usize::MAX), wrong)?;
+        references(
+            connection,
+            n,
+            &name,
+            &rows::journal(connection, place, head.id, n, Seq(0), usize::MAX),
+            wrong,
+        )?;
     }
     let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks)";
     let mut statement = connection.prepare(orphans)?;

@@ -73,7 +73,8 @@ impl Identity {
     fn overwritten(&self, last: i64) -> Option<StoreError> {
         let look = || -> Result<(String, i64), StoreError> {
             let connection = schema::open_reader(&self.place, Duration::from_secs(1))?;
-            let last = connection.query_row("SELECT coalesce(max(row), 0) FROM journal", [], |row| row.get(0));
+            let last =
+                connection.query_row("SELECT coalesce(max(row), 0) FROM journal", [], |row| row.get(0));
             Ok((name(&connection).or_trouble(&self.place)?, last.or_trouble(&self.place)?))
         };
         match look() {

@@ -32,8 +32,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::errors::Place;
-use self::identity::Identity;
 pub use self::health::Health;
+use self::identity::Identity;
 use self::reader::Readers;
 use self::watch::{Bell, Watch};
 use self::workers::Roll;
@@ -213,7 +213,10 @@ impl Store for Sqlite {
         Box::pin(async move {
             let found = self.readers.with(move |reader| reader.check(journals)).await?;
             if !found.mend.is_empty() {
-                tracing::warn!(tasks = found.mend.len(), "rows that were damaged are made again from journals");
+                tracing::warn!(
+                    tasks = found.mend.len(),
+                    "rows that were damaged are made again from journals"
+                );
                 self.writer.ask(Ask::Mend(found.mend)).await?;
             }
             Ok(found.damage)

@@ -65,8 +65,7 @@ pub(super) fn record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreError> 
     let fields = (number(0), number(1), number(2), number(4), number(5));
     let (Some(place), Some(at), Some(format), Some(n), Some(kind)) = fields else { return Err(wrong()) };
     match row.get_ref(7) {
-        Ok(ValueRef::Integer(sum))
-            if sum == Sum::of_entry(n, place, at, kind, format, letter, bytes) => {}
+        Ok(ValueRef::Integer(sum)) if sum == Sum::of_entry(n, place, at, kind, format, letter, bytes) => {}
         // From before there were checksums.
         Ok(ValueRef::Null) if number(8) != Some(1) => {}
         _ => return Err(wrong()),
@@ -171,7 +170,8 @@ fn true_id(submitted: &Submitted, stored: &str, named: Option<TaskId>) -> Option
     }
     let is_near = |id: &TaskId| {
         let id = id.to_string();
-        id.len() == stored.len() && id.bytes().zip(stored.bytes()).filter(|(one, two)| one != two).count() <= 1
+        id.len() == stored.len()
+            && id.bytes().zip(stored.bytes()).filter(|(one, two)| one != two).count() <= 1
     };
     submitted.key.candidates().find(is_near).or(named)
 }

@@ -116,7 +116,10 @@ fn copied(from: &Path, directory: &TempDir, name: &str) -> PathBuf {
 /// The tables, and the columns whose change has to be noticed. Not here: leases (`workers`), which count for seconds, and when something
 /// was last kept, which only decides when it may be deleted.
 const COLUMNS: [(&str, &[&str]); 5] = [
-    ("tasks", &["id", "status", "team", "agent", "parent", "root", "attempt", "worker", "created", "head", "sum"]),
+    (
+        "tasks",
+        &["id", "status", "team", "agent", "parent", "root", "attempt", "worker", "created", "head", "sum"],
+    ),
     ("journal", &["task", "seq", "at", "kind", "format", "letter", "entry", "sum"]),
     ("kept", &["digest", "bytes"]),
     ("slips", &["name", "written", "bytes", "sum"]),
@@ -148,10 +151,12 @@ fn flipped(value: Value, random: &mut Seeded) -> Option<Value> {
 fn flip_column(path: &Path, table: &str, column: &str, random: &mut Seeded) -> bool {
     let database = Connection::open(path).unwrap();
     let order = if table == "keeps" { "task" } else { "rowid" };
-    let count: i64 = database.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+    let count: i64 =
+        database.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
     let nth = random.below(usize::try_from(count).unwrap());
     let sql = format!("SELECT {order}, {column} FROM {table} ORDER BY {order} LIMIT 1 OFFSET {nth}");
-    let (row, value): (i64, Value) = database.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let (row, value): (i64, Value) =
+        database.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     let Some(value) = flipped(value, random) else { return false };
     let sql = format!("UPDATE OR IGNORE {table} SET {column} = ?2 WHERE {order} = ?1");
     database.execute(&sql, rusqlite::params![row, value]).unwrap() == 1
@@ -184,8 +189,13 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 if table == "tasks" {
                     assert_eq!(damaged, [], "{what}");
                     assert_eq!(after.as_ref().ok(), Some(&before), "it was not made again: {what}");
-                    let claim =
-                        Claim { worker: "w".into(), teams: vec![team.clone()], roots: None, fresh: false, max: 9 };
+                    let claim = Claim {
+                        worker: "w".into(),
+                        teams: vec![team.clone()],
+                        roots: None,
+                        fresh: false,
+                        max: 9,
+                    };
                     assert_eq!(store.claim(claim).await.unwrap().len(), 2, "{what}");
                     continue;
                 }
@@ -222,7 +232,8 @@ async fn a_changed_byte_anywhere_in_the_file_is_noticed_or_does_nothing() {
         bytes[at] ^= 1 << random.below(8);
         let path = directory.path().join(format!("{seed}.db"));
         std::fs::write(&path, &bytes).unwrap();
-        let sound = Sqlite::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.wrong.is_empty()));
+        let sound =
+            Sqlite::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.wrong.is_empty()));
         let read = match Sqlite::open(&path) {
             Ok(store) => match store.check(true).await {
                 Ok(damaged) if damaged.is_empty() => content(&store, Some(&before), &team).await,

@@ -48,9 +48,13 @@ async fn what_an_earlier_longhaul_made_for_all_to_read_is_mended() {
     }
     let store = Sqlite::open(&path).unwrap();
     fs::create_dir(data.join("carriers")).unwrap();
-    for (name, mode) in
-        [("", 0o755), ("tasks.db", 0o644), ("tasks.db-wal", 0o644), ("tasks.db-shm", 0o644), ("tasks.db-workers", 0o755)]
-    {
+    for (name, mode) in [
+        ("", 0o755),
+        ("tasks.db", 0o644),
+        ("tasks.db-wal", 0o644),
+        ("tasks.db-shm", 0o644),
+        ("tasks.db-workers", 0o755),
+    ] {
         fs::set_permissions(data.join(name), Permissions::from_mode(mode)).unwrap();
     }
     let second = Sqlite::open(&path).unwrap();
