@@ -65,6 +65,10 @@ pub(super) async fn remove(paths: &[PathBuf]) {
     let removal = tokio::task::spawn_blocking(move || {
         for path in paths {
             let Ok(meta) = path.symlink_metadata() else { continue };
+            // Under Landlock the directory may have been replaced by a link that leads elsewhere.
+            if path.parent().is_none_or(|dir| dir.canonicalize().ok().as_deref() != Some(dir)) {
+                continue;
+            }
             let gone =
                 if meta.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             tracing::warn!(path = %path.display(), ?gone, "a command made what would lead git elsewhere; it was removed");
