@@ -497,3 +497,26 @@ fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String>
         false => Err(String::from_utf8_lossy(&stderr).trim().trim_start_matches("fatal: ").to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_configuration_only_what_describes_the_data_is_taken_over() {
+        let said = |pairs: &[(&str, &str)]| taken_over(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
+        let known = [
+            ("core.filemode", "false"),
+            ("core.autocrlf", "input"),
+            ("core.symlinks", "x\n[filter \"e\"]"),
+            ("core.fsmonitor", "evil"),
+            ("extensions.objectformat", "sha256"),
+            ("filter.e.clean", "evil"),
+        ];
+        let expected =
+            "[extensions]\n\tobjectFormat = sha256\n[core]\n\tfilemode = false\n\tautocrlf = input\n";
+        assert_eq!(said(&known).as_deref(), Ok(expected));
+        assert!(said(&[("extensions.refstorage", "reftable")]).is_err());
+        assert!(said(&[("extensions.objectformat", "other")]).is_err());
+    }
+}

@@ -208,3 +208,31 @@ pub(super) async fn directory(context: &CallContext, cwd: Option<&str>) -> Resul
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
+        for (left, told) in [
+            (Left::None, "was ended with everything it had started]"),
+            (Left::Some(1), "[1 process that the command started could not be ended]\n"),
+            (Left::Some(2), "[2 processes that the command started could not be ended]\n"),
+            (Left::Unknown, "was ended with its process group; whether a process that left the group"),
+        ] {
+            for end in [End::TimedOut, End::Stopped] {
+                let ran = Ran {
+                    end,
+                    output: String::new(),
+                    left_behind: false,
+                    left,
+                    timeout: Duration::from_secs(1),
+                };
+                let text = ran.report("").unwrap_err().to_string();
+                assert!(text.contains(told), "{text}");
+                assert_eq!(text.contains("everything it had started"), left == Left::None, "{text}");
+            }
+        }
+    }
+}
