@@ -354,3 +354,13 @@ async fn a_submodule_and_a_linked_worktree_can_be_worked_in() {
         assert!(!worktree.dir.exists());
     }
 }
+
+#[tokio::test]
+async fn a_change_of_the_same_moment_and_length_is_seen() {
+    for round in 0..5 {
+        let trap = Trap::new();
+        let worktree = trap.settle("t-1").await.unwrap();
+        fs::write(worktree.dir.join("a.txt"), "b\n").unwrap();
+        assert_eq!(worktree.work().await.unwrap().changed, 1, "round {round}");
+    }
+}

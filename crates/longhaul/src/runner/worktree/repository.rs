@@ -378,8 +378,11 @@ impl Git {
     /// Takes an index over, to look at the working tree with.
     pub(super) fn take_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
         let mut from = plain(&repository.dir, path)?;
+        let written = from.metadata()?.modified()?.into_std();
         let mut to = fs::File::create(self.index())?;
-        io::copy(&mut from, &mut to).map(drop)
+        io::copy(&mut from, &mut to)?;
+        // By its age git knows which files may have changed without its being seen in their times.
+        to.set_modified(written)
     }
 
     /// Hands the private index to the repository.
