@@ -130,7 +130,7 @@ impl Trap {
         let config = format!("{}[core]\n\tworktree = {}\n", self.config(place), dir.display());
         fs::write(dir.join(".git/config"), config).unwrap();
         fs::write(dir.join(".gitattributes"), ATTRIBUTES).unwrap();
-        fs::write(dir.join("n.txt"), "changed").unwrap();
+        fs::write(dir.join("n.txt"), "m").unwrap();
     }
 
     async fn settle(&self, name: &str) -> Result<Worktree, String> {
@@ -154,7 +154,8 @@ const ATTRIBUTES: &str = "*.txt filter=evil diff=evil merge=evil\nb.* filter=evi
 async fn the_trap_works() {
     let trap = Trap::new();
     fs::write(trap.repo().join(".git/config"), trap.config("own")).unwrap();
-    fs::write(trap.repo().join("sub/a.txt"), "changed").unwrap();
+    // As long as before, so that git has to read it.
+    fs::write(trap.repo().join("sub/a.txt"), "b\n").unwrap();
     let _ = Command::new("git").arg("status").current_dir(trap.repo()).output().unwrap();
     let marks = trap.marks();
     assert!(marks.iter().any(|mark| mark == "own-fsmonitor"), "{marks:?}");
@@ -191,7 +192,7 @@ async fn nothing_that_the_repository_configures_runs() {
     // As its own git directory would have it too.
     let admin = dot.join("worktrees/t-1");
     fs::write(admin.join("config.worktree"), trap.config("admin-config")).unwrap();
-    fs::write(worktree.dir.join("a.txt"), "changed").unwrap();
+    fs::write(worktree.dir.join("a.txt"), "b\n").unwrap();
     fs::write(worktree.dir.join("b.bin"), "new").unwrap();
     trap.nested(&worktree.dir.join("nested"), "nested");
     assert_eq!(worktree.work().await.unwrap(), Work { changed: 3, ignored: 0, commits: 0 });
@@ -351,5 +352,15 @@ async fn a_submodule_and_a_linked_worktree_can_be_worked_in() {
         assert!(worktree.work().await.unwrap().is_none());
         worktree.leave(&trap.turn).await;
         assert!(!worktree.dir.exists());
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_same_moment_and_length_is_seen() {
+    for round in 0..5 {
+        let trap = Trap::new();
+        let worktree = trap.settle("t-1").await.unwrap();
+        fs::write(worktree.dir.join("a.txt"), "b\n").unwrap();
+        assert_eq!(worktree.work().await.unwrap().changed, 1, "round {round}");
     }
 }

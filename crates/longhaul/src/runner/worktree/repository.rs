@@ -378,8 +378,11 @@ impl Git {
     /// Takes an index over, to look at the working tree with.
     pub(super) fn take_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
         let mut from = plain(&repository.dir, path)?;
+        let written = from.metadata()?.modified()?.into_std();
         let mut to = fs::File::create(self.index())?;
-        io::copy(&mut from, &mut to).map(drop)
+        io::copy(&mut from, &mut to)?;
+        // By its age git knows which files may have changed without its being seen in their times.
+        to.set_modified(written)
     }
 
     /// Hands the private index to the repository.
@@ -495,5 +498,28 @@ fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String>
     match status.success() {
         true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&stderr).trim().trim_start_matches("fatal: ").to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_configuration_only_what_describes_the_data_is_taken_over() {
+        let said = |pairs: &[(&str, &str)]| taken_over(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
+        let known = [
+            ("core.filemode", "false"),
+            ("core.autocrlf", "input"),
+            ("core.symlinks", "x\n[filter \"e\"]"),
+            ("core.fsmonitor", "evil"),
+            ("extensions.objectformat", "sha256"),
+            ("filter.e.clean", "evil"),
+        ];
+        let expected =
+            "[extensions]\n\tobjectFormat = sha256\n[core]\n\tfilemode = false\n\tautocrlf = input\n";
+        assert_eq!(said(&known).as_deref(), Ok(expected));
+        assert!(said(&[("extensions.refstorage", "reftable")]).is_err());
+        assert!(said(&[("extensions.objectformat", "other")]).is_err());
     }
 }

@@ -65,6 +65,10 @@ pub(super) async fn remove(paths: &[PathBuf]) {
     let removal = tokio::task::spawn_blocking(move || {
         for path in paths {
             let Ok(meta) = path.symlink_metadata() else { continue };
+            // Under Landlock the directory may have been replaced by a link that leads elsewhere.
+            if path.parent().is_none_or(|dir| dir.canonicalize().ok().as_deref() != Some(dir)) {
+                continue;
+            }
             let gone =
                 if meta.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             tracing::warn!(path = %path.display(), ?gone, "a command made what would lead git elsewhere; it was removed");
@@ -201,6 +205,34 @@ pub(super) async fn directory(context: &CallContext, cwd: Option<&str>) -> Resul
         ))),
         (false, None) => {
             Err(ToolError::Failed(format!("the working directory {} does not exist", working_dir.display())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
+        for (left, told) in [
+            (Left::None, "was ended with everything it had started]"),
+            (Left::Some(1), "[1 process that the command started could not be ended]\n"),
+            (Left::Some(2), "[2 processes that the command started could not be ended]\n"),
+            (Left::Unknown, "was ended with its process group; whether a process that left the group"),
+        ] {
+            for end in [End::TimedOut, End::Stopped] {
+                let ran = Ran {
+                    end,
+                    output: String::new(),
+                    left_behind: false,
+                    left,
+                    timeout: Duration::from_secs(1),
+                };
+                let text = ran.report("").unwrap_err().to_string();
+                assert!(text.contains(told), "{text}");
+                assert_eq!(text.contains("everything it had started"), left == Left::None, "{text}");
+            }
         }
     }
 }

@@ -219,6 +219,9 @@ async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
     git(&work, &["commit", "-q", "-m", "two"]);
     git(&work, &["worktree", "add", "-q", "../linked"]);
     git(&work, &["config", "extensions.worktreeConfig", "true"]);
+    let kept = ["modules/module/config", "worktrees/linked/commondir", "worktrees/linked/gitdir", "config"];
+    let kept = || kept.map(|name| fs::read_to_string(work.join(".git").join(name)).unwrap());
+    let before = kept();
     for cmd in [
         "echo pwned > .git/worktrees/linked/commondir",
         "echo pwned > .git/worktrees/linked/gitdir",
@@ -231,8 +234,9 @@ async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
         "mv .git/modules/module .git/old",
     ] {
         assert!(yard.run(cmd).await.is_err(), "{cmd}");
+        assert_eq!(kept(), before, "{cmd}");
     }
-    git(&work, &["status"]);
+    assert_eq!(fs::read_to_string(work.join(".git/config.worktree")).unwrap(), "");
 }
 
 #[tokio::test]
