@@ -32,7 +32,7 @@ proptest::proptest! {
         let mut order = Order::new("lead", said.as_str()).expected_output(more.as_str());
         order.context = Some(said.as_str().into());
         proptest::prop_assert_eq!(tags_in(&order_text(&order, true)), 6);
-        proptest::prop_assert_eq!(tags_in(&summary_text(&said, &[more.clone()])), 2);
+        proptest::prop_assert_eq!(tags_in(&summary_text(&said, std::slice::from_ref(&more))), 2);
         let letter = |text: &str| Letter {
             id: LetterId::ending("t-7f3k2".parse().unwrap()),
             from: Sender::Task("t-7f3k2".parse().unwrap()),
