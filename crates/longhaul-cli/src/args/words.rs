@@ -104,8 +104,9 @@ pub(crate) struct SendArgs {
 /// What is answered to whom.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
-                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
+    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, or for the whole tree: `always` or \
+                        `always exact` (this very call), `always program` (this program with any arguments), `always tool` \
+                        (every call of the tool) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
                         `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
                         been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
 )]

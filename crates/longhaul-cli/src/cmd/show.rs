@@ -16,7 +16,7 @@ use crate::exit::{Code, Trouble};
 use crate::place::Place;
 use crate::view::{
     self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, elapsed, fit, many, moment,
-    one_line, standing, waits_for,
+    one_line, standing, visible, waits_for,
 };
 
 /// How many of the last events are shown.
@@ -223,12 +223,16 @@ impl Page {
         for (name, question) in &task.questions {
             // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
             let asks = match &question.wants {
-                Wants::Leave { tool, arguments } if !question.text.contains(arguments) => {
-                    format!("May {tool} be called with {arguments}?")
+                Wants::Leave { tool, arguments, why } if !question.text.contains(arguments) => {
+                    let why = why
+                        .as_ref()
+                        .map(|why| format!(" A person has to decide: {why}."))
+                        .unwrap_or_default();
+                    format!("May {tool} be called with {arguments}?{why}")
                 }
                 _ => question.text.clone(),
             };
-            self.field("asks", &clean(&asks));
+            self.field("asks", &visible(&asks));
             let named = (task.questions.len() > 1).then_some(*name);
             self.field("answer", &self.place.answer(head.id, named, &question.wants));
             if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)

@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::view::clean;
+use crate::view::typed;
 
 /// How much may be typed or pasted.
 const LONGEST: usize = 256 * 1024;
@@ -35,7 +35,7 @@ impl Input {
 
     /// Puts something in at the cursor. What is pasted may hold anything: only its words are taken.
     pub(crate) fn insert(&mut self, text: &str) {
-        let text = clean(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        let text = typed(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if self.text.len() + text.len() <= LONGEST {
             self.text.insert_str(self.cursor, &text);
             self.cursor += text.len();

@@ -63,8 +63,13 @@ impl Run {
         self.note_begun(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
         let start = |(act, asks_first): (Act, bool)| {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door =
-                Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
+            let door = Door {
+                rights: self.rights.clone(),
+                directory: self.order.working_dir.clone(),
+                pleas: pleas.clone(),
+                stop: stop.clone(),
+                give_up,
+            };
             let hurry = now.hurry.get(&act.id).cloned().unwrap_or_default();
             self.start(act, &line, door, hurry, asks_first)
         };
@@ -183,7 +188,8 @@ impl Run {
         let usher = self.usher(&act).map(Box::new);
         let tenure = self.tenure.clone();
         async move {
-            let returned = |result| Came::new(act.id, Some(result));
+            let id = act.id;
+            let returned = |result| Came::new(id, Some(result));
             let name = &act.call.tool;
             let Some((tool, manner)) = gear.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
@@ -199,10 +205,15 @@ impl Run {
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
+            // Rules, hooks and people see the call as the tool will: it is called with nothing else.
+            match tool.canonical(&act.call.arguments) {
+                Ok(arguments) => act.call.arguments = arguments,
+                Err(error) => return Came::new(act.id, Some(Err(error))),
+            }
             let mut told = Vec::new();
             if asks_first {
                 tenure.sure().await;
-                match Box::pin(door.pass(&mut act, *manner, usher.as_deref())).await {
+                match Box::pin(door.pass(&mut act, &**tool, usher.as_deref())).await {
                     Ok(counsel) => {
                         counsel.notes.into_iter().for_each(|note| context.progress(note));
                         told.extend(usher::told(Moment::PreToolUse, &counsel.context));
@@ -211,7 +222,7 @@ impl Run {
                     Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
-                && let Verdict::Refuse(why) = door.verdict(&act.call, *manner)
+                && let Verdict::Refuse(why) = door.verdict(&act.call, &**tool)
             {
                 return Came::new(act.id, Some(Err(ToolError::Failed(why))));
             }

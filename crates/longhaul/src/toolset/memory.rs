@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::derived::ids_of;
 use super::text::{counted, grouped};
@@ -55,7 +55,7 @@ impl Toolset for Memory {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct AddArgs {
     /// What to remember.
     memory: String,
@@ -63,7 +63,7 @@ struct AddArgs {
     category: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct UpdateArgs {
     /// The id of the memory.
     id: String,
@@ -73,13 +73,13 @@ struct UpdateArgs {
     category: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct DeleteArgs {
     /// The id of the memory.
     id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct SearchArgs {
     /// Words that must all be in the memory, or begin a word of it; the best matches come first. With OR between
     /// them one is enough; words in double quotes must follow each other.

@@ -10,7 +10,7 @@ use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
 use longhaul::toolset::Shell;
 use longhaul::{Agent, Dialect, Team};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::process::{lines, write_line};
 
@@ -136,7 +136,7 @@ pub(crate) fn ledger(dir: &Path) -> Vec<String> {
     lines(&dir.join("ledger"))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Text {
     text: String,
 }

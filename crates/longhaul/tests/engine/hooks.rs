@@ -13,7 +13,7 @@ use longhaul::model::Model;
 use longhaul::permission::Permissions;
 use longhaul::store::Sqlite;
 use longhaul::testing::reply;
-use longhaul::toolset::Tools;
+use longhaul::toolset::{Shell, Tools};
 use longhaul::{Longhaul, Order, Status, TaskId};
 use serde_json::{Value, json};
 
@@ -132,6 +132,44 @@ async fn rewritten_arguments_are_what_the_tool_gets_what_permissions_see_and_wha
         assert!(told.contains(&format!("denied here by the pattern '{denied}'")), "{told}");
     }
     assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+/// A hook may write an argument by another of its names, and a command in another form: rules see what the tool will.
+#[tokio::test]
+async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = dir.path().join("ran");
+    let calls = |arguments: Value| -> Arc<dyn Model> {
+        model(move |asked| match asked.turn {
+            0 => reply().call("shell", arguments.clone()),
+            _ => reply().text(asked.last()),
+        })
+    };
+    let updated = |name: &str| {
+        let command = format!("{name} {}", ran.display());
+        let said = json!({"hook_specific_output": {"updated_input": {"command": command}}}).to_string();
+        before(format!("cat <<'END'\n{said}\nEND"))
+    };
+    for hooks in [updated("touch"), updated("to\\uch"), updated("to''uch")] {
+        let rules = Permissions::parse(["*"], [""; 0], ["shell:cmd=touch *"]).unwrap();
+        let agent = agent("worker", &calls(json!({"cmd": "true"}))).toolset(Shell::new()).hooks(hooks);
+        let longhaul = start(agent.permissions(rules)).await;
+        let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+        let done = ask(&longhaul, order).await;
+        assert!(done.output.contains("denied here by the pattern 'shell:cmd=touch *'"), "{}", done.output);
+        longhaul.shutdown().await;
+    }
+    assert!(!ran.exists());
+
+    // Hooks hear of a call by the tool's own names, too.
+    let heard = dir.path().join("heard");
+    let hooks = Hooks { pre_tool_use: vec![(Matcher::all(), keeps(&heard))], ..Hooks::default() };
+    let agent = agent("worker", &calls(json!({"command": "true"}))).toolset(Shell::new()).hooks(hooks);
+    let longhaul = start(agent).await;
+    let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+    ask(&longhaul, order).await;
+    assert_eq!(lines(&heard)[0]["tool_input"], json!({"cmd": "true"}));
+    longhaul.shutdown().await;
 }
 
 #[tokio::test]
