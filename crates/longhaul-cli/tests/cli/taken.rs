@@ -12,6 +12,9 @@ use crate::kit::{Kit, Ran, Running};
 
 /// How long a process that says nothing keeps its tasks here, in seconds.
 const LEASE: &str = "1.2";
+/// All of a team file but its model.
+const TEAM: &str =
+    "permissions: {allow: [shell]}\nagents: {root: {model: play, toolsets: [{type: shell}]}}\n";
 /// The steps of a run.
 const STEPS: usize = 12;
 
@@ -24,7 +27,7 @@ fn team(kit: &Kit) {
         ));
     }
     script.push_str("      - text: All done.\n");
-    kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", &script);
+    kit.plays("team.yaml", TEAM, &script);
 }
 
 fn leased(kit: &Kit, args: &[&str]) -> Command {
@@ -108,7 +111,7 @@ fn what_a_living_process_runs_is_not_resumed_and_that_is_no_success() {
     let slow = std::fs::read_to_string(kit.ground.path().join("team.yaml")).unwrap().replace("60ms", "700ms");
     kit.write("team.yaml", &slow);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     let (head, _) = kit.journals().remove(0);
     for args in [&["resume"][..], &["resume", &head.id.to_string()]] {
         let refused = Ran::from(leased(&kit, args).output().unwrap()).ended(1);
@@ -141,7 +144,7 @@ fn resume_of_what_has_ended_ends_as_that_did() {
     let kit = Kit::new();
     team(&kit);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     let id = kit.journals().remove(0).0.id.to_string();
     kit.run(&["stop", &id]).ended(0);
     run.end().ended(3);
@@ -156,7 +159,7 @@ fn the_command_of_a_task_that_was_taken_is_ended() {
     let kit = Kit::new();
     let script = "agents:\n  root:\n    turns:\n      - calls: [{ tool: shell, arguments: { cmd: \"echo $$ > pid; sleep 600; echo late >> effects\", \
                   timeout: 600 } }]\n      - { delay: 3s, text: All done. }\n";
-    kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", script);
+    kit.plays("team.yaml", TEAM, script);
     let run = kit.started(leased(&kit, &["run", "team.yaml", "go"]));
     let pid = || std::fs::read_to_string(kit.ground.path().join("pid")).ok()?.trim().parse::<i32>().ok();
     let pid = Pid::from_raw(kit.until("the command", |_| pid()));
@@ -179,7 +182,7 @@ fn what_a_killed_process_left_is_ended_by_a_stop() {
     let kit = Kit::new();
     team(&kit);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     run.murder();
     let id = kit.journals().remove(0).0.id.to_string();
     kit.run(&["stop", &id]).ended(0);
