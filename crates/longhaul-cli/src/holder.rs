@@ -78,7 +78,8 @@ pub(crate) async fn wait_until_free(
         if open.is_empty() || begun.elapsed() >= most {
             return Ok(held.into_iter().map(|head| head.root).collect());
         }
-        if !std::mem::replace(&mut told, true) {
+        // Most of those who live show it at once.
+        if begun.elapsed() > 3 * LOOK && !std::mem::replace(&mut told, true) {
             let which: BTreeSet<String> = open.iter().map(|root| named(place, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
             tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));

@@ -12,6 +12,9 @@ use crate::kit::{Kit, Ran, Running};
 
 /// How long a process that says nothing keeps its tasks here, in seconds.
 const LEASE: &str = "1.2";
+/// All of a team file but its model.
+const TEAM: &str =
+    "permissions: {allow: [shell]}\nagents: {root: {model: play, toolsets: [{type: shell}]}}\n";
 /// The steps of a run.
 const STEPS: usize = 12;
 
@@ -24,7 +27,7 @@ fn team(kit: &Kit) {
         ));
     }
     script.push_str("      - text: All done.\n");
-    kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", &script);
+    kit.plays("team.yaml", TEAM, &script);
 }
 
 fn leased(kit: &Kit, args: &[&str]) -> Command {
@@ -68,6 +71,13 @@ fn free_the_file(kit: &Kit, run: &Running) {
     }
 }
 
+#[track_caller]
+fn says_that_it_lost(run: Running, id: &str) {
+    let lost = run.end().ended(9);
+    let said = format!("error: {id} is run by another process now: this one was stopped");
+    assert!(lost.err.contains(&said) && lost.err.contains(&format!("attach {id}")), "{}", lost.err);
+}
+
 #[test]
 fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
     let kit = Kit::new();
@@ -78,8 +88,7 @@ fn who_was_stopped_while_another_resumed_does_nothing_more_and_says_so() {
         (head.status == Status::Running && head.attempt.0 == 2).then_some(())
     });
     run.signal(Signal::SIGCONT);
-    let lost = run.end().complains(9, &[&id, "is run by another process now", "attach"]);
-    assert!(lost.err.contains("stopped"), "{}", lost.err);
+    says_that_it_lost(run, &id);
     let resumed = resumed.end().ended(0);
     assert!(resumed.err.contains("waiting up to") && resumed.err.contains(&id), "{}", resumed.err);
     let effects = effects(&kit);
@@ -108,7 +117,7 @@ fn what_a_living_process_runs_is_not_resumed_and_that_is_no_success() {
     let slow = std::fs::read_to_string(kit.ground.path().join("team.yaml")).unwrap().replace("60ms", "700ms");
     kit.write("team.yaml", &slow);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     let (head, _) = kit.journals().remove(0);
     for args in [&["resume"][..], &["resume", &head.id.to_string()]] {
         let refused = Ran::from(leased(&kit, args).output().unwrap()).ended(1);
@@ -141,7 +150,7 @@ fn resume_of_what_has_ended_ends_as_that_did() {
     let kit = Kit::new();
     team(&kit);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     let id = kit.journals().remove(0).0.id.to_string();
     kit.run(&["stop", &id]).ended(0);
     run.end().ended(3);
@@ -156,7 +165,7 @@ fn the_command_of_a_task_that_was_taken_is_ended() {
     let kit = Kit::new();
     let script = "agents:\n  root:\n    turns:\n      - calls: [{ tool: shell, arguments: { cmd: \"echo $$ > pid; sleep 600; echo late >> effects\", \
                   timeout: 600 } }]\n      - { delay: 3s, text: All done. }\n";
-    kit.plays("team.yaml", "agents: {root: {model: play, toolsets: [{type: shell}]}}\n", script);
+    kit.plays("team.yaml", TEAM, script);
     let run = kit.started(leased(&kit, &["run", "team.yaml", "go"]));
     let pid = || std::fs::read_to_string(kit.ground.path().join("pid")).ok()?.trim().parse::<i32>().ok();
     let pid = Pid::from_raw(kit.until("the command", |_| pid()));
@@ -167,7 +176,7 @@ fn the_command_of_a_task_that_was_taken_is_ended() {
     kit.until("the other to take it", |journals| (journals.first()?.0.attempt.0 == 2).then_some(()));
     assert!(kill(pid, None).is_ok(), "nobody has told it yet");
     run.signal(Signal::SIGCONT);
-    run.end().complains(9, &[&id, "is run by another process now"]);
+    says_that_it_lost(run, &id);
     assert!(kill(pid, None).is_err(), "the command is still there");
     let resumed = resumed.end().ended(0);
     assert!(resumed.out.contains("All done."), "{}", resumed.out);
@@ -179,7 +188,7 @@ fn what_a_killed_process_left_is_ended_by_a_stop() {
     let kit = Kit::new();
     team(&kit);
     let mut run = kit.started(leased(&kit, &["run", "team.yaml", "go", "--json"]));
-    run.until(|line| line.contains("called"));
+    run.until(|line| line.contains(r#""event":"result""#));
     run.murder();
     let id = kit.journals().remove(0).0.id.to_string();
     kit.run(&["stop", &id]).ended(0);
