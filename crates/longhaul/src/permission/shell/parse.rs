@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
             if !self.eat('<') {
                 return self.document_begins();
             }
-        } else if !(self.eat('&') || self.eat('>')) && !reads {
+        } else if !(self.eat('&') || self.eat('>') || reads) {
             self.eat('|');
         }
         self.blanks();

@@ -109,11 +109,8 @@ pub(super) fn look(simple: Simple, found: &mut Line, depth: usize, sure: bool) {
                 found.unclear(format!("`{name}` is set to what nobody knows before it runs"))
             }
             None => {}
-            Some(text) => {
-                if !text.is_empty() {
-                    read_into(text, found, depth + 1, false);
-                }
-            }
+            Some("") => {}
+            Some(text) => read_into(text, found, depth + 1, false),
         }
     }
     run(&simple.words, found, depth, sure);
@@ -182,7 +179,8 @@ fn wrapped<'a>(
         let sets = text.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         });
-        if !is_option && !(sets && matches!(wrapper.name, "env" | "sudo" | "doas" | "command")) {
+        let may_set = matches!(wrapper.name, "env" | "sudo" | "doas" | "command");
+        if !(is_option || sets && may_set) {
             break;
         }
         at += 1;
