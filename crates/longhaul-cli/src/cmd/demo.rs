@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use longhaul::Order;
 use longhaul::entry::TeamRef;
 use longhaul::model::scripted::Script;
-use longhaul::Order;
 
 use super::Desk;
 use crate::args::DemoArgs;

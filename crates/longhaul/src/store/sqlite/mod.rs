@@ -40,7 +40,9 @@ use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
 use super::leases::LeaseWatch;
-use super::{Batch, Claim, Claimed, Clock, Damage, Filter, Hints, Lease, Slip, Store, StoreError, StoreFuture};
+use super::{
+    Batch, Claim, Claimed, Clock, Damage, Filter, Hints, Lease, Slip, Store, StoreError, StoreFuture,
+};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
