@@ -171,8 +171,8 @@ mod tests {
     fn what_is_pasted_commands_no_terminal_and_no_line() {
         let mut input = Input::default();
         input.insert("two\r\nlines\x1b[2J\x07");
-        assert_eq!(input.text(), "two\nlines");
-        assert_eq!(input.window(40).0, "two⏎lines");
+        assert_eq!(input.text(), "two\nlines[2J");
+        assert_eq!(input.window(40).0, "two⏎lines[2J");
     }
 
     #[test]

@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(lines.last().unwrap(), "  [y] yes  [n] no  [a] always …");
         assert_eq!(asked.key(Key::Char('a'), at(2000)), None, "it is not said yet what");
         let term = Term { out: Default::default(), color: false, live: true };
-        let mut shown = |asked: &mut Asked| -> Vec<String> {
+        let shown = |asked: &mut Asked| -> Vec<String> {
             asked.lines(term, 70, 14, at(2000)).into_iter().map(|line| line.text.trim().to_owned()).collect()
         };
         let lines = shown(&mut asked);

@@ -224,7 +224,9 @@ models:
     );
     kit.run(&["run", "team.yaml", "Say \x1b]0;pwned\x07 it"]).ended(0);
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 20);
-    terminal.until("the transcript", |screen| screen.contains("before ␛[2J") && screen.contains("end of it"));
+    terminal.until("the transcript", |screen| {
+        screen.contains("␛[2J␛[H␛]0;pwned␇") && screen.contains("end of it")
+    });
     terminal.keys(&["Enter", "Up", "Up", "Up", "Up", "Up"]);
     // All calls, unfolded; and the other pages.
     for key in ["Enter", "Up", "Enter", "2", "3", "4", "5", "6", "1"] {
