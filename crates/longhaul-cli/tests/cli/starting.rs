@@ -205,7 +205,7 @@ fn while_an_a2a_card_does_not_come() {
 
 #[test]
 fn while_git_makes_a_worktree() {
-    State::new().git("add").holds();
+    State::new().git("read-tree").holds();
 }
 
 #[test]

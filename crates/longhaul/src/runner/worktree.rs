@@ -334,10 +334,10 @@ mod tests {
         fs::remove_file(worktree.dir.join("a.txt")).unwrap();
         let again = repo.settle_in("sub").await;
         assert!(!again.dir.join("a.txt").exists(), "what a task has done stays");
-        fs::write(repo.path().join(".git/worktrees/t-1/locked"), "initializing").unwrap();
+        // Its index is written last.
+        fs::remove_file(repo.path().join(".git/worktrees/t-1/index")).unwrap();
         let again = repo.settle_in("sub").await;
         assert_eq!(fs::read_to_string(again.dir.join("a.txt")).unwrap(), "a");
-        assert!(!repo.path().join(".git/worktrees/t-1/locked").exists());
     }
 
     #[tokio::test]

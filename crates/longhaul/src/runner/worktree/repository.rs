@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -458,7 +458,20 @@ fn git_command(git_dir: &Path) -> Command {
     let mut command = Command::new("git");
     REMOVED.iter().for_each(|name| _ = command.env_remove(name));
     command.envs(SET).env("GIT_DIR", git_dir).arg("--no-pager");
+    // A group of its own, so that it can be ended with what it has started.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
+}
+
+/// Ends git, and what it has started.
+fn end(mut child: Child) {
+    #[cfg(unix)]
+    if let Ok(group) = i32::try_from(child.id()) {
+        let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Runs git to its end: what it wrote, or what it complained of.
@@ -487,8 +500,7 @@ fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String>
                 std::thread::sleep(nap)
             }
             _ => {
-                let _ = child.kill();
-                let _ = child.wait();
+                end(child);
                 return Err(format!("git did not answer within {PATIENCE:?}"));
             }
         }
