@@ -353,6 +353,6 @@ mod tests {
     #[test]
     fn nothing_is_hidden_in_a_line() {
         let item = TrustItem::Command { what: "hook".into(), command: "true\nrm -rf /\r\n\u{1b}[2K".into() };
-        assert_eq!(shown(&item), "hook: true ⏎ rm -rf / ⏎");
+        assert_eq!(shown(&item), "hook: true ⏎ rm -rf /␍ ⏎ ␛[2K");
     }
 }
