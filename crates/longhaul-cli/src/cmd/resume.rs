@@ -103,8 +103,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     }
 }
 
-/// The trees that other processes run. What may be free in a moment is waited for, if there is nothing else to do, or if it
-/// was asked for.
+/// The trees that other processes run. What may be free in a moment is waited for.
 async fn taken(
     desk: &Desk,
     place: &Place,
@@ -114,9 +113,7 @@ async fn taken(
     let owned = holder::owned(store).await?;
     let is_asked = |root: &TaskId| asked.is_none_or(|asked| asked.contains(root));
     let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
-    let open = store.list(Filter::default().live()).await?;
-    let is_free = |head: &Head| is_asked(&head.root) && !owned.contains(&head.root);
-    if wanted.is_empty() || (asked.is_none() && open.iter().any(is_free)) {
+    if wanted.is_empty() {
         return Ok(owned);
     }
     let still = holder::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;

@@ -86,6 +86,17 @@ struct Old {
     _ground: File,
 }
 
+/// The files beside a database by which others see that the processes which ran its tasks are dead.
+fn leave_lock_files(database: &Path) {
+    let beside = PathBuf::from(format!("{}-workers", database.display()));
+    std::fs::create_dir_all(&beside).unwrap();
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let mut workers = connection.prepare("SELECT id FROM workers").unwrap();
+    for worker in workers.query_map([], |row| row.get::<_, String>(0)).unwrap() {
+        File::create(beside.join(format!("{}.lock", worker.unwrap()))).unwrap();
+    }
+}
+
 impl Old {
     fn open(format: &Path) -> Old {
         // Several checkouts may be tested on one machine.
@@ -95,6 +106,7 @@ impl Old {
         std::fs::create_dir_all(GROUND).unwrap();
         let kit = Kit::new();
         std::fs::copy(format.join("tasks.db"), kit.database()).unwrap();
+        leave_lock_files(&kit.database());
         std::fs::copy(format.join("memory.db"), Path::new(GROUND).join("memory.db")).unwrap();
         let states = std::fs::read_to_string(format.join("states.json")).unwrap();
         let old = Old { kit, states: serde_json::from_str(&states).unwrap(), _ground: lock };

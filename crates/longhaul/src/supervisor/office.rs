@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use jiff::Timestamp;
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
 use crate::entry::{Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef};
-use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
+use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::runner::{Orders, append, below, first, give_back, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
 use crate::worker::Teams;
+
+/// How long ago a lease must have ended, by the clock on the wall, for its tasks not to be shown as running.
+const LONG_SILENT: Duration = Duration::from_secs(10 * 60);
 
 /// What the verbs need.
 pub(crate) struct Office {
@@ -336,11 +340,28 @@ impl Office {
         let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
             self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
+        let silent = self.silent_workers(&heads, now).await?;
         let seen = |head: Head| match gone.get(&head.id) {
             Some(attempt) if *attempt == head.attempt => head.interrupted(),
+            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => head.interrupted(),
             _ => Head { waiting: head.waits_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
+    }
+
+    /// The workers whose leases ended long ago by the clock on the wall. Nothing is taken away because of that, for clocks may
+    /// differ; but it is not shown as running either.
+    async fn silent_workers(&self, heads: &[Head], now: Timestamp) -> Result<HashSet<WorkerId>, StoreError> {
+        let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
+        let mut silent = HashSet::new();
+        for worker in workers {
+            let lease = self.store.lease(worker.clone()).await?;
+            let ended = lease.map(|lease| lease.until.saturating_add(LONG_SILENT).unwrap_or(Timestamp::MAX));
+            if ended.is_some_and(|ended| ended < now) {
+                silent.insert(worker.clone());
+            }
+        }
+        Ok(silent)
     }
 
     pub(crate) async fn head(&self, id: TaskId) -> Result<Head, StoreError> {
