@@ -147,6 +147,16 @@ fn may_call(call: &Call, why: Option<String>) -> Question {
     Question { text, wants: Wants::Leave { tool: tool.clone(), arguments: arguments.clone(), why } }
 }
 
+/// Whether an answer to one question is one to the other: an earlier Longhaul may have put the same in other words.
+fn asks_the_same(had: &Question, asks: &Question) -> bool {
+    match (&had.wants, &asks.wants) {
+        (Wants::Leave { tool, arguments: text, .. }, Wants::Leave { tool: now, arguments: now_text, .. }) => {
+            tool == now && arguments(text) == arguments(now_text)
+        }
+        _ => had == asks,
+    }
+}
+
 /// What an answer means for a call, and what the model is told if that is no.
 fn allowed(tool: &str, answer: Answer) -> Result<(), Barred> {
     let refused = |what: String| {
@@ -280,7 +290,11 @@ impl Run {
         asks: Question,
         reply: oneshot::Sender<Answer>,
     ) -> Result<(), Halt> {
-        let known = self.turn.inquiries().iter().find(|had| had.question == question && had.asks == asks);
+        let known = self
+            .turn
+            .inquiries()
+            .iter()
+            .find(|had| had.question == question && asks_the_same(&had.asks, &asks));
         if let Some(answer) = known.and_then(|inquiry| inquiry.answer.clone()) {
             let _ = reply.send(answer);
             return Ok(());
