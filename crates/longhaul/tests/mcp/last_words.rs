@@ -90,7 +90,7 @@ async fn under_load_no_last_words_are_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: ./test --all"]
-async fn under_load_no_last_words_of_200_servers_are_lost() {
+async fn long_no_last_words_of_200_servers_are_lost_under_load() {
     lose_no_words(10).await;
 }
 

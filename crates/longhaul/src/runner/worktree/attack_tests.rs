@@ -231,7 +231,8 @@ async fn nested_repositories_are_not_gone_into_and_count_as_work() {
 
 #[tokio::test]
 async fn a_git_directory_that_leads_elsewhere_is_refused() {
-    let cases: [(&str, fn(&Trap)); 7] = [
+    type Case = (&'static str, fn(&Trap));
+    let cases: [Case; 7] = [
         ("commondir", |trap| {
             trap.evil_dir(&trap.repo().join("evil"), "commondir");
             fs::write(trap.repo().join(".git/commondir"), "../evil\n").unwrap();

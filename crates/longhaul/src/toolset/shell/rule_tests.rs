@@ -205,6 +205,6 @@ fn what_real_shells_run_was_known_before() {
 
 #[test]
 #[ignore = "long: ./test --all"]
-fn what_real_shells_run_was_known_before_at_length() {
+fn long_what_real_shells_run_was_known_before() {
     (0..10).for_each(|seed| compare_with_shells(5000, seed));
 }
