@@ -24,7 +24,7 @@ agents:
 
 pub(crate) struct Look;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 pub(crate) struct At {
     at: String,
 }

@@ -95,6 +95,12 @@ pub(crate) struct TuiArgs {
     /// A team file, to start runs of it from the screen
     #[arg(value_name = "TEAM")]
     pub(crate) team: Option<PathBuf>,
+    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    ///
+    /// At a terminal you are asked once for each team file that starts programs, reads environment variables or contacts
+    /// other machines, and again when what it does changes. `longhaul check TEAM` lists it.
+    #[arg(long)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) outside: Outside,
 }
@@ -137,6 +143,12 @@ pub(crate) struct RunArgs {
     /// Another model: `provider/model` for all agents, or `agent=provider/model` for one
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
+    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    ///
+    /// At a terminal you are asked once for each team file that starts programs, reads environment variables or contacts
+    /// other machines, and again when what it does changes. `longhaul check TEAM` lists it.
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Approve every call that is not denied
     #[arg(long)]
     pub(crate) yolo: bool,

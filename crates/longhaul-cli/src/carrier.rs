@@ -11,8 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::{Filter, Store};
-use longhaul::{Status, TaskId};
+use longhaul::TaskId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -171,14 +170,6 @@ pub(crate) fn of(place: &Place, root: TaskId) -> Option<i32> {
     }
 }
 
-/// The trees of which a process that is alive runs tasks.
-pub(crate) async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
-    let running = Filter { status: vec![Status::Running], ..Filter::default() };
-    let running = store.list(running).await?;
-    let abandoned: HashSet<TaskId> = store.abandoned().await?.into_iter().map(|head| head.id).collect();
-    Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).map(|head| head.root).collect())
-}
-
 /// That this process carries a tree, for as long as this is held.
 pub(crate) struct Signed {
     path: PathBuf,
@@ -193,11 +184,14 @@ impl Drop for Signed {
 
 /// Says that this process carries a tree; `None` if another one does, or where there are no locks.
 pub(crate) fn sign(place: &Place, root: TaskId) -> Option<Signed> {
-    std::fs::create_dir_all(directory(place)).ok()?;
+    private_dir(&directory(place)).ok()?;
     let path = sign_of(place, root);
+    let mut options = File::options();
+    options.create(true).read(true).write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     loop {
-        let mut file =
-            File::options().create(true).read(true).write(true).truncate(false).open(&path).ok()?;
+        let mut file = options.open(&path).ok()?;
         file.try_lock().ok()?;
         // Whoever carried it before may have taken the file away between the two.
         if !is_at(&file, &path) {
@@ -227,10 +221,28 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
+/// Makes a directory that only its owner enters. One that an earlier Longhaul has made, for all to read, is mended.
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        builder.mode(0o700).create(path)?;
+        // Where it is not ours it stays as it is.
+        if path.metadata()?.permissions().mode() & 0o077 != 0 {
+            let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    builder.create(path)
+}
+
 /// A log that only its owner reads: errors may name files.
 fn open_log(path: &Path) -> std::io::Result<File> {
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
+        private_dir(directory)?;
     }
     let mut options = File::options();
     options.create(true).append(true);

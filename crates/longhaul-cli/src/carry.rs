@@ -20,6 +20,7 @@ use crate::carrier;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::heard::Heard;
+use crate::holder;
 use crate::keys::{Key, Keys, Typed};
 use crate::notify::Bell;
 use crate::place::Place;
@@ -31,9 +32,14 @@ use crate::view::{Ink, Out, Reply, Term, clean, many, one_line, summary};
 const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
 /// How often one who only watches looks whether there is still somebody who runs the tasks.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+/// How often it is asked whether the database is still where it was.
+const STILL_THERE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// How long steps that are nearly done may take when the others are handed to a process in the background.
 const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// How long tasks may take that were told to stop; then they are dropped, and end as stopped all the same.
+const STOPPING: std::time::Duration = std::time::Duration::from_secs(4);
 
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
@@ -72,6 +78,8 @@ enum Over {
     Needed,
     /// Nobody runs the tasks any more.
     Left,
+    /// Another process has taken this task.
+    Lost(TaskId),
     /// Nothing can be written down any more.
     Trouble(StoreError),
 }
@@ -152,6 +160,7 @@ impl<'a> Carry<'a> {
             Over::Left => {
                 self.left(&mut audience, "is run by nobody any more; carry it on with", Place::resume)
             }
+            Over::Lost(task) => self.lost(&mut audience, task).await,
             Over::Interrupted => self.leave(&mut audience, &mut signals).await,
             Over::Trouble(error) => {
                 audience.clear()?;
@@ -162,7 +171,11 @@ impl<'a> Carry<'a> {
             }
         };
         drop(signs);
-        done
+        // The answer was told; that nobody will find it is no success.
+        match self.longhaul.store().lost() {
+            Some(error) => done.and(Err(Trouble::from(error))),
+            None => done,
+        }
     }
 
     /// Tells what happens until it is over; but for the `last` event, which is still to be told.
@@ -189,6 +202,8 @@ impl<'a> Carry<'a> {
         };
         let abandoned = looker.abandoned();
         tokio::pin!(abandoned);
+        let mut still_there = tokio::time::interval(STILL_THERE);
+        let mut lost = false;
         loop {
             tokio::select! {
                 event = events.next() => match event.transpose()? {
@@ -223,7 +238,15 @@ impl<'a> Carry<'a> {
                     }
                 },
                 () = signals.next() => return Ok(Over::Interrupted),
+                _ = still_there.tick(), if !lost => {
+                    if let Some(error) = longhaul.store().lost() {
+                        lost = true;
+                        audience.clear()?;
+                        self.desk.note(&format!("warning: {error}"));
+                    }
+                }
                 left = &mut abandoned => return left.map(|()| Over::Left),
+                task = longhaul.lost() => return Ok(Over::Lost(task)),
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),
             }
         }
@@ -330,7 +353,7 @@ impl<'a> Carry<'a> {
                 for root in &self.roots {
                     self.longhaul.stop(*root).await?;
                 }
-                self.longhaul.shutdown().await;
+                self.longhaul.shutdown_within(STOPPING).await;
                 true
             }
         };
@@ -376,6 +399,24 @@ impl<'a> Carry<'a> {
             self.desk.note(&format!("then carry it on with:  {}", self.place.resume(*root)));
         }
         Ok(Code::Needed)
+    }
+
+    /// Another process has a task that ran here: this one does nothing more, and says so.
+    async fn lost(&self, audience: &mut Audience<'_>, task: TaskId) -> Result<Code, Trouble> {
+        self.longhaul.shutdown().await;
+        let root = self.longhaul.head(task).await?.root;
+        let why = "this one was stopped, or could not reach the database, for longer than its lease";
+        if self.open_roots().await?.is_empty() {
+            self.desk.note(&format!("{task} was taken over by another process, which ended it: {why}"));
+            return self.sum_up(audience).await;
+        }
+        audience.clear()?;
+        if holder::owned(&**self.longhaul.store()).await?.contains(&root) {
+            let what = format!("{task} is run by another process now: {why}");
+            return Err(Trouble::new(Code::Lost, what).hint(format!("watch it: {}", self.place.attach(root))));
+        }
+        let what = format!("{task} was taken over by another process, which is gone: {why}");
+        Err(Trouble::new(Code::Lost, what).hint(format!("carry it on: {}", self.place.resume(root))))
     }
 
     /// One who only watched goes away.

@@ -15,10 +15,11 @@ Exit codes:
     2  the command line is wrong
     3  a task was cancelled
     4  no such task, or several whose ids begin like that
-    5  the database cannot be used
+    5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
     6  a team file is wrong, or what it needs is missing
     7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
     8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`
+    9  another process has taken the tasks over, while this one was stopped or could not reach the database
   124  the time is up: of `wait` (the tasks go on), or of `run --timeout`
   130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
 
@@ -44,6 +45,8 @@ pub(crate) enum Code {
     Limit = 7,
     /// A person is needed.
     Needed = 8,
+    /// Another process has the tasks now.
+    Lost = 9,
     /// The time is up.
     TimedOut = 124,
     /// Drained.
@@ -54,7 +57,7 @@ impl Code {
     /// The code of this number; of one that there is not, that something failed.
     pub(crate) fn of(number: u8) -> Code {
         use Code::*;
-        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, Needed, TimedOut, Interrupted]
+        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, Needed, Lost, TimedOut, Interrupted]
             .into_iter()
             .find(|code| *code as u8 == number)
             .unwrap_or(Failed)
@@ -171,8 +174,10 @@ impl From<StoreError> for Trouble {
                 true => "nothing that was acknowledged is lost; try again when that has passed",
                 false => "`--data DIR` keeps tasks in another place",
             }),
-            StoreError::Entry { .. } => Trouble::new(Code::Store, error.to_string())
-                .hint("other tasks are not affected; `--data DIR` keeps tasks in another place"),
+            StoreError::Entry { .. } | StoreError::Damaged { .. } => {
+                Trouble::new(Code::Store, error.to_string())
+                    .hint("other tasks are not affected; `longhaul doctor` checks the whole database")
+            }
             other => Trouble::new(Code::Failed, other.to_string()),
         }
     }
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn help_names_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 124, 130] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
     }

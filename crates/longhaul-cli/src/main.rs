@@ -8,12 +8,14 @@ mod cmd;
 mod demo;
 mod exit;
 mod heard;
+mod holder;
 mod keys;
 mod notify;
 mod outside;
 mod place;
 mod signals;
 mod team;
+mod trust;
 mod tui;
 mod verdict;
 mod view;
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(code) = sandboxed() {
+    if let Some(code) = helper() {
         return code;
     }
     let cli = args::parse(args::typed(std::env::args_os())).unwrap_or_else(|error| error.exit());
@@ -56,16 +58,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// As the helper of a sandbox: confines itself and becomes a command. Nobody types this, and there is only one thread
-/// yet.
+/// As a helper of commands: confines itself and becomes one, or supervises one. Nobody types this, and there is only one
+/// thread yet.
 #[cfg(target_os = "linux")]
-fn sandboxed() -> Option<ExitCode> {
+fn helper() -> Option<ExitCode> {
     use std::io::Write as _;
     let mut args = std::env::args_os().skip(1);
-    if args.next()? != longhaul::toolset::SANDBOX_EXEC {
+    let word = args.next()?;
+    let why = if word == longhaul::toolset::SANDBOX_EXEC {
+        longhaul::toolset::sandbox_exec(args)
+    } else if word == longhaul::process::SUPERVISE {
+        longhaul::process::supervise(args)
+    } else {
         return None;
-    }
-    let why = longhaul::toolset::sandbox_exec(args);
+    };
     let _ = writeln!(std::io::stderr(), "longhaul: {why}");
     // What a shell says of a command that cannot be executed.
     Some(ExitCode::from(126))

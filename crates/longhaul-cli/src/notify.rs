@@ -65,6 +65,7 @@ mod tests {
     fn what_is_told_ends_no_sequence_of_its_own() {
         assert_eq!(sequence(How::Bell, "x"), "\x07");
         let told = sequence(How::All, "done\x1b\\;\x07 \n\u{9c}now");
-        assert_eq!(told, "\x1b]9;longhaul: done, now\x1b\\\x1b]777;notify;longhaul;done, now\x1b\\\x07");
+        let text = "done␛\\,␇ ⟨U+009C⟩now";
+        assert_eq!(told, format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07"));
     }
 }

@@ -41,7 +41,17 @@ impl Place {
 
     /// Opens the database, or begins one.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Trouble> {
-        Ok(Arc::new(Sqlite::open(&self.database)?))
+        let store = Arc::new(Sqlite::open(&self.database)?);
+        // The usual directory is ours, whatever is in it. One that was chosen may be anybody's.
+        #[cfg(unix)]
+        if self.chosen.is_none() {
+            use std::os::unix::fs::PermissionsExt as _;
+            let directory = self.directory();
+            if directory.metadata().is_ok_and(|is| is.permissions().mode() & 0o077 != 0) {
+                let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
+            }
+        }
+        Ok(store)
     }
 
     /// What to type for a command and what follows it.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use longhaul::agent::TeamError;
 use longhaul::dispatch::Limits;
 use longhaul::entry::TeamRef;
+#[cfg(unix)]
+use longhaul::process::Watchman;
 use longhaul::store::Store;
 use longhaul::teamfile::{self, AssembleError, Bundle, Loader, ModelOverride, Outfit};
 #[cfg(unix)]
@@ -30,7 +32,7 @@ pub(crate) struct Made {
     pub(crate) limits: Limits,
     /// What a whole run may use, as the file says.
     pub(crate) budget: Budget,
-    bundle: Bundle,
+    pub(crate) bundle: Bundle,
 }
 
 /// What teams of this process are put together with.
@@ -39,6 +41,8 @@ pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Ou
     let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
     let http = outside::http(outside, &variables)?;
     let outfit = Outfit::new(http, move |name| variables.get(name), data);
+    #[cfg(unix)]
+    let watchman = supervised(outfit.watchman.clone());
     #[cfg(unix)]
     let mcp = {
         let screen = desk.screen.clone();
@@ -49,14 +53,27 @@ pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Ou
             // Whether somebody is there shows when they come back.
             let _ = writeln!(screen.clone(), "{}", clean(&text));
         };
-        McpPool::new(McpOptions { login: Some(Arc::new(show)), ..outfit.mcp.options().clone() })
+        let watchman = watchman.clone();
+        McpPool::new(McpOptions { login: Some(Arc::new(show)), watchman, ..outfit.mcp.options().clone() })
     };
     Ok(Outfit {
         helper: std::env::current_exe().ok(),
         #[cfg(unix)]
+        watchman,
+        #[cfg(unix)]
         mcp,
         ..outfit
     })
+}
+
+/// Commands, hooks and MCP servers are supervised by this program, where that is possible.
+#[cfg(unix)]
+fn supervised(watchman: Watchman) -> Watchman {
+    match cfg!(target_os = "linux") {
+        // It is the same program, also when another version has been put in its place.
+        true => watchman.helper("/proc/self/exe"),
+        false => watchman,
+    }
 }
 
 /// Ends what teams of this process have started, and waits for that.

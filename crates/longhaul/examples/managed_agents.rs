@@ -44,7 +44,7 @@ agents:
 /// A tool is a name, a description, typed arguments and an `async fn`.
 struct Walk;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 struct WalkArgs {
     /// Which step it is.
     step: u32,

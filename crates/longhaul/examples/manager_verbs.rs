@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 struct Dig(Arc<Semaphore>);
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 struct Nothing {}
 
 impl Tool for Dig {

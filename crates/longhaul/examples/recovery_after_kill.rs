@@ -26,7 +26,7 @@ struct LayStone {
     hangs: bool,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 struct Stone {
     wall: String,
     number: u32,

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 /// Looks things up for as long as it is not let go: the person writes meanwhile.
 struct LookUp(Arc<Semaphore>);
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 struct LookUpArgs {
     /// What to look up.
     what: String,

@@ -131,13 +131,24 @@ pub struct Limits {
     pub depth: u32,
     /// Tasks in one tree; `None` is no bound.
     pub tree: Option<u32>,
+    /// Processes that tool calls and hooks run at once in one process of Longhaul: the next one waits, visibly. Background
+    /// jobs and MCP servers do not count; neither do calls that start nothing.
+    pub processes: usize,
     /// Whether a task is refused, instead of queued, when there are as many tasks that have not ended as may run.
     pub reject_when_full: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { running: 32, queue: Some(1000), depth: 3, tree: Some(200), reject_when_full: false }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Limits {
+            running: 32,
+            queue: Some(1000),
+            depth: 3,
+            tree: Some(200),
+            processes: (2 * cores).max(8),
+            reject_when_full: false,
+        }
     }
 }
 

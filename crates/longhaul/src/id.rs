@@ -114,6 +114,11 @@ impl TaskKey {
         TaskKey(format!("continues:{old}").into())
     }
 
+    /// The key of the `nth` time that `old` is tried again.
+    pub fn retrying(old: TaskId, nth: u32) -> Self {
+        TaskKey(format!("retries:{old}:{nth}").into())
+    }
+
     /// The ids this key may have, shortest first. The first that is free, or already this key's, is the task's.
     pub fn candidates(&self) -> impl Iterator<Item = TaskId> {
         let hash = Sha256::digest(self.0.as_bytes());

@@ -9,17 +9,22 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
 use crate::entry::{Answer, ModelChoice, Question};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
+use crate::permission::RuleNames;
 
+mod canonical;
 mod scratch;
 
+pub use canonical::{Aliases, canonical, parse, parse_aliased};
 pub use scratch::{Scratch, Whose};
 
 /// A tool, as its author writes it.
@@ -29,7 +34,7 @@ pub use scratch::{Scratch, Whose};
 ///
 /// struct Sqrt;
 ///
-/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 /// struct SqrtArgs {
 ///     /// The number, not below 0.
 ///     of: f64,
@@ -61,8 +66,9 @@ pub use scratch::{Scratch, Whose};
 /// # assert_eq!(DynTool::spec(&Sqrt).parameters["properties"]["of"]["description"], "The number, not below 0.");
 /// ```
 pub trait Tool: Send + Sync + 'static {
-    /// What it is called with. A field's doc comment tells the model what to put there.
-    type Args: DeserializeOwned + JsonSchema + Send;
+    /// What it is called with. A field's doc comment tells the model what to put there. It is also written back as JSON:
+    /// that is what permission rules, hooks and people see of a call.
+    type Args: DeserializeOwned + Serialize + JsonSchema + Send;
 
     /// Its name.
     fn name(&self) -> &str;
@@ -73,6 +79,12 @@ pub trait Tool: Send + Sync + 'static {
     /// How it behaves.
     fn manner(&self) -> Manner {
         Manner::default()
+    }
+
+    /// Other names that models give its arguments: `(other, own)`. A call may use either, but not both, and a permission
+    /// rule may name either. Declare them here and not as serde aliases, of which rules know nothing.
+    fn aliases(&self) -> Aliases {
+        &[]
     }
 
     /// Does it.
@@ -179,6 +191,8 @@ pub struct CallContext {
     pub model: Arc<dyn Model>,
     /// Where a tool notes what it must still know after a restart.
     pub scratch: Scratch,
+    /// How many processes may run at once: a tool that starts one takes a slot first ([`CallContext::process_slot`]).
+    pub processes: ProcessSlots,
     /// The way back to the runner.
     pub line: Line,
 }
@@ -187,6 +201,26 @@ impl CallContext {
     /// Tells how far the tool is, for whoever watches.
     pub fn progress(&self, text: impl Into<String>) {
         self.line.send(Signal::Progress(text.into()));
+    }
+
+    /// Waits until one more process may be started, and says so meanwhile. Keep what is returned while the process runs, and
+    /// wait for no other task with it.
+    ///
+    /// # Errors
+    /// When the task is being stopped: nothing was started then.
+    pub async fn process_slot(&self) -> Result<ProcessSlot, ToolError> {
+        let waits = |most| {
+            self.progress(format!(
+                "waiting to start a process: {most} are running, which is the limit (limits.processes)"
+            ));
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => {
+                Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()))
+            }
+            slot = self.processes.take(waits) => Ok(slot),
+        }
     }
 
     /// Asks a person. It is shown wherever one is attached, and survives a restart; where nobody can answer, that is
@@ -202,6 +236,43 @@ impl CallContext {
     pub fn waits_for(&self, tasks: Vec<TaskId>) -> WaitingGuard {
         self.line.send(Signal::Waits { call: self.call, tasks });
         WaitingGuard { line: self.line.clone(), call: self.call }
+    }
+}
+
+/// How many processes tool calls and hooks may run at once. Clones share the slots.
+#[derive(Debug, Clone)]
+pub struct ProcessSlots {
+    slots: Arc<Semaphore>,
+    most: usize,
+}
+
+/// Leave to run a process, until this is dropped.
+#[derive(Debug)]
+pub struct ProcessSlot {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ProcessSlots {
+    /// So many at once; at least one.
+    pub fn new(most: usize) -> Self {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        ProcessSlots { slots: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// Takes a slot; if none is free, says so to `waits` and waits for one. First come, first served.
+    pub async fn take(&self, waits: impl FnOnce(usize)) -> ProcessSlot {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return ProcessSlot { _permit: Some(slot) };
+        }
+        waits(self.most);
+        // Nobody ever closes it.
+        ProcessSlot { _permit: self.slots.clone().acquire_owned().await.ok() }
+    }
+}
+
+impl Default for ProcessSlots {
+    fn default() -> Self {
+        ProcessSlots::new(crate::dispatch::Limits::default().processes)
     }
 }
 
@@ -271,7 +342,18 @@ pub trait DynTool: Send + Sync + 'static {
     /// How it behaves.
     fn manner(&self) -> Manner;
 
-    /// Does it, with the arguments as the model wrote them.
+    /// The arguments as the tool will read them: under its own names, and in the form that it makes of them. Permission
+    /// rules, hooks and people see these, and the tool is called with them. The error is for the model.
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        Ok(arguments.to_owned())
+    }
+
+    /// By which names permission rules know the tool and its arguments, besides its own.
+    fn rule_names(&self) -> RuleNames {
+        RuleNames::default()
+    }
+
+    /// Does it, with the arguments as the model wrote them or as [`canonical`](Self::canonical) made them.
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -292,13 +374,21 @@ impl<T: Tool> DynTool for T {
         Tool::manner(self)
     }
 
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        canonical::<T::Args>(arguments, Tool::aliases(self))
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        RuleNames { aliases: Tool::aliases(self), covered_by: Vec::new() }
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args = parse::<T::Args>(arguments)?;
+            let args = parse_aliased::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await
         })
     }
@@ -350,17 +440,4 @@ fn plain(schema: &mut schemars::Schema) {
             }
         }
     }
-}
-
-/// Arguments as models write them: nothing at all, or `null`, is an empty object.
-pub fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
-    let text = match arguments.trim() {
-        "" | "null" => "{}",
-        text => text,
-    };
-    serde_json::from_str(text).map_err(|error| {
-        ToolError::Retry(format!(
-            "the arguments are not what this tool takes: {error}. Call it again with valid JSON."
-        ))
-    })
 }

@@ -8,6 +8,7 @@ mod condense;
 mod fold;
 mod next;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Habits;
 use crate::entry::{Answer, Failure, Letter, Nudge, Order, Question, Submitted};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
+use crate::message::envelope::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
 pub(crate) use condense::middle_out;
 pub use condense::{Condensable, summary_text};
@@ -154,7 +156,7 @@ impl Turn {
     pub fn begin(submitted: &Submitted, root_agent: &AgentName) -> Turn {
         let order = &submitted.order;
         Turn {
-            conversation: Arc::new(vec![Message::User(order_text(order))]),
+            conversation: Arc::new(vec![Message::User(order_text(order, submitted.parent.is_some()))]),
             order_at: 0,
             agent: order.agent.clone().unwrap_or_else(|| root_agent.clone()),
             interactive: order.interactive,
@@ -289,20 +291,27 @@ impl Turn {
     }
 }
 
+/// What would be somebody else's word in an order that another agent has written.
+const NOT_IN_ORDERS: [&str; 4] = ["task_ended", "letter", "message", "hook"];
+
 /// An order as the agent reads it, its parts clearly told apart.
-fn order_text(order: &Order) -> Arc<str> {
+fn order_text(order: &Order, from_agent: bool) -> Arc<str> {
     if order.expected_output.is_none() && order.context.is_none() {
-        return order.task.clone();
+        return match escape_tags(&order.task, &NOT_IN_ORDERS) {
+            Cow::Owned(escaped) if from_agent => escaped.into(),
+            _ => order.task.clone(),
+        };
     }
-    let mut text = format!("<task>\n{}\n</task>", order.task);
+    let mut text = format!("<task>\n{}\n</task>", escape(&order.task));
     if let Some(context) = &order.context {
-        text.push_str(&format!("\n\n<context>\n{context}\n</context>"));
+        text.push_str(&format!("\n\n<context>\n{}\n</context>", escape(context)));
     }
     if let Some(expected) = &order.expected_output {
-        text.push_str(&format!("\n\n<expected_output>\n{expected}\n</expected_output>"));
+        text.push_str(&format!("\n\n<expected_output>\n{}\n</expected_output>", escape(expected)));
     }
     text.into()
 }
+
 #[cfg(test)]
 #[path = "turn_tests.rs"]
 mod tests;

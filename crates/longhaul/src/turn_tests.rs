@@ -10,6 +10,7 @@ use bench::*;
 use super::*;
 use crate::agent::{AtTurnLimit, Notices};
 use crate::entry::{Deliver, Entry, FailureKind, Outcome, Record, Sender, Voice, Wait};
+use crate::message::envelope::tests::{nasty, tags_in};
 use crate::testing::reply;
 
 #[test]
@@ -22,6 +23,43 @@ fn an_order_is_told_with_all_its_parts_also_to_a_root() {
         assert!(said[0].contains(part), "{said:?}");
     }
     assert_eq!(Bench::new().said(), ["u:go"], "an order without parts is just its text");
+}
+
+proptest::proptest! {
+    /// Whatever others say, there are as many tags as were put there.
+    #[test]
+    fn nobody_closes_or_opens_an_envelope(said in nasty(), more in nasty()) {
+        let mut order = Order::new("lead", said.as_str()).expected_output(more.as_str());
+        order.context = Some(said.as_str().into());
+        proptest::prop_assert_eq!(tags_in(&order_text(&order, true)), 6);
+        proptest::prop_assert_eq!(tags_in(&summary_text(&said, std::slice::from_ref(&more))), 2);
+        let letter = |text: &str| Letter {
+            id: LetterId::ending("t-7f3k2".parse().unwrap()),
+            from: Sender::Task("t-7f3k2".parse().unwrap()),
+            text: text.into(),
+            summary: None,
+            deliver: Deliver::Asap,
+            ending: None,
+        };
+        proptest::prop_assert_eq!(tags_in(&letters_text(&[letter(&said), letter(&more)])), 4);
+    }
+}
+
+/// What is in a journal from before, already between its tags, is told as it was.
+#[test]
+fn an_old_letter_about_an_end_stays_as_it_is() {
+    let text =
+        "<task_ended id=\"t-7f3k2\" agent=\"worker\" status=\"completed\">\n<b>x</b> </task>\n</task_ended>";
+    let ending = "t-7f3k2".parse().unwrap();
+    let letter = Letter {
+        id: LetterId::ending(ending),
+        from: Sender::Task(ending),
+        text: text.into(),
+        summary: None,
+        deliver: Deliver::Asap,
+        ending: Some(ending),
+    };
+    assert_eq!(&*letters_text(&[letter]), text);
 }
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! Look, then take a seat, then claim; never the other way round, or a waiting parent could starve its own children.
 
-mod aside;
-
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,11 +12,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::aside::Aside;
 use crate::agent::{Team, TeamError};
 use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{Ended, Halt, Run, Seat, Seats, Surroundings, failed, give_back, said, settle_halt};
+use crate::runner::{
+    Aside, Ended, Halt, LeaseKeeper, Run, Seat, Seats, Surroundings, Tenure, failed, give_back, said,
+    settle_halt,
+};
 use crate::store::{Claim, Claimed, Fence, Filter, Kinds, Store, StoreError};
 use crate::task::Head;
 
@@ -61,7 +61,16 @@ impl Teams {
             if self.get(&task.team).is_some() {
                 continue;
             }
-            let Some(file) = store.kept(digest.clone()).await? else { continue };
+            let file = match store.kept(digest.clone()).await {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                // The others go on.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::warn!(task = %task.id, %error, "the team of this task is damaged");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             match loader.load(&file) {
                 Ok(team) => {
                     let team = Arc::new(team.kept_as(task.team.clone()));
@@ -116,19 +125,19 @@ pub(crate) struct Worker {
     pub(crate) abort: CancellationToken,
     /// Why the store takes nothing at the moment.
     pub(crate) trouble: Arc<watch::Sender<Option<StoreError>>>,
+    /// Until when its tasks surely are its own.
+    pub(crate) lease: Arc<LeaseKeeper>,
+    /// The tasks that somebody else took from it while they ran.
+    pub(crate) lost: Arc<watch::Sender<Vec<TaskId>>>,
+    /// The tasks whose runs have not ended here, each with what the next run of the same task waits for.
+    pub(crate) under_way: Arc<Mutex<HashMap<TaskId, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl Worker {
     /// Keeps the lease, until it is dropped: as long as anything runs here, also while that is being drained.
     pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
-        let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.settings.lease);
-        async move {
-            let mut round = tokio::time::interval(lease / 3);
-            loop {
-                round.tick().await;
-                renew(&*store, &id, lease).await;
-            }
-        }
+        let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.lease.clone());
+        async move { lease.keep(&*store, &id).await }
     }
 
     /// Takes tasks until the drain fires.
@@ -150,8 +159,6 @@ impl Worker {
                 _ = ready.rung() => look = true,
                 () = seats.one_free(), if look => {}
                 _ = round.tick() => {
-                    // First the own lease: after a long sleep of the machine our own tasks would look abandoned.
-                    renew(&*self.around.store, &self.id, self.settings.lease).await;
                     self.reap().await;
                     self.learn().await;
                     // Also without a hint: hints may be lost.
@@ -163,6 +170,11 @@ impl Worker {
 
     /// Takes as many tasks as there are seats. True if there may be more.
     async fn claim(&self, seats: &Seats) -> bool {
+        // Known before: when the store has answered, it may be over.
+        let Some(term) = self.lease.term() else {
+            self.lease.hurry();
+            return false;
+        };
         let free = seats.take(64);
         let max = free.len();
         let claim = Claim {
@@ -176,7 +188,7 @@ impl Worker {
             Ok(claimed) => {
                 let more = claimed.len() == max;
                 for (task, seat) in claimed.into_iter().zip(free) {
-                    self.start(task, seat);
+                    self.start(task, seat, term);
                 }
                 more
             }
@@ -187,12 +199,18 @@ impl Worker {
         }
     }
 
-    fn start(&self, task: Claimed, seat: Seat) {
+    fn start(&self, task: Claimed, seat: Seat, term: u64) {
         let head = Box::new(task.head.clone());
+        let tenure = Tenure::new(self.lease.clone(), term);
+        let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
+        let gate =
+            Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default());
         let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
         let trouble = self.trouble.clone();
         self.runs.spawn(async move {
-            let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat)).catch_unwind();
+            // An earlier attempt of ours that was taken away, and given back by whoever took it, first has to end.
+            let first = gate.lock().await;
+            let run = AssertUnwindSafe(run(&around, &teams, &head, task, seat, tenure)).catch_unwind();
             let ended = tokio::select! {
                 biased;
                 ended = run => ended,
@@ -206,6 +224,17 @@ impl Worker {
                 }
             };
             let ended = Box::pin(unstrand(&around, &trouble, &abort, &head, ended)).await;
+            drop(first);
+            let mut all = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            // One is in the map, and one is ours: nobody waits.
+            if Arc::strong_count(&gate) == 2 {
+                all.remove(&head.id);
+            }
+            drop(all);
+            if matches!(ended, Ended::Lost) {
+                tracing::warn!(task = %head.id, attempt = %head.attempt, "another process has taken this task");
+                lost.send_modify(|lost| lost.push(head.id));
+            }
             tracing::debug!(task = %head.id, attempt = %head.attempt, ?ended, "attempt over");
         });
     }
@@ -219,6 +248,11 @@ impl Worker {
 
     /// Takes tasks away from workers that are gone.
     pub(crate) async fn reap(&self) {
+        // Who cannot keep its own lease is no judge of others'.
+        if self.lease.term().is_none() {
+            self.lease.hurry();
+            return;
+        }
         let abandoned = match self.around.store.abandoned().await {
             Ok(abandoned) => abandoned,
             Err(error) => {
@@ -227,7 +261,8 @@ impl Worker {
             }
         };
         // At once, so that they share the store's commits: there may be thousands.
-        futures::stream::iter(abandoned)
+        let others = abandoned.into_iter().filter(|head| head.worker.as_ref() != Some(&self.id));
+        futures::stream::iter(others)
             .for_each_concurrent(64, |head| async move {
                 match self.take_away(&head).await {
                     // Somebody else was faster, or the owner is back.
@@ -254,12 +289,6 @@ impl Worker {
     fn takes(&self, head: &Head) -> bool {
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
         self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
-    }
-}
-
-async fn renew(store: &dyn Store, id: &WorkerId, lease: Duration) {
-    if let Err(error) = store.renew(id.clone(), lease).await {
-        tracing::warn!(%error, "the lease could not be renewed");
     }
 }
 
@@ -291,11 +320,23 @@ async fn unstrand(
 
 /// Everything on the way is boxed: there are many tasks that wait, and each keeps in memory what it is in now, not
 /// the largest thing that it could be in.
-async fn run(around: &Surroundings, teams: &Teams, head: &Head, task: Claimed, seat: Seat) -> Ended {
+async fn run(
+    around: &Surroundings,
+    teams: &Teams,
+    head: &Head,
+    task: Claimed,
+    seat: Seat,
+    tenure: Tenure,
+) -> Ended {
     let Some(team) = teams.get(&head.team) else {
         return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
     };
-    match Box::pin(Run::begin(around.clone(), team, task, seat)).await {
+    let begun = tokio::select! {
+        biased;
+        why = Aside::new(tenure.lost()) => return Ended::Stranded(why),
+        begun = Box::pin(Run::begin(around.clone(), team, task, seat, tenure.clone())) => begun,
+    };
+    match begun {
         Ok(run) => Box::new(run).drive().await,
         Err(halt) => Box::pin(settle_halt(&*around.store, head, halt)).await,
     }

@@ -42,7 +42,7 @@ async fn messages() {
 
 fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
     let Ok(base_url) = std::env::var("LONGHAUL_LIVE_BASE_URL") else {
-        println!("skipped: LONGHAUL_LIVE_BASE_URL is not set");
+        longhaul::testing::skipped("LONGHAUL_LIVE_BASE_URL is not set");
         return None;
     };
     let model = std::env::var("LONGHAUL_LIVE_MODEL").unwrap_or_else(|_| "qwen1.5b".to_owned());

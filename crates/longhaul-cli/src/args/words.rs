@@ -104,8 +104,9 @@ pub(crate) struct SendArgs {
 /// What is answered to whom.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, `always` (all calls of the tool, in \
-                        the whole tree) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
+    after_help = "Whether a tool may be called is answered with `yes`, `no [REASON]`, or for the whole tree: `always` or \
+                        `always exact` (this very call), `always program` (this program with any arguments), `always tool` \
+                        (every call of the tool) or `always PATTERN` (as `always shell:cmd=git *`). Other questions take any text. \
                         `longhaul show ID` shows what is asked.\n\nExit codes: 0 answered; 1 nothing is asked, or it has \
                         been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
 )]
@@ -166,7 +167,8 @@ pub(crate) struct StopArgs {
 #[command(
     after_help = "The new task has the old one's order and its place: team, parent, tree, rights and tree budget. A root becomes \
                   a new root, with a budget of its own. Both are linked: `longhaul show` tells of it. It runs where its tree \
-                  is run, or with `longhaul resume`."
+                  is run, or with `longhaul resume`. While an earlier retry of the same task has not ended there is no second \
+                  one: it is named, and the exit code is 1."
 )]
 pub(crate) struct RetryArgs {
     /// The tasks' ids, or the beginnings of them
@@ -236,6 +238,11 @@ pub(crate) struct DoctorArgs {
     /// A team file: whether it is right, its keys are set, and its MCP servers can be started
     #[arg(value_name = "TEAM")]
     pub(crate) team: Option<PathBuf>,
+    /// Accept what the team file starts, reads and contacts by itself, and remember that
+    ///
+    /// Without it, a team file that nobody has agreed to is refused: looking at its servers starts them.
+    #[arg(long)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) outside: super::Outside,
     /// One check a line, as JSON

@@ -9,6 +9,7 @@ use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::exit::{Code, Trouble};
 use crate::heard;
+use crate::holder;
 use crate::view::{Ink, many};
 
 pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble> {
@@ -21,7 +22,7 @@ pub(super) async fn run(desk: &Desk, args: &AttachArgs) -> Result<Code, Trouble>
     let open = longhaul.snapshots(Filter::tree(root).live()).await?;
     let subjects = heard::subjects(&longhaul.snapshots(Filter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
-        && !carrier::owned(&**longhaul.store()).await?.contains(&root)
+        && !holder::owned(&**longhaul.store()).await?.contains(&root)
         && carrier::of(&place, root).is_none()
     {
         return Err(Trouble::new(Code::Failed, format!("nobody runs {root} now: there is nothing to watch"))

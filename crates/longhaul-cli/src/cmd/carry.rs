@@ -1,18 +1,21 @@
 //! `longhaul carry`, which nobody types: a process in the background that carries a tree on.
 
+use std::collections::HashSet;
+
 use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
 use super::Desk;
-use super::resume::{Hands, is_known};
+use super::resume::{Hands, unknown};
 use crate::args::{CarryArgs, Unattended};
 use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
 use crate::demo;
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::place::Place;
 use crate::signals::Signals;
-use crate::team;
+use crate::team::{self, Kept};
 use crate::view::clean;
 
 pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> {
@@ -51,16 +54,26 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
     let tree = store.list(Filter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing(place, &*store, root).await?) };
     let signed = carrier::sign(place, root);
-    if carrier::owned(&*store).await?.contains(&root)
-        || (signed.is_none() && carrier::of(place, root).is_some())
-    {
+    let was_owned = holder::owned(&*store).await?.contains(&root);
+    let owned = match was_owned {
+        // Nobody is there to be told what is waited for.
+        true => {
+            holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
+        }
+        false => signed.is_none() && carrier::of(place, root).is_some(),
+    };
+    if owned {
         return Err(Trouble::new(Code::Failed, format!("{root} is run by another process already"))
             .hint(format!("watch it: {}", place.attach(root))));
     }
     let demo = demo::team(args.pace).map_err(super::demo::broken)?;
-    if !is_known(&*store, &task.team, demo.reference()).await? {
-        let what =
-            format!("{root} is of {}, which this program does not know", clean(&task.team.to_string()));
+    if let Some(damage) = store.check(true).await?.into_iter().find(|damage| damage.root == root) {
+        let what = format!("{} cannot be loaded: {}", damage.task, damage.why);
+        return Err(Trouble::new(Code::Store, what).hint("`longhaul doctor` checks the whole database"));
+    }
+    let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, place)?);
+    if let Some(why) = unknown(&*store, &task.team, demo.reference(), &loader).await? {
+        let what = format!("{root} {}", clean(&why));
         return Err(Trouble::new(Code::Failed, what).hint("the program that has made the team can run it"));
     }
     let nobody = Some(args.unattended.into());

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, Around, Bundle, Problem, Severity};
+use longhaul::teamfile::{self, Around, Bundle, Problem, Severity, TrustItem};
 use serde::Serialize;
 
 use super::Desk;
@@ -62,6 +62,8 @@ struct Checked {
     /// How long it took to read and to check, in microseconds.
     micros: u128,
     problems: Vec<Problem>,
+    /// What the team does without anybody being asked.
+    trust: Vec<TrustItem>,
     #[serde(skip)]
     text: String,
 }
@@ -71,11 +73,13 @@ impl Checked {
         let began = std::time::Instant::now();
         let text = read(path)?;
         let mut reading = teamfile::read(&text);
-        let mut agents = Vec::new();
+        let (mut agents, mut trust) = (Vec::new(), Vec::new());
         if let Some(file) = &reading.file {
             reading.problems.extend(teamfile::survey(file, &Here(path)));
             // One that cannot be read whole has told so by now.
-            reading.problems.extend(Bundle::gather(path).iter().flat_map(teamfile::circles));
+            let bundle = Bundle::gather(path);
+            reading.problems.extend(bundle.iter().flat_map(teamfile::circles));
+            trust.extend(bundle.iter().flat_map(teamfile::trust_items));
             agents.extend(file.agents.keys().cloned());
         }
         let (errors, all) = (reading.errors(), reading.problems.len());
@@ -87,6 +91,7 @@ impl Checked {
             agents,
             micros: began.elapsed().as_micros(),
             problems: reading.problems,
+            trust,
             text,
         })
     }
@@ -108,6 +113,7 @@ impl Checked {
             agents: Vec::new(),
             micros: 0,
             problems: vec![problem],
+            trust: Vec::new(),
             text: String::new(),
         }
     }
@@ -137,6 +143,11 @@ impl Checked {
                 };
                 term.line(&format!("  {}", term.paint(ink, &line)))?;
             }
+            term.line("")?;
+        }
+        if !self.trust.is_empty() {
+            term.line("  By itself, without asking anybody, it")?;
+            crate::trust::listed(&self.trust, term).iter().try_for_each(|line| term.line(line))?;
             term.line("")?;
         }
         Ok(())

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use longhaul::Order;
 use longhaul::entry::TeamRef;
 use longhaul::model::scripted::Script;
-use longhaul::{Longhaul, Order};
 
 use super::Desk;
 use crate::args::DemoArgs;
@@ -31,7 +31,7 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
             demo::play(script, args.pace).map_err(|why| broken(why.into()))?.kept_as(TeamRef::File(digest))
         }
     };
-    let longhaul = Longhaul::builder(team).store_arc(store).own_trees_only().start().await?;
+    let longhaul = super::builder(team).store_arc(store).own_trees_only().start().await?;
     let root = longhaul.submit(Order::new("lead", demo::TASK).working_dir(&here)).await?;
     let term = desk.term;
     let what = format!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul::model::http::usual_keys;
 use longhaul::store::Sqlite;
-use longhaul::teamfile::{self, Bundle, Outfit};
+use longhaul::teamfile::{self, Bundle, BundleError, Outfit};
 use longhaul::toolset::Sandbox;
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ use super::Desk;
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Trouble};
 use crate::team;
+use crate::trust::Trust;
 use crate::view::{Ink, Term, bytes, clean, count, many, one_line};
 
 /// How long a server of a team may take to start.
@@ -81,6 +82,11 @@ impl Check {
 pub(super) async fn run(desk: &Desk, args: &DoctorArgs) -> Result<Code, Trouble> {
     let place = desk.place()?;
     let outfit = team::outfit(desk, &args.outside, &place)?;
+    // Before anything else: whoever looks at a team starts its servers.
+    let bundle = args.team.as_deref().map(Bundle::gather);
+    if let (Some(file), Some(Ok(bundle))) = (&args.team, &bundle) {
+        Trust::of(&place, file, bundle).demand(desk, args.trust)?;
+    }
     let mut all = Told { desk, json: args.json, marks: Vec::new() };
     all.tell(Check::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
     for check in database(&place.database) {
@@ -93,8 +99,8 @@ pub(super) async fn run(desk: &Desk, args: &DoctorArgs) -> Result<Code, Trouble>
     all.tell(sandbox(&outfit).await)?;
     all.tell(git().await)?;
     all.tell(terminal(desk.term, &|name| std::env::var(name).ok()))?;
-    if let Some(file) = &args.team {
-        for check in of_team(file, &outfit).await {
+    if let (Some(file), Some(bundle)) = (&args.team, bundle) {
+        for check in of_team(file, bundle, &outfit).await {
             all.tell(check)?;
         }
     }
@@ -307,10 +313,10 @@ fn terminal(term: Term, get: &dyn Fn(&str) -> Option<String>) -> Check {
 }
 
 /// A team: whether the file is right, and whether what it names can be started.
-async fn of_team(file: &Path, outfit: &Outfit) -> Vec<Check> {
+async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outfit) -> Vec<Check> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
-    let mut bundle = match Bundle::gather(file) {
+    let mut bundle = match bundle {
         Ok(bundle) => bundle,
         Err(error) => {
             return vec![Check::broken("team", format!("the team file {error}"), "name a team file")];

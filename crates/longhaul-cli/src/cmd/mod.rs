@@ -58,6 +58,16 @@ impl Desk {
     }
 }
 
+/// A Longhaul of this program. How long a process that says nothing keeps its tasks can be said in the environment.
+fn builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
+    let builder = Longhaul::builder(team);
+    let lease = std::env::var("LONGHAUL_LEASE").ok().and_then(|seconds| seconds.trim().parse::<f64>().ok());
+    match lease.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok()) {
+        Some(lease) if !lease.is_zero() => builder.lease(lease),
+        _ => builder,
+    }
+}
+
 /// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
 /// noted, looking was still fine.
 async fn looked_at(longhaul: &Longhaul, id: longhaul::TaskId) {

@@ -7,20 +7,22 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use longhaul::agent::Nobody;
 use longhaul::entry::TeamRef;
-use longhaul::store::{Filter, Store};
+use longhaul::store::{Filter, Store, StoreError};
 use longhaul::task::Head;
 use longhaul::teamfile::Outfit;
+use longhaul::worker::TeamLoader as _;
 use longhaul::{Longhaul, TaskId, Team};
 
 use super::Desk;
 use crate::args::{Outside, ResumeArgs};
-use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
 use crate::heard;
+use crate::holder;
 use crate::place::Place;
 use crate::team::{self, Kept};
+use crate::verdict::verdict;
 use crate::view::{Ink, clean, many, one_line};
 
 pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
@@ -31,13 +33,21 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
     let known = team.reference().clone();
 
+    let damaged = store.check(true).await?;
+    let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, &place)?);
     let (named, asked) = asked(&*store, &args.ids).await?;
-    let owned = carrier::owned(&*store).await?;
+    let owned = taken(desk, &place, &*store, asked.as_ref()).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
+    let is_asked = |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root));
+    for damage in damaged.into_iter().filter(|damage| is_asked(&damage.root)) {
+        let told = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
+        left.entry(damage.root).or_insert(told);
+    }
+    let mut unloadable = !left.is_empty();
     for Head { id, root, team, .. } in store.list(Filter::default().live()).await? {
-        if asked.as_ref().is_some_and(|asked| !asked.contains(&root)) {
+        if !is_asked(&root) || left.contains_key(&root) {
             continue;
         }
         if owned.contains(&root) {
@@ -46,9 +56,10 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
                 root,
                 format!("{root} is run by another process; watch it with:  {}", place.attach(root)),
             );
-        } else if !is_known(&*store, &team, &known).await? {
-            let team = clean(&team.to_string());
-            left.insert(root, format!("{id} is of {team}, which this program does not know"));
+        } else if let Some(why) = unknown(&*store, &team, &known, &loader).await? {
+            unloadable |= team != known && matches!(team, TeamRef::File(_));
+            roots.retain(|other| *other != root);
+            left.insert(root, format!("{id} {}", clean(&why)));
         } else {
             open += 1;
             if !roots.contains(&root) {
@@ -63,8 +74,15 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         if !args.json {
             desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty()).await?)?;
         }
-        return Ok(Code::Fine);
+        // Not as if it had been done.
+        return match asked {
+            _ if unloadable => Ok(Code::Store),
+            _ if !left.is_empty() => Ok(Code::Failed),
+            Some(asked) => ended_as(store, asked).await,
+            None => Ok(Code::Fine),
+        };
     }
+    let undone = asked.is_some() && !left.is_empty();
 
     let mut subjects = Vec::new();
     for root in &roots {
@@ -77,7 +95,42 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let carry = Carry { since, manner, intro, subjects, ..Carry::new(desk, &place, hands.longhaul, roots) };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
-    done
+    // Not as if all had been done that was asked for.
+    match done {
+        Ok(Code::Fine) if unloadable => Ok(Code::Store),
+        Ok(Code::Fine) if undone => Ok(Code::Failed),
+        done => done,
+    }
+}
+
+/// The trees that other processes run. What may be free in a moment is waited for.
+async fn taken(
+    desk: &Desk,
+    place: &Place,
+    store: &dyn Store,
+    asked: Option<&HashSet<TaskId>>,
+) -> Result<HashSet<TaskId>, Trouble> {
+    let owned = holder::owned(store).await?;
+    let is_asked = |root: &TaskId| asked.is_none_or(|asked| asked.contains(root));
+    let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
+    if wanted.is_empty() {
+        return Ok(owned);
+    }
+    let still = holder::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
+    Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
+}
+
+/// What trees that have ended say of themselves: they need not be carried on.
+async fn ended_as(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<Code, Trouble> {
+    let longhaul = Longhaul::client(store).await?;
+    let roots: Vec<TaskId> = roots.into_iter().collect();
+    let mut heads = Vec::new();
+    for root in &roots {
+        heads.extend(longhaul.snapshots(Filter::tree(*root)).await?);
+    }
+    let code = verdict(&longhaul, &heads, &roots).await;
+    longhaul.shutdown().await;
+    code
 }
 
 /// What carries on trees that others left: any team whose file is in the store, and the demo's.
@@ -99,7 +152,7 @@ impl Hands {
         nobody: Option<Nobody>,
     ) -> Result<Hands, Trouble> {
         let outfit = team::outfit(desk, outside, place)?;
-        let mut builder = Longhaul::builder(demo).loader(Kept::new(pace, outfit.clone()));
+        let mut builder = super::builder(demo).loader(Kept::new(pace, outfit.clone()));
         for root in roots {
             builder = builder.tree(*root);
         }
@@ -118,11 +171,28 @@ impl Hands {
     }
 }
 
-/// Whether this program can run tasks of a team: the demo's, or one that plays a script that is kept in the store.
-pub(super) async fn is_known(store: &dyn Store, team: &TeamRef, demo: &TeamRef) -> Result<bool, Trouble> {
-    Ok(match team {
-        TeamRef::File(digest) => store.kept(digest.clone()).await?.is_some_and(|file| Kept::knows(&file)),
-        team => team == demo,
+/// Why this program cannot run tasks of a team, if that is so: it runs the demo's, and those whose file or script is kept
+/// in the store.
+pub(super) async fn unknown(
+    store: &dyn Store,
+    team: &TeamRef,
+    demo: &TeamRef,
+    loader: &Kept,
+) -> Result<Option<String>, Trouble> {
+    let TeamRef::File(digest) = team else {
+        return Ok((team != demo).then(|| format!("is of {team}, which this program does not know")));
+    };
+    Ok(match store.kept(digest.clone()).await {
+        Ok(Some(file)) if !Kept::knows(&file) => {
+            Some(format!("is of {team}, which this program does not know"))
+        }
+        Ok(Some(file)) => loader
+            .load(&file)
+            .err()
+            .map(|error| format!("cannot be run here: its team does not load: {error}")),
+        Ok(None) => Some(format!("cannot be loaded: its team ({team}) is not in the database")),
+        Err(error @ StoreError::Damaged { .. }) => Some(format!("cannot be loaded: {error}")),
+        Err(error) => return Err(error.into()),
     })
 }
 

@@ -26,6 +26,10 @@ pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> 
                 };
                 return Err(Trouble::from(error).hint(hint));
             }
+            Err(error @ LonghaulError::Retried { by, .. }) => {
+                let hint = format!("see how it stands: {}", place.command(&format!("show {by}")));
+                return Err(Trouble::from(error).hint(hint));
+            }
             again => again?,
         };
         super::looked_at(&longhaul, id).await;

@@ -1,6 +1,6 @@
 //! `longhaul run`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
@@ -18,9 +18,11 @@ use crate::carrier;
 use crate::carry::{Carry, Manner};
 use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::notify::Bell;
 use crate::place::Place;
 use crate::team::{self, Kept};
+use crate::trust::Trust;
 use crate::view::{Ink, Out, Term, clean};
 
 pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
@@ -28,6 +30,8 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let place = desk.place()?;
     let outfit = team::outfit(desk, &args.outside, &place)?;
     let made = team::make(desk, &outfit, args, &dir)?;
+    // Before anything of the file is started or asked.
+    Trust::of(&place, &args.team, &made.bundle).ask(desk, args.trust)?;
     let mut prompts = prompts(args, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
@@ -87,7 +91,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
-        Longhaul::builder(team)
+        super::builder(team)
             .limits(limits)
             .own_trees_only()
             .attended(self.attended())
@@ -141,7 +145,12 @@ impl Run<'_> {
         let mut code = Code::Fine;
         while let Some(prompt) = prompts.pop_front() {
             let root = store.head(at).await?.map_or(at, |head| head.root);
-            if carrier::owned(&*store).await?.contains(&root) {
+            let tell = |text: &str| self.desk.note(text);
+            if holder::owned(&*store).await?.contains(&root)
+                && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell)
+                    .await?
+                    .is_empty()
+            {
                 let what = format!("--session: {root} is run by another process");
                 return Err(Trouble::new(Code::Usage, what).hint(format!(
                     "write to it: {}; watch it: {}",

@@ -16,7 +16,7 @@ use crate::exit::{Code, Trouble};
 use crate::place::Place;
 use crate::view::{
     self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, elapsed, fit, many, moment,
-    one_line, standing, waits_for,
+    one_line, standing, visible, waits_for,
 };
 
 /// How many of the last events are shown.
@@ -129,6 +129,13 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     } else {
         let mut page = Page { term, place: desk.place()?, now: Timestamp::now(), lines: Vec::new() };
         page.head(&task);
+        if let Some(since) = silent_since(&longhaul, &task.head).await? {
+            let (resume, since) = (page.place.resume(task.head.root), ago(since, page.now));
+            page.field(
+                "process",
+                &format!("silent: its lease ended {since}; if it stays silent, take over: {resume}"),
+            );
+        }
         page.kin(&task.head, &retried);
         page.used(&task.head, &spent);
         page.order(&task.order);
@@ -139,6 +146,16 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     }
     super::looked_at(&longhaul, id).await;
     Ok(Code::Fine)
+}
+
+/// When the lease of the process that runs a task ended, by the clock on the wall: a process that is stopped, or on a machine whose
+/// clock is wrong. That is only shown; whether it is gone, somebody has to watch who wants to take over.
+async fn silent_since(longhaul: &Longhaul, head: &Head) -> Result<Option<Timestamp>, Trouble> {
+    let Some(worker) = head.worker.clone().filter(|_| head.status == Status::Running) else {
+        return Ok(None);
+    };
+    let lease = longhaul.store().lease(worker).await?;
+    Ok(lease.map(|lease| lease.until).filter(|until| *until < Timestamp::now()))
 }
 
 /// All tasks below one, in the order of their submission: parents come before their children.
@@ -206,12 +223,16 @@ impl Page {
         for (name, question) in &task.questions {
             // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
             let asks = match &question.wants {
-                Wants::Leave { tool, arguments } if !question.text.contains(arguments) => {
-                    format!("May {tool} be called with {arguments}?")
+                Wants::Leave { tool, arguments, why } if !question.text.contains(arguments) => {
+                    let why = why
+                        .as_ref()
+                        .map(|why| format!(" A person has to decide: {why}."))
+                        .unwrap_or_default();
+                    format!("May {tool} be called with {arguments}?{why}")
                 }
                 _ => question.text.clone(),
             };
-            self.field("asks", &clean(&asks));
+            self.field("asks", &visible(&asks));
             let named = (task.questions.len() > 1).then_some(*name);
             self.field("answer", &self.place.answer(head.id, named, &question.wants));
             if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)

@@ -22,15 +22,16 @@ pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> 
         return watch::run(desk, &longhaul, &wanted).await;
     }
     let now = Timestamp::now();
+    let code = unloadable(desk, &longhaul).await?;
     let all = longhaul.snapshots(wanted.filter()).await?;
     let heads: Vec<Head> = all.iter().filter(|head| wanted.fits(head, now)).cloned().collect();
     if args.json {
         heads.iter().try_for_each(|head| desk.term.json(head))?;
-        return Ok(Code::Fine);
+        return Ok(code);
     }
     if heads.is_empty() {
         desk.term.line(&desk.term.wrapped(&wanted.nothing(&all)))?;
-        return Ok(Code::Fine);
+        return Ok(code);
     }
     for line in view::tasks(&heads, desk.term, now, wanted.layout()) {
         desk.term.line(&line)?;
@@ -38,7 +39,16 @@ pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> 
     for (ink, line) in wanted.footer(&heads, all.len()) {
         desk.term.line(&desk.term.paint(ink, &desk.term.wrapped(&line)))?;
     }
-    Ok(Code::Fine)
+    Ok(code)
+}
+
+/// Names the tasks that cannot be shown, and why.
+async fn unloadable(desk: &Desk, longhaul: &Longhaul) -> Result<Code, Trouble> {
+    let damaged = longhaul.store().check(false).await?;
+    for damage in &damaged {
+        desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
+    }
+    Ok(if damaged.is_empty() { Code::Fine } else { Code::Store })
 }
 
 /// Which tasks are wanted.

@@ -8,6 +8,7 @@ use longhaul::entry::Entry;
 use longhaul::id::Seq;
 use longhaul::store::{Filter, Store};
 use longhaul::task::Head;
+use longhaul::teamfile::Bundle;
 use longhaul::{Longhaul, Status, TaskId};
 
 use super::model::{Effect, Msg, Said};
@@ -15,6 +16,7 @@ use crate::args::{Outside, TuiArgs, Unattended};
 use crate::carrier;
 use crate::exit::Trouble;
 use crate::place::Place;
+use crate::trust::Trust;
 use crate::view::many;
 
 /// How many tasks are shown, besides all that have not ended.
@@ -166,7 +168,7 @@ impl Hands {
 
     /// Has a tree carried on, unless it is.
     async fn carry(&self, root: TaskId) -> Result<(), Trouble> {
-        if carrier::owned(&**self.store()).await?.contains(&root) {
+        if crate::holder::owned(&**self.store()).await?.contains(&root) {
             return Ok(());
         }
         carrier::start(&self.place, root, &self.args.outside, Unattended::Wait).await
@@ -177,6 +179,13 @@ impl Hands {
         use crate::exit::Code;
         let Some(team) = &self.args.team else { return Ok(said("there is no team".to_owned())) };
         let wrong = |what: String| Trouble::new(Code::Failed, what);
+        let bundle = Bundle::gather(team).map_err(|error| wrong(format!("the team file {error}")))?;
+        if !Trust::of(&self.place, team, &bundle).is_trusted() {
+            return Err(wrong(
+                "the team file does other things now than you agreed to: leave the screen and open it again"
+                    .to_owned(),
+            ));
+        }
         let program = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
         let mut command = tokio::process::Command::new(program);
         command.arg("--data").arg(self.place.directory()).args(["run", "--detach", "--json"]);

@@ -8,6 +8,7 @@ use crossterm::event::{Event, EventStream};
 use futures::{Stream, StreamExt as _};
 use indexmap::IndexSet;
 use longhaul::store::Hint;
+use longhaul::teamfile::Bundle;
 use longhaul::{Longhaul, TaskId};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +22,7 @@ use super::update::update;
 use crate::args::TuiArgs;
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
+use crate::trust::Trust;
 use crate::view::{Ink, clean, many};
 
 /// No more often than this is anything drawn, or looked at.
@@ -41,6 +43,12 @@ pub(crate) async fn run(desk: &Desk, args: TuiArgs) -> Result<Code, Trouble> {
             .hint("`longhaul init FILE` writes one to begin with"));
     }
     let place = desk.place()?;
+    // Before the screen: its runs are started where nobody can be asked.
+    if let Some(team) = &args.team
+        && let Ok(bundle) = Bundle::gather(team)
+    {
+        Trust::of(&place, team, &bundle).ask(desk, args.trust)?;
+    }
     let store = place.open()?;
     let hands = Hands { longhaul: Longhaul::client(store).await?, place, args: Arc::new(args) };
     let team = hands.args.team.as_ref().and_then(|team| team.file_name());

@@ -73,6 +73,10 @@ impl Store for Watched {
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
         self.store.abandoned()
     }
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.store.lease(worker)
+    }
+
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         self.store.keep(bytes)
     }
@@ -154,7 +158,7 @@ impl Scene {
         assert_eq!(store.claim(claim).await.unwrap().len(), many);
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
-        let args = Arc::new(TuiArgs { team: None, outside: Outside::default() });
+        let args = Arc::new(TuiArgs { team: None, trust: false, outside: Outside::default() });
         let hands = Hands { longhaul, place: Place::of(Some("unused".as_ref())).unwrap(), args };
         let model = Model::new(Theme { color: true }, None, store.now());
         let drawn = Drawn::default();

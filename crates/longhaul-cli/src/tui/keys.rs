@@ -165,7 +165,8 @@ impl Model {
             }
             KeyCode::Char('y') => self.answer("yes"),
             KeyCode::Char('n') => self.answer("no"),
-            KeyCode::Char('a') => self.answer("always"),
+            KeyCode::Char('a') => self.answer("always exact"),
+            KeyCode::Char('A') => self.answer_in_words(),
             KeyCode::Char('r') => self.resume(),
             KeyCode::Char('p') => self.pin(),
             KeyCode::Char('g') => {

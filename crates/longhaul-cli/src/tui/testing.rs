@@ -167,7 +167,7 @@ pub(super) fn question() -> QuestionId {
 }
 
 pub(super) fn leave() -> Wants {
-    Wants::Leave { tool: "write_file".to_owned(), arguments: r#"{"path":"notes.txt"}"#.to_owned() }
+    Wants::Leave { tool: "write_file".to_owned(), arguments: r#"{"path":"notes.txt"}"#.to_owned(), why: None }
 }
 
 /// A screen of this size that knows these tasks.

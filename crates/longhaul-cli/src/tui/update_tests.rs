@@ -68,7 +68,7 @@ fn keys_do_what_the_help_says() {
         // Answers, from the one that asks and from above it.
         ("Down y", "t-00001", answer("yes")),
         ("Down Down Down n", "t-00003", answer("no")),
-        ("Down Down Down a", "t-00003", answer("always")),
+        ("Down Down Down a", "t-00003", answer("always exact")),
         // Stopping asks first.
         ("Down s", "t-00001", vec![]),
         ("Down s n y", "t-00001", answer("yes")),

@@ -42,6 +42,19 @@ impl Model {
         vec![Effect::Answer { task, question: name, words: words.to_owned() }]
     }
 
+    /// Has a person say what is to be allowed for good, where that is more than one call.
+    pub(super) fn answer_in_words(&mut self) -> Vec<Effect> {
+        let Some((head, question)) = self.asks() else {
+            return self.say(Ink::Plain, "nothing is asked here");
+        };
+        let (task, name) = (head.id, question.question);
+        self.write(Some(Purpose::Answer(task, name)));
+        self.say(
+            Ink::Waits,
+            "type: always program (with any arguments), always tool (every call), or always PATTERN",
+        )
+    }
+
     /// Whether all that is asked is on the screen, or the task that asks it is open.
     fn sees_question(&self) -> bool {
         let (Some((head, question)), Some(areas)) = (self.asks(), self.areas()) else { return false };

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::{Answer, Question, Wants};
+use longhaul::entry::{Answer, Grant, Question, Wants};
 use longhaul::id::QuestionId;
 use longhaul::snapshot::{Event, Happening};
 
-use super::clean::{clean, one_line};
+use super::clean::{clean, one_line, visible, visible_line};
 use super::screen::Line;
 use super::words::{fit, width};
 use super::wrap::wrap;
@@ -36,6 +36,8 @@ pub(crate) struct Asked {
     since: Option<Timestamp>,
     /// Whether the first was answered, and only that is not known yet.
     sent: bool,
+    /// Whether it is asked what is to be allowed for good.
+    choosing: bool,
     /// Whether the screen is too small to show what the first asks, even its two ends.
     hidden: bool,
     /// Where the tasks are, for commands that are named.
@@ -109,6 +111,7 @@ impl Asked {
             self.wrong.clear();
             self.since = None;
             self.sent = false;
+            self.choosing = false;
         }
         self.open.remove(at)
     }
@@ -141,12 +144,24 @@ impl Asked {
         let listens = self.listens(now);
         let open = self.open.front().filter(|_| listens)?;
         let words = match (&open.asks.wants, key) {
-            (Wants::Leave { .. }, Key::Char(c)) => Some(match c.to_ascii_lowercase() {
-                // Nobody allows what they cannot see.
-                'y' | 'a' if self.hidden => return None,
-                'y' => "yes".to_owned(),
+            (Wants::Leave { .. }, Key::Escape) => {
+                self.choosing = false;
+                return None;
+            }
+            (Wants::Leave { tool, arguments, .. }, Key::Char(c)) => Some(match c.to_ascii_lowercase() {
                 'n' => "no".to_owned(),
-                'a' => "always".to_owned(),
+                // Nobody allows what they cannot see.
+                _ if self.hidden => return None,
+                'y' => "yes".to_owned(),
+                c if self.choosing => {
+                    let offers = offers(tool, arguments);
+                    let (_, words, _) = offers.into_iter().find(|(key, _, _)| *key == c)?;
+                    words.to_owned()
+                }
+                'a' => {
+                    self.choosing = true;
+                    return None;
+                }
                 _ => return None,
             }),
             (Wants::Leave { .. }, _) => return None,
@@ -190,10 +205,18 @@ impl Asked {
         };
         // The second way to say it is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
-            Wants::Leave { tool, arguments } => (
-                call(tool, arguments),
-                ["[y] yes  [n] no  [a] always, for the whole tree", "[y] yes  [n] no  [a] always"],
-            ),
+            Wants::Leave { tool, arguments, why } => {
+                let mut body = call(tool, arguments);
+                if let Some(why) = why {
+                    body.push_str(&format!("\nA person has to decide: {}", one_line(why)));
+                }
+                match self.choosing {
+                    false => (body, ["[y] yes  [n] no  [a] always …", "[y] yes  [n] no  [a] always …"]),
+                    true => {
+                        (body, ["[n] no  [y] only this time  [Esc] back", "[n] no  [y] once  [Esc] back"])
+                    }
+                }
+            }
             Wants::Words { schema: None } => (
                 clean(&open.asks.text),
                 ["type an answer and Enter; Esc gives none", "Enter: answer  Esc: no answer"],
@@ -205,7 +228,23 @@ impl Asked {
         };
         let may = matches!(open.asks.wants, Wants::Leave { .. });
         let all = wrap(body.trim_end(), columns.saturating_sub(4));
-        let others = 2 + usize::from(!self.wrong.is_empty()) + usize::from(!may);
+        let offered: Vec<String> = match &open.asks.wants {
+            Wants::Leave { tool, arguments, .. } if self.choosing => {
+                let all = offers(tool, arguments).into_iter();
+                let all = all.flat_map(|(key, _, what)| {
+                    // The first is what is shown above, and long.
+                    let line = format!("[{key}] {what}");
+                    if key == 'e' {
+                        vec![fit(&line, columns.saturating_sub(4))]
+                    } else {
+                        wrap(&line, columns.saturating_sub(4))
+                    }
+                });
+                ["always allow, in this run and all its tasks:".to_owned()].into_iter().chain(all).collect()
+            }
+            _ => Vec::new(),
+        };
+        let others = 2 + offered.len() + usize::from(!self.wrong.is_empty()) + usize::from(!may);
         let room = rows.saturating_sub(others).max(1);
         let hint = || match &self.place {
             Some(place) => place.command(&format!("show {}", open.task)),
@@ -222,6 +261,7 @@ impl Asked {
         let verb = if may { "may it call this?" } else { "asks" };
         let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
         lines.extend(body.into_iter().map(|(shade, line)| ink(shade, &format!("    {line}"))));
+        lines.extend(offered.iter().map(|line| ink(Ink::Waits, &format!("    {line}"))));
         if !self.wrong.is_empty() {
             lines.push(ink(Ink::Bad, &format!("    {}", self.wrong)));
         }
@@ -272,20 +312,39 @@ fn one_line_kept(typed: &str) -> String {
     clean(typed).replace('\n', " ")
 }
 
+/// What can be allowed for good, from the narrowest on: the key, the answer, and in full what it allows.
+fn offers(tool: &str, arguments: &str) -> Vec<(char, &'static str, String)> {
+    let parsed = longhaul::permission::arguments(arguments);
+    let pattern =
+        |grant: Grant| grant.pattern(tool, &parsed).ok().map(|pattern| visible_line(&pattern.to_string()));
+    let mut offers = Vec::new();
+    if let Some(pattern) = pattern(Grant::Exact) {
+        offers.push(('e', "always exact", format!("exactly this call: {pattern}")));
+    }
+    if let Some(pattern) = pattern(Grant::Program) {
+        let what = format!("this program with any arguments, as one plain command: {pattern}");
+        offers.push(('p', "always program", what));
+    }
+    let what =
+        format!("every call of {}, whatever its arguments, unless a rule denies it", visible_line(tool));
+    offers.push(('t', "always tool", what));
+    offers
+}
+
 /// A call, an argument a line.
 fn call(tool: &str, arguments: &str) -> String {
-    let mut text = one_line(tool);
+    let mut text = visible_line(tool);
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             for (name, value) in map {
                 let value = match value {
-                    serde_json::Value::String(text) => clean(&text).trim_end().replace('\n', "\n    "),
-                    other => one_line(&other.to_string()),
+                    serde_json::Value::String(text) => visible(&text).trim_end().replace('\n', "\n    "),
+                    other => visible_line(&other.to_string()),
                 };
-                text.push_str(&format!("\n  {}: {value}", one_line(&name)));
+                text.push_str(&format!("\n  {}: {value}", visible_line(&name)));
             }
         }
-        Err(_) => text.push_str(&format!("\n  {}", one_line(arguments))),
+        Err(_) => text.push_str(&format!("\n  {}", visible_line(arguments))),
     }
     text
 }
@@ -320,7 +379,7 @@ mod tests {
     }
 
     fn leave() -> Wants {
-        Wants::Leave { tool: "shell".to_owned(), arguments: r#"{"cmd":"rm -r x"}"#.to_owned() }
+        Wants::Leave { tool: "shell".to_owned(), arguments: r#"{"cmd":"rm -r x"}"#.to_owned(), why: None }
     }
 
     #[test]
@@ -334,10 +393,7 @@ mod tests {
         assert_eq!(lines[1..3], ["    shell", "      cmd: rm -r x"]);
         assert_eq!(lines.last().unwrap(), "  …");
         assert_eq!(asked.key(Key::Char('y'), at(1100)), None, "too soon to have been read");
-        assert_eq!(
-            shown(&mut asked, 1400).last().unwrap(),
-            "  [y] yes  [n] no  [a] always, for the whole tree"
-        );
+        assert_eq!(shown(&mut asked, 1400).last().unwrap(), "  [y] yes  [n] no  [a] always …");
         let reply = asked.key(Key::Char('y'), at(2000)).unwrap();
         assert_eq!((reply.question, reply.words.as_deref()), (question(0), Some("yes")));
         assert_eq!(asked.key(Key::Char('y'), at(2001)), None, "it is answered");
@@ -381,7 +437,7 @@ mod tests {
     fn command(cmd: &str, columns: usize, rows: usize, place: Option<Place>) -> (Asked, Vec<String>) {
         let mut asked = Asked { place, ..Asked::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-        asks(&mut asked, 0, Wants::Leave { tool: "shell".to_owned(), arguments });
+        asks(&mut asked, 0, Wants::Leave { tool: "shell".to_owned(), arguments, why: None });
         let term = Term { out: Default::default(), color: false, live: true };
         asked.lines(term, columns, rows, at(0));
         let lines = asked.lines(term, columns, rows, at(1000)).into_iter().map(|line| line.text).collect();
@@ -423,6 +479,76 @@ mod tests {
             let said = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
             assert!(said.contains("more lines: longhaul --data /somewhere/else show t-aaaaa"), "{lines:#?}");
         }
+    }
+
+    #[test]
+    fn always_says_in_full_what_it_allows_before_it_does() {
+        let (mut asked, lines) = command("rm -rf build && make", 70, 14, None);
+        assert_eq!(lines.last().unwrap(), "  [y] yes  [n] no  [a] always …");
+        assert_eq!(asked.key(Key::Char('a'), at(2000)), None, "it is not said yet what");
+        let term = Term { out: Default::default(), color: false, live: true };
+        let shown = |asked: &mut Asked| -> Vec<String> {
+            asked.lines(term, 70, 14, at(2000)).into_iter().map(|line| line.text.trim().to_owned()).collect()
+        };
+        let lines = shown(&mut asked);
+        assert!(
+            lines.contains(&"[e] exactly this call: =shell {\"cmd\":\"rm -rf build && make\"}".to_owned()),
+            "{lines:#?}"
+        );
+        assert!(lines.iter().any(|line| line.starts_with("[t] every call of shell,")), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.starts_with("[p]")), "it is not one plain command: {lines:#?}");
+        assert_eq!(asked.key(Key::Char('p'), at(2000)), None);
+        assert_eq!(asked.key(Key::Escape, at(2000)), None);
+        assert!(!shown(&mut asked).iter().any(|line| line.starts_with("[e]")));
+        asked.key(Key::Char('a'), at(2000));
+        assert_eq!(asked.key(Key::Char('e'), at(2000)).unwrap().words.as_deref(), Some("always exact"));
+
+        let (mut asked, _) = command("git status -s", 70, 14, None);
+        asked.key(Key::Char('a'), at(2000));
+        let lines = shown(&mut asked).join(" ");
+        assert!(
+            lines.contains("[p] this program with any arguments, as one plain command: shell:cmd=git *"),
+            "{lines}"
+        );
+        assert_eq!(asked.key(Key::Char('p'), at(2000)).unwrap().words.as_deref(), Some("always program"));
+    }
+
+    /// What a terminal would obey is what the person is asked about, too.
+    #[test]
+    fn a_command_that_hides_is_shown() {
+        for (open, close) in [
+            ("\x1b]0;", "\x07"),
+            ("\x1b]0;", "\x1b\\"),
+            ("\x1bP", "\x1b\\"),
+            ("\x1b_", "\x1b\\"),
+            ("\x1b^", "\x1b\\"),
+            ("\x1bX", "\x1b\\"),
+            ("\u{9d}", "\u{9c}"),
+            ("\u{90}", "\u{9c}"),
+            ("\u{9f}", "\u{9c}"),
+            ("\u{9b}", "m"),
+            ("\x1b[8m", ""),
+            ("\u{202e}", ""),
+            ("\r", ""),
+            ("\x08\x08\x08", ""),
+            ("\u{200b}", ""),
+            ("\u{2028}", ""),
+        ] {
+            let cmd = format!("echo harmless {open}; touch HIDDEN # {close}");
+            let (_, lines) = command(&cmd, 80, 14, None);
+            let all = lines.join("\n");
+            assert!(all.contains("echo harmless") && all.contains("; touch HIDDEN #"), "{cmd:?}: {lines:#?}");
+            assert!(
+                all.chars().all(|c| c == '\n' || !c.is_control() && !('\u{202a}'..='\u{202e}').contains(&c)),
+                "{cmd:?}"
+            );
+            assert!(
+                all.contains('␛') || all.contains("⟨U+") || all.contains(['␍', '␈']),
+                "{cmd:?}: {lines:#?}"
+            );
+        }
+        let (_, lines) = command("echo a\nrm -r b", 80, 14, None);
+        assert!(lines.iter().any(|line| line.trim() == "rm -r b"), "line breaks are line breaks: {lines:#?}");
     }
 
     #[test]

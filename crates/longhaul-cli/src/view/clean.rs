@@ -1,24 +1,16 @@
-//! Words of models and tools, made harmless for a terminal.
+//! Words of models and tools, made harmless for a terminal. Nothing is dropped that could hide something: what a terminal
+//! would obey, and what nobody would see, is shown as a sign of its own.
 
-/// The text without escape sequences, control characters and reversals of direction; line breaks and tabs stay.
+/// The text with everything visible that a terminal would obey, or that cannot be seen: `␛]0;…`, `⟨U+202E⟩`. Line breaks
+/// stay, and codes that only set colours go. For what people read; [`visible`] is for what they decide about.
 pub(crate) fn clean(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\x1b' => skip_escape(&mut rest),
-            // The same in one character each: C1.
-            '\u{9b}' => skip_csi(&mut rest),
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => skip_string(&mut rest),
-            '\n' => clean.push(c),
-            '\t' => clean.push_str("    "),
-            c if c.is_control() => {}
-            // They make a text read otherwise than it is.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => {}
-            c => clean.push(c),
-        }
-    }
-    clean
+    shown(text, false)
+}
+
+/// The same, with nothing left out and no invisible character kept, whatever it may be good for: for the arguments of
+/// calls.
+pub(crate) fn visible(text: &str) -> String {
+    shown(text, true)
 }
 
 /// The text as one line: what is between its words is one space.
@@ -26,48 +18,114 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+/// The same, where a line break may end a command: it is shown.
+pub(crate) fn visible_line(text: &str) -> String {
+    visible(text.trim_end()).split('\n').map(one_line).collect::<Vec<_>>().join(" ⏎ ")
+}
 
-/// Passes over what comes after an escape. Of a string that never ends only the beginning is passed over: without
-/// its escape it is plain text, and nothing is swallowed.
-fn skip_escape(rest: &mut Rest<'_>) {
-    match rest.peek() {
-        Some('[') => {
-            rest.next();
-            skip_csi(rest);
-        }
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            rest.next();
-            skip_string(rest);
-        }
-        Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
-            rest.next();
-            rest.next_if(|c| !c.is_control());
-        }
-        _ => {
-            rest.next_if(|c| !c.is_control());
+/// What was typed or pasted, without what is no character.
+pub(crate) fn typed(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_reordering(*c))).collect()
+}
+
+/// JSON in which every character can be seen: the others are written as `\uXXXX`, which is the same value.
+pub(crate) fn visible_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\x7f' || ('\u{80}'..='\u{9f}').contains(&c) || is_invisible(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            text.push(c);
         }
     }
+    text
 }
 
-fn skip_csi(rest: &mut Rest<'_>) {
-    while rest.next_if(|c| ('\u{20}'..='\u{3f}').contains(c)).is_some() {}
-    rest.next_if(|c| ('\u{40}'..='\u{7e}').contains(c));
-}
-
-fn skip_string(rest: &mut Rest<'_>) {
-    let mut ahead = rest.clone();
-    while let Some(c) = ahead.next() {
-        let ends = match c {
-            '\x07' | '\u{9c}' => true,
-            '\x1b' => ahead.next_if_eq(&'\\').is_some(),
-            '\n' => return,
-            _ => false,
-        };
-        if ends {
-            *rest = ahead;
-            return;
+fn shown(text: &str, strict: bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    let mut before = '\n';
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' if rest.peek() == Some(&'\n') => continue,
+            '\n' => shown.push(c),
+            '\t' => shown.push_str("    "),
+            '\x1b' if !strict && skip_colour(&mut rest) => continue,
+            '\0'..='\x1f' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
+            '\x7f' => shown.push('␡'),
+            c if c.is_control() => name(c, &mut shown),
+            c if !strict && joins(before, c, rest.peek().copied()) => shown.push(c),
+            c if is_invisible(c) || (strict && is_odd_space(c)) => name(c, &mut shown),
+            c => shown.push(c),
         }
+        before = c;
+    }
+    shown
+}
+
+fn name(c: char, shown: &mut String) {
+    shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
+}
+
+/// Passes over the rest of a code that sets colours and the like: it has no words in it.
+fn skip_colour(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
+    let mut ahead = rest.clone();
+    if ahead.next() != Some('[') {
+        return false;
+    }
+    while ahead.next_if(|c| c.is_ascii_digit() || matches!(c, ';' | ':')).is_some() {}
+    let is_colour = ahead.next() == Some('m');
+    if is_colour {
+        *rest = ahead;
+    }
+    is_colour
+}
+
+/// Characters that change the order in which others are shown.
+fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Characters that are not seen, or make others be seen elsewhere.
+fn is_invisible(c: char) -> bool {
+    is_reordering(c)
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{17b4}'
+                | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200d}'
+                | '\u{2028}'
+                | '\u{2029}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// Characters that look like a space and are none to a shell.
+fn is_odd_space(c: char) -> bool {
+    c != ' ' && c.is_whitespace() || c == '\u{2800}'
+}
+
+/// Whether an invisible character does what it is there for, between others that need it: it makes one sign of emoji, or
+/// joins letters in scripts that do so.
+fn joins(before: char, c: char, after: Option<char>) -> bool {
+    let needs = |c: char| !c.is_ascii() && !c.is_control() && !is_invisible(c) && !c.is_whitespace();
+    match c {
+        '\u{fe0e}' | '\u{fe0f}' => needs(before) && !before.is_alphabetic() || before.is_ascii_digit(),
+        '\u{200c}' | '\u{200d}' => (needs(before) || before == '\u{fe0f}') && after.is_some_and(needs),
+        _ => false,
     }
 }
 
@@ -77,42 +135,53 @@ mod tests {
 
     #[test]
     fn plain_text_stays_as_it_is() {
-        for text in ["", "Grüße, 世界 👩‍👩‍👧", "two\nlines", "[31m is no escape without one"]
+        for text in
+            ["", "Grüße, 世界 👩‍👩‍👧 ❤️ 🏳️‍🌈 می‌خواهم e\u{301}", "two\nlines", "[31m is no escape without one"]
         {
             assert_eq!(clean(text), text);
         }
         assert_eq!(clean("a\tb\r\nc"), "a    b\nc");
     }
 
-    #[test]
-    fn nothing_that_a_terminal_obeys_gets_through() {
-        for (text, left) in [
-            ("\x1b[31mred\x1b[0m", "red"),
-            ("\x1b[2J\x1b[Hgone", "gone"),
-            ("\x1b]0;title\x07text", "text"),
-            ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
-            ("\x1bP1$r0m\x1b\\dcs", "dcs"),
-            ("\x1bcreset", "reset"),
-            ("\x1b(0lqk", "lqk"),
-            ("\u{9b}31mc1", "c1"),
-            ("\u{9d}52;c;eA==\u{9c}clip", "clip"),
-            ("\u{90}q\x1b\\sixel \u{9d}0;title\x07c1", "sixel c1"),
-            ("\x1b]52;c;eA==\x07clip", "clip"),
-            ("bell\x07 back\x08 del\x7f nul\0", "bell back del nul"),
-            ("over\rwritten", "overwritten"),
-            ("abc\u{202e}cba\u{2066}x", "abccbax"),
-            ("end\x1b", "end"),
-            ("end\x1b[", "end"),
-            ("\x1b\x1b[31mtwice", "twice"),
-        ] {
-            assert_eq!(clean(text), left, "{text:?}");
-        }
-    }
+    /// What a terminal obeys or does not show, and how it is shown; `None` where it is the same in both.
+    const FORMS: [(&str, &str, Option<&str>); 29] = [
+        ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m", Some("red")),
+        ("\x1b[2J\x1b[Hgone", "␛[2J␛[Hgone", None),
+        ("\x1b]0;title\x07text", "␛]0;title␇text", None),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "␛]8;;http://evil␛\\link␛]8;;␛\\", None),
+        ("\x1bP1$r0m\x1b\\dcs", "␛P1$r0m␛\\dcs", None),
+        ("\x1b_apc\x1b\\", "␛_apc␛\\", None),
+        ("\x1b^pm\x1b\\", "␛^pm␛\\", None),
+        ("\x1bXsos\x1b\\", "␛Xsos␛\\", None),
+        ("\x1bcreset", "␛creset", None),
+        ("\x1b(0lqk", "␛(0lqk", None),
+        ("\u{9b}31mc1", "⟨U+009B⟩31mc1", None),
+        ("\u{9d}52;c;eA==\u{9c}clip", "⟨U+009D⟩52;c;eA==⟨U+009C⟩clip", None),
+        ("\u{90}q\u{98}s\u{9e}p\u{9f}a", "⟨U+0090⟩q⟨U+0098⟩s⟨U+009E⟩p⟨U+009F⟩a", None),
+        ("\u{85}", "⟨U+0085⟩", None),
+        ("bell\x07 back\x08 del\x7f nul\0", "bell␇ back␈ del␡ nul␀", None),
+        ("over\rwritten", "over␍written", None),
+        ("abc\u{202e}cba\u{2066}x", "abc⟨U+202E⟩cba⟨U+2066⟩x", None),
+        ("a\u{200e}b\u{200f}c\u{61c}d", "a⟨U+200E⟩b⟨U+200F⟩c⟨U+061C⟩d", None),
+        ("su\u{200b}do", "su⟨U+200B⟩do", None),
+        ("su\u{200d}do", "su⟨U+200D⟩do", None),
+        ("su\u{ad}do\u{feff}\u{2060}", "su⟨U+00AD⟩do⟨U+FEFF⟩⟨U+2060⟩", None),
+        ("x\u{e0072}\u{e006d}", "x⟨U+E0072⟩⟨U+E006D⟩", None),
+        ("a\u{2028}b", "a⟨U+2028⟩b", None),
+        ("a\u{a0}b", "a⟨U+00A0⟩b", Some("a\u{a0}b")),
+        ("end\x1b", "end␛", None),
+        ("end\x1b[", "end␛[", None),
+        ("\x1b\x1b[31mtwice", "␛␛[31mtwice", Some("␛twice")),
+        ("\x1b[31;touch x", "␛[31;touch x", None),
+        ("a\u{fe0f}b", "a⟨U+FE0F⟩b", None),
+    ];
 
     #[test]
-    fn an_escape_without_an_end_swallows_nothing() {
-        assert_eq!(clean("\x1b]0;never ends, and on it goes"), "0;never ends, and on it goes");
-        assert_eq!(clean("\x1b]0;broken\nnext \x07line"), "0;broken\nnext line");
+    fn what_a_terminal_obeys_or_hides_is_shown_and_nothing_is_dropped() {
+        for (text, strictly, read) in FORMS {
+            assert_eq!(visible(text), strictly, "{text:?}");
+            assert_eq!(clean(text), read.unwrap_or(strictly), "{text:?}");
+        }
     }
 
     #[test]
@@ -123,15 +192,45 @@ mod tests {
                 .map(|_| {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let pick = (seed >> 33) as u32;
-                    if pick.is_multiple_of(3) { '\x1b' } else { char::from_u32(pick % 0xff).unwrap_or('x') }
+                    if pick.is_multiple_of(3) { '\x1b' } else { char::from_u32(pick % 0x2100).unwrap_or('x') }
                 })
                 .collect();
-            assert!(clean(&text).chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+            for shown in [clean(&text), visible(&text), visible_line(&text)] {
+                assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && !is_reordering(c)), "{text:?}");
+            }
+            let seen = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+            let words = seen(&text);
+            let mut shown =
+                visible(&text).chars().filter(|c| c.is_ascii_alphanumeric()).collect::<Vec<_>>().into_iter();
+            assert!(words.chars().all(|c| shown.any(|own| own == c)), "all of it is there: {text:?}");
         }
+    }
+
+    #[test]
+    fn a_very_long_line_is_shown_whole() {
+        let text = format!("echo {}\x1b]0;; touch HIDDEN # \x07", "x".repeat(1_000_000));
+        let shown = visible(&text);
+        assert!(shown.ends_with("␛]0;; touch HIDDEN # ␇") && shown.len() > 1_000_000);
     }
 
     #[test]
     fn one_line_is_one_line() {
         assert_eq!(one_line("  a\n\n b\x1b[1m\tc "), "a b c");
+        assert_eq!(visible_line("echo a\nrm  -r b\n"), "echo a ⏎ rm -r b");
+        assert_eq!(visible_line("a\x1b[1mb"), "a␛[1mb");
+    }
+
+    #[test]
+    fn json_shows_all_its_characters_and_stays_the_same_value() {
+        let text = "a\u{9b}31m\u{202e}b\u{200b}\u{e0072}c\x7f\x1b ü 世 👩‍👩‍👧";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = visible_json(&json);
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        assert!(
+            shown.contains("\\u202e") && shown.contains("\\u009b") && shown.contains("\\udb40\\udc72"),
+            "{shown}"
+        );
+        assert!(shown.contains("ü 世"), "{shown}");
+        assert!(shown.chars().all(|c| !c.is_control() && !is_invisible(c)), "{shown}");
     }
 }

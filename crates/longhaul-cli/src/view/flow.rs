@@ -187,6 +187,6 @@ mod tests {
                 flow.told(80).iter().chain(&flow.rest(80)).all(|line| !line.text.contains(char::is_control))
             );
         }
-        assert_eq!(text(flow.end(80)), ["red: X", "", "next ."]);
+        assert_eq!(text(flow.end(80)), ["red: X", "", "next ⟨U+009B⟩2J."]);
     }
 }

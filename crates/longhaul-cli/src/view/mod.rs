@@ -17,7 +17,7 @@ pub(crate) mod wrap;
 pub(crate) use asked::{Asked, Reply};
 pub(crate) use block::{Frame, lines};
 pub(crate) use board::Board;
-pub(crate) use clean::{clean, one_line};
+pub(crate) use clean::{clean, one_line, typed, visible, visible_line};
 pub(crate) use flow::Flow;
 pub(crate) use paint::{Ink, Out, Term, glyph, standing};
 pub(crate) use screen::{Line, Screen};

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use longhaul::Status;
 use longhaul::task::Head;
 
+use super::clean::visible_json;
 use super::words;
 use crate::exit::Trouble;
 
@@ -125,7 +126,7 @@ impl Term {
             #[serde(flatten)]
             value: &'a T,
         }
-        Ok(serde_json::to_string(&Versioned { v: 1, value })?)
+        Ok(visible_json(&serde_json::to_string(&Versioned { v: 1, value })?))
     }
 }
 

@@ -6,7 +6,7 @@ use longhaul::entry::{Nudge, Release, Sender, Wait};
 use longhaul::snapshot::{Event, Happening};
 use longhaul::{AgentName, Status, TaskId};
 
-use super::clean::{clean, one_line};
+use super::clean::{clean, one_line, visible_line};
 use super::words::{clock, count, fit, left, many};
 use super::{Ink, Term};
 use crate::place::Place;
@@ -249,21 +249,21 @@ pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
     let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let value = |value: &serde_json::Value| match value {
-                serde_json::Value::String(text) => one_line(text),
-                other => one_line(&other.to_string()),
+                serde_json::Value::String(text) => visible_line(text),
+                other => visible_line(&other.to_string()),
             };
             match map.iter().collect::<Vec<_>>()[..] {
                 [(_, only)] => value(only),
                 ref several => several
                     .iter()
-                    .map(|(key, v)| format!("{}: {}", one_line(key), value(v)))
+                    .map(|(key, v)| format!("{}: {}", visible_line(key), value(v)))
                     .collect::<Vec<_>>()
                     .join(", "),
             }
         }
-        Err(_) => one_line(arguments),
+        Err(_) => visible_line(arguments),
     };
-    format!("{}({})", one_line(tool), fit(&told, most))
+    format!("{}({})", visible_line(tool), fit(&told, most))
 }
 
 #[cfg(test)]
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn a_call_is_told_in_a_line() {
-        assert_eq!(call("read_file", r#"{"path":"a\nb"}"#, 40), "read_file(a b)");
+        assert_eq!(call("read_file", r#"{"path":"a\nb"}"#, 40), "read_file(a ⏎ b)");
         assert_eq!(call("run", r#"{"agent":"x","n":3}"#, 40), "run(agent: x, n: 3)");
         assert_eq!(call("list", "{}", 40), "list()");
-        assert_eq!(call("odd", "not \x1b[1mjson", 40), "odd(not json)");
+        assert_eq!(call("odd", "not \x1b[1mjson", 40), "odd(not ␛[1mjson)");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use longhaul::permission::Permissions;
 use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
 use longhaul::{Agent, Dialect, Longhaul, Order, Team};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::form::looks_like;
 use crate::kit::{Kit, block_on};
@@ -28,7 +28,7 @@ agents:
       - text: "{{ results_of('write') | join(', ') }}; {{ results_of('wonder') | join(', ') }}"
 "#;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Path {
     path: String,
 }
@@ -166,7 +166,7 @@ fn an_answer_is_json_where_json_is_wanted() {
     kit.run(&["answer", &worker, "no", "later"]).ended(0);
     let worker = asked(&kit, 1, 2);
     let always = kit.run(&["answer", &worker, "always", "--json"]).ended(0).json();
-    assert_eq!(always[0]["granted"], "write");
+    assert_eq!(always[0]["granted"], "=write {\"path\":\"more.txt\"}");
     assert_eq!(always[0]["also"].as_array().unwrap().len(), 0);
     let output = terminal.join().unwrap();
     assert!(output.contains("said no: later") && output.contains("wrote more.txt; Declined"), "{output}");

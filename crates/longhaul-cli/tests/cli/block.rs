@@ -94,7 +94,7 @@ fn held(kit: &Kit, terminal: &Terminal) -> String {
 fn held_on(columns: u16, no_color: bool) -> (Kit, Terminal, String) {
     let kit = Kit::new();
     kit.plays("team.yaml", TEAM, PLAY);
-    let mut command = kit.command(&["run", "team.yaml", "Go."]);
+    let mut command = kit.command(&["run", "team.yaml", "Go.", "--trust"]);
     command.env("TERM", "xterm-256color");
     if no_color {
         command.env("NO_COLOR", "1");

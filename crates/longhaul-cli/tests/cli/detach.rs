@@ -91,7 +91,7 @@ fn a_carrier_that_is_killed_is_noticed_and_one_that_is_asked_to_drains() {
     team(&kit, "60s");
     let id = detached(&kit, &["run", "team.yaml", "x", "--detach"]);
     let pid = carrier(&kit, &id);
-    let second = Ran::from(kit.command(&["resume", &id]).output().unwrap()).ended(0);
+    let second = Ran::from(kit.command(&["resume", &id]).output().unwrap()).ended(1);
     assert!(second.err.contains("is run by another process"), "{}", second.err);
     let mut watching = kit.start(&["attach", &id, "--json"]);
     watching.until(|line| line.contains("submitted"));

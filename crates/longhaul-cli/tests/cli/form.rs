@@ -57,7 +57,8 @@ fn what_others_wrote_cannot_command_the_terminal() {
         let out = kit.run(command).out;
         assert!(out.contains("red"), "{out}");
         assert!(out.chars().all(|c| c == '\n' || !c.is_control()), "{out:?}");
-        assert!(!out.contains("title") && !out.contains('\u{202e}'), "{out:?}");
+        assert!(!out.contains('\u{202e}'), "{out:?}");
+        assert!(out.contains("␛]0;title␇ ⟨U+009B⟩2J⟨U+202E⟩txet"), "it is shown, and not dropped: {out:?}");
     }
 }
 
@@ -79,6 +80,8 @@ fn json_is_json() {
     let shown = kit.run(&["show", &id, "--json"]).ended(0).json();
     assert_eq!(shown[0]["head"]["id"], id.as_str());
     assert_eq!(shown[0]["order"]["task"], "\x1b[31mred \u{2028} \"quoted\"");
+    let raw = kit.run(&["show", &id, "--json"]).ended(0).out;
+    assert!(raw.contains("\\u2028") && !raw.contains('\u{2028}'), "{raw}");
 }
 
 #[test]

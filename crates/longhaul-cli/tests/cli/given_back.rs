@@ -119,11 +119,8 @@ models:
 "#;
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "only debug builds have a way to wish for a panic")]
 fn after_a_panic_in_the_drawing_loop() {
-    // Only such builds have a way to wish for one.
-    if !cfg!(debug_assertions) {
-        return;
-    }
     let shell = Shell::new();
     shell.open("LONGHAUL_TUI_FAULT=draw");
     shell.terminal.keys(&["C-l"]);
@@ -134,10 +131,8 @@ fn after_a_panic_in_the_drawing_loop() {
 }
 
 #[test]
+#[cfg_attr(not(debug_assertions), ignore = "only debug builds have a way to wish for a panic")]
 fn after_a_panic_in_what_it_does() {
-    if !cfg!(debug_assertions) {
-        return;
-    }
     let shell = Shell::new();
     shell.open("LONGHAUL_TUI_FAULT=work");
     shell.terminal.keys(&["p"]);

@@ -267,6 +267,13 @@ impl Running {
         line.split_whitespace().last().unwrap().parse().unwrap()
     }
 
+    /// What the kernel says of it: R, S, T and so on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
@@ -333,4 +340,12 @@ impl Provider {
     pub(crate) fn asked(&self) -> Vec<crate::server::Asked> {
         self.server.asked()
     }
+}
+
+/// Says that a test cannot be run here, and why. The harness counts such a test as passed; `./test` counts these lines, and
+/// says how many were skipped. The line goes past the harness, which keeps what tests print.
+pub(crate) fn skipped(why: &str) {
+    use std::io::Write as _;
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "\nskipped: {}: {why}", thread.name().unwrap_or("a test"));
 }

@@ -132,6 +132,50 @@ fn an_approval_is_given_in_place() {
     assert!(kit.ground.path().join("notes.txt").exists());
 }
 
+/// A command that a terminal would not show is in the question, and everywhere else where it is told.
+#[test]
+fn a_command_that_hides_from_the_terminal_is_seen_in_its_question() {
+    let kit = Kit::new();
+    kit.write(
+        "team.yaml",
+        r#"
+permissions: {ask: [shell]}
+agents:
+  root: {model: script, toolsets: [{type: shell}]}
+models:
+  script:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - calls: [{tool: shell, arguments: {command: "echo harmless \e]0;; touch HIDDEN # \a\u009d0;\u202e\u200b"}}]
+            - text: Over.
+"#,
+    );
+    let mut command = kit.command(&["run", "team.yaml", "go"]);
+    command.env("TERM", "xterm-256color");
+    let terminal = Terminal::run(&command, 120, 24);
+    let asks = terminal.until("the question", |screen| screen.contains("[y] yes"));
+    let hidden = "echo harmless ␛]0;; touch HIDDEN # ␇⟨U+009D⟩0;⟨U+202E⟩⟨U+200B⟩";
+    assert!(asks.contains(&format!("cmd: {hidden}")), "{asks}");
+    terminal.types("a");
+    let offers = terminal.until("what can be allowed", |screen| screen.contains("[t] every call of shell"));
+    assert!(offers.contains("[e] exactly this call: =shell {") && !offers.contains("[p]"), "{offers}");
+    terminal.types("n");
+    let (screen, code) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!kit.ground.path().join("HIDDEN").exists());
+    let id = kit.run(&["tasks", "--json"]).ended(0).json()[0]["id"].as_str().map(str::to_owned);
+    for told in [
+        kit.run(&["logs", id.as_deref().unwrap_or_default()]),
+        kit.run(&["export", id.as_deref().unwrap_or_default()]),
+    ] {
+        assert!(told.out.contains("; touch HIDDEN #"), "{told:?}");
+        assert!(told.out.chars().all(|c| c == '\n' || !c.is_control()), "{told:?}");
+    }
+}
+
 #[test]
 fn what_is_to_be_allowed_is_seen_on_a_small_terminal() {
     let kit = Kit::new();

@@ -15,7 +15,9 @@ mod ends;
 mod events;
 mod exit;
 mod form;
+mod formats;
 mod given_back;
+mod harm;
 mod heavy;
 mod kit;
 mod live;
@@ -24,6 +26,8 @@ mod long;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod supervised;
 mod person;
 mod places;
 mod run;
@@ -32,9 +36,13 @@ mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it belongs to the library's tests, which use more of it")]
 mod server;
+#[cfg(target_os = "linux")]
+mod starting;
+mod taken;
 mod tape;
 mod team;
 mod term;
+mod trust;
 mod tui;
 #[cfg(target_os = "linux")]
 mod tui_load;

@@ -152,7 +152,7 @@ fn of_team(told: &str) -> String {
 fn the_doctor_starts_the_servers_of_a_team() {
     let kit = kit();
     kit.write("servers.yaml", SERVERS);
-    let mut command = kit.command(&["doctor", "servers.yaml"]);
+    let mut command = kit.command(&["doctor", "servers.yaml", "--trust"]);
     command.env("OLLAMA_HOST", "127.0.0.1:9").env("LLAMA_ARG_PORT", "9");
     let piped = Ran::from(command.output().unwrap()).ended(1);
     assert!(piped.out.contains("2 things are broken") && piped.err.is_empty(), "{piped:?}");
@@ -175,6 +175,6 @@ fn the_doctor_starts_the_servers_of_a_team() {
     let (well, rest) = SERVERS.split_once("      - type: mcp\n        name: search").unwrap();
     let models = &rest[rest.find("models:").unwrap()..];
     kit.write("well.yaml", &format!("{well}{models}"));
-    let ran = kit.run(&["doctor", "well.yaml"]).ended(0);
+    let ran = kit.run(&["doctor", "well.yaml", "--trust"]).ended(0);
     assert!(ran.out.contains("✓ toolset   lookup of root: 2 tools"), "{}", ran.out);
 }

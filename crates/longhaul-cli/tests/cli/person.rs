@@ -70,7 +70,7 @@ fn written(kit: &Kit, name: &str) -> String {
 #[test]
 fn who_has_looked_away_is_told_that_something_is_asked() {
     let kit = kit();
-    let own = kit.command(&["run", "team.yaml", "ask", "--notify=all", "--notify-after", "0s"]);
+    let own = kit.command(&["run", "team.yaml", "ask", "--trust", "--notify=all", "--notify-after", "0s"]);
     let mut command = Command::new("sh");
     // What is written to the terminal, byte by byte; keys go through.
     let then = r#"script -qefc "$(printf '%s ' "$@")" typed >/dev/tty"#;
@@ -111,7 +111,7 @@ fn a_question_is_answered_in_attach() {
 #[test]
 fn ctrl_c_once_finishes_the_step_and_the_command_that_is_named_carries_on() {
     let kit = kit();
-    let terminal = on_terminal(&kit, &["run", "team.yaml", "hold"]);
+    let terminal = on_terminal(&kit, &["run", "team.yaml", "hold", "--trust"]);
     written(&kit, "begun");
     terminal.keys(&["C-c"]);
     terminal.until("it to drain", |screen| screen.contains("draining, press Ctrl-C again to stop"));
@@ -132,7 +132,7 @@ fn ctrl_c_once_finishes_the_step_and_the_command_that_is_named_carries_on() {
 #[test]
 fn ctrl_c_twice_stops_and_the_command_that_is_named_tries_again() {
     let kit = kit();
-    let terminal = on_terminal(&kit, &["run", "team.yaml", "hold"]);
+    let terminal = on_terminal(&kit, &["run", "team.yaml", "hold", "--trust"]);
     let pid: i32 = written(&kit, "begun").trim().parse().unwrap();
     terminal.keys(&["C-c"]);
     terminal.until("it to drain", |screen| screen.contains("draining, press Ctrl-C again to stop"));

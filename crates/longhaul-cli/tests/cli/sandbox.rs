@@ -27,7 +27,7 @@ impl Yard {
     }
 }
 
-/// `None` where the kernel has no Landlock (that can turn the network off).
+/// `None` where the kernel has no Landlock (that can turn the network off): the test is skipped then, and counted.
 fn yard() -> Option<Yard> {
     let yard = Yard::new();
     let tried = yard.run(&[], "exit 7");
@@ -37,6 +37,7 @@ fn yard() -> Option<Yard> {
         code => {
             assert_eq!(code, Some(126), "{why}");
             assert!(why.contains("Landlock") || why.contains("the sandbox could not be entered"), "{why}");
+            crate::kit::skipped(&why);
             None
         }
     }
@@ -77,7 +78,7 @@ fn under_landlock_commands_write_only_below_the_working_directory() {
 fn under_landlock_there_is_no_tcp_unless_it_is_allowed() {
     let Some(yard) = yard() else { return };
     if !Path::new("/bin/bash").exists() {
-        return;
+        return crate::kit::skipped("there is no /bin/bash");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -117,4 +118,122 @@ agents:
     });
     assert_eq!(fs::read_to_string(yard.0.path().join("work/in.txt")).unwrap(), "in\n");
     assert!(!yard.0.path().join("out.txt").exists());
+}
+
+/// Git, as a person uses it.
+fn git(dir: &Path, args: &[&str]) {
+    let mut command = Command::new("git");
+    command
+        .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+        .args(args)
+        .current_dir(dir)
+        .env_remove("GIT_DIR");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+}
+
+/// What a command does to have Longhaul's own git run something on the host.
+const NESTED: &str = r#"
+id='-c user.name=a -c user.email=a@b'
+evil() { printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = touch %s/%s-monitor\n[filter "evil"]\n\tclean = touch %s/%s-clean; cat\n\tsmudge = touch %s/%s-smudge; cat\n' $MARKS $1 $MARKS $1 $MARKS $1; }
+git init -q nested && cd nested && echo a > a.txt && git add a.txt && git $id commit -qm nested
+evil nested > .git/config; echo '* filter=evil' > .gitattributes; echo b > a.txt; head=$(cat .git/refs/heads/*); cd ..
+echo '* filter=evil' > .gitattributes
+git update-index --add --cacheinfo 160000,$head,nested
+touch attacked
+"#;
+const COMMONDIR: &str = r#"
+evil() { printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = touch %s/%s-monitor\n[filter "evil"]\n\tclean = touch %s/%s-clean; cat\n\tsmudge = touch %s/%s-smudge; cat\n' $MARKS $1 $MARKS $1 $MARKS $1; }
+cp -r .git evil; evil common > evil/config; mkdir -p evil/info .git/info
+echo '* filter=evil' > evil/info/attributes; echo '* filter=evil' > .git/info/attributes
+evil own >> .git/config; echo ../evil > .git/commondir
+touch attacked
+"#;
+
+/// Runs an attack in a shell, then what Longhaul does with git for `isolation: worktree`. Answers with what ran on the host.
+fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<String> {
+    use longhaul::toolset::Shell;
+    use longhaul::{Agent, Dialect, Habits, Isolation, Longhaul, Order, Team};
+    let here = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
+    let outer = TempDir::new_in(here).unwrap();
+    let (repo, marks) = (outer.path().join("repo"), outer.path().join("marks"));
+    fs::create_dir_all(&repo).unwrap();
+    fs::create_dir(&marks).unwrap();
+    fs::write(repo.join("a.txt"), "a").unwrap();
+    git(&repo, &["init", "-q", "-b", "main"]);
+    git(&repo, &["add", "-A"]);
+    git(&repo, &["commit", "-q", "-m", "first"]);
+    let attack = if nested { NESTED } else { COMMONDIR };
+    let script = serde_json::json!({ "agents": {
+        "lead": { "turns": [
+            { "calls": [{ "tool": "shell", "arguments": { "cmd": attack } }] },
+            { "calls": [{ "tool": "transfer_task", "arguments": { "agent": "worker", "task": "go" } }] },
+            { "text": "done" },
+        ] },
+        "worker": { "turns": [{ "text": "fine" }] },
+    } });
+    let script = longhaul::model::scripted::Script::parse("attack.yaml", &script.to_string()).unwrap();
+    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let attacked = runtime.block_on(async {
+        let isolated = Habits { isolation: Isolation::Worktree, ..Habits::default() };
+        let shell = Shell::builder().env("MARKS", &marks);
+        let shell = match sandbox {
+            Some(sandbox) => shell.sandbox(sandbox),
+            None => shell,
+        };
+        let worker = Agent::builder("worker").model(model.clone()).habits(isolated.clone()).build().unwrap();
+        let mut lead = Agent::builder("lead").model(model).toolset(shell.build()).sub_agent(worker);
+        lead = lead.dialect(Dialect::Background);
+        if nested {
+            lead = lead.habits(isolated);
+        }
+        let team = Team::new(lead.build().unwrap()).unwrap();
+        let longhaul = Longhaul::builder(team).store(longhaul::store::Memory::new()).start().await.unwrap();
+        let id = longhaul.submit(Order::new("lead", "go").working_dir(&repo)).await.unwrap();
+        let done = longhaul.wait([id]).await.unwrap();
+        longhaul.shutdown().await;
+        let output = done.tasks[0].output.clone();
+        assert!(output.starts_with("done"), "{output}");
+        match output
+            .split_once("[Its git worktree: ")
+            .map(|(_, rest)| rest.split(';').next().unwrap().to_owned())
+        {
+            Some(place) => Path::new(&place).join("attacked").exists(),
+            None => repo.join("attacked").exists(),
+        }
+    });
+    assert!(attacked, "the attack was made");
+    let ran = fs::read_dir(&marks).unwrap();
+    ran.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn no_command_has_longhauls_own_git_run_something() {
+    for nested in [true, false] {
+        assert_eq!(attacked(None, nested), Vec::<String>::new(), "without a sandbox");
+    }
+}
+
+#[test]
+fn in_bubblewrap_no_command_has_longhauls_own_git_run_something() {
+    use longhaul::toolset::Sandbox;
+    if !Path::new("/usr/bin/bwrap").exists() {
+        return crate::kit::skipped("bubblewrap is not installed");
+    }
+    for nested in [true, false] {
+        assert_eq!(attacked(Some(Sandbox::new()), nested), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn under_landlock_no_command_has_longhauls_own_git_run_something() {
+    use longhaul::toolset::Sandbox;
+    if yard().is_none() {
+        return;
+    }
+    for nested in [true, false] {
+        let sandbox = Sandbox::new().without_bubblewrap().helper(env!("CARGO_BIN_EXE_longhaul"));
+        assert_eq!(attacked(Some(sandbox), nested), Vec::<String>::new());
+    }
 }

@@ -101,7 +101,7 @@ fn another_process_lists_shows_writes_to_and_stops_what_runs() {
     });
     assert!(in_journal);
 
-    let resume = kit.run(&["resume"]).ended(0);
+    let resume = kit.run(&["resume"]).ended(1);
     assert!(resume.err.contains("is run by another process"), "{resume:?}");
 
     let timed_out = kit.run(&["wait", &root, "--timeout", "10ms"]).ended(124);

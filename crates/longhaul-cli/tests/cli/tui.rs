@@ -224,8 +224,9 @@ models:
     );
     kit.run(&["run", "team.yaml", "Say \x1b]0;pwned\x07 it"]).ended(0);
     let terminal = Terminal::run(&kit.command(&["tui"]), 100, 20);
-    terminal
-        .until("the transcript", |screen| screen.contains("before after") && screen.contains("end of it"));
+    terminal.until("the transcript", |screen| {
+        screen.contains("␛[2J␛[H␛]0;pwned␇") && screen.contains("end of it")
+    });
     terminal.keys(&["Enter", "Up", "Up", "Up", "Up", "Up"]);
     // All calls, unfolded; and the other pages.
     for key in ["Enter", "Up", "Enter", "2", "3", "4", "5", "6", "1"] {
@@ -234,9 +235,8 @@ models:
     }
     assert_eq!(terminal.state("#{alternate_on} #{pane_title}").split(' ').next(), Some("1"));
     assert!(!terminal.state("#{pane_title}").contains("pwned"));
-    // Nothing was copied, and nothing is left of what would have been.
+    // Nothing was copied: what would have been is there to be read.
     assert_eq!(terminal.state("#{buffer_name}"), "");
-    assert!(!terminal.colours().contains("cHduZWQ"));
     terminal.keys(&["q"]);
     assert_eq!(terminal.end().1, 0);
 }
@@ -296,7 +296,7 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
 fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     let kit = Kit::new();
     kit.write("team.yaml", TEAM);
-    let terminal = Terminal::run(&kit.command(&["tui", "team.yaml"]), 100, 30);
+    let terminal = Terminal::run(&kit.command(&["tui", "team.yaml", "--trust"]), 100, 30);
     terminal.until("how to begin", |screen| screen.contains("Type what the team is to do"));
     terminal.keys(&["Enter"]);
     terminal.types("Take stock of it");

@@ -113,6 +113,10 @@ fn what_was_cancelled_is_tried_again_and_both_know_of_each_other() {
     kit.run(&["stop", &open]).ended(0);
     let out = kit.run(&["retry", &open[..6]]).ended(0).out;
     assert!(out.contains(&format!("{open} is tried again as t-")) && out.contains("resume t-"), "{out}");
+    // One at a time; when that has ended, once more.
+    let first = kit.journals().last().unwrap().0.id.to_string();
+    kit.run(&["retry", &open]).complains(1, &["is tried again already", &first]);
+    kit.run(&["stop", &first]).ended(0);
     let again = tries(&kit, &open);
     let shown = kit.run(&["show", &again, "--json"]).ended(0).json();
     assert_eq!(shown[0]["head"]["retries"], open.as_str());
@@ -308,7 +312,7 @@ fn the_doctor_looks_at_everything() {
 
     submitted(&kit, "nobody", Order::new("waiter", "Wait"));
     kit.write("right.yaml", "agents: {root: {model: openai/gpt-5-mini, toolsets: [{type: think}, {type: mcp, command: /no/such/server}]}}\n");
-    let mut command = doctor(&["right.yaml"]);
+    let mut command = doctor(&["right.yaml", "--trust"]);
     command.env("OPENAI_API_KEY", "sk-very-secret");
     let team = crate::kit::Ran::from(command.output().unwrap());
     assert!(!team.out.contains("very-secret") && team.out.contains("OPENAI_API_KEY set"), "{}", team.out);

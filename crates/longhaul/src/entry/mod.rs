@@ -20,7 +20,7 @@ use crate::permission::Pattern;
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
-pub use question::{Answer, Leave, Question, Wants};
+pub use question::{Answer, Grant, Leave, Question, Wants};
 
 /// The format in which entries are written now.
 pub const FORMAT: u16 = 1;

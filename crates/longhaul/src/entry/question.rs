@@ -35,8 +35,11 @@ pub enum Wants {
     Leave {
         /// The tool.
         tool: String,
-        /// The arguments, as the model wrote them.
+        /// The arguments, as the tool will read them.
         arguments: String,
+        /// Why a person has to be asked whatever else allows it: it may be what a rule denies.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// Words; JSON that fits the schema, where there is one.
     Words {
@@ -68,15 +71,43 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Whether a call may be made, in a person's words: `yes`, `no [reason]`, `always [pattern]`.
+/// Whether a call may be made, in a person's words: `yes`, `no [reason]`, `always [exact|program|tool|pattern]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leave {
     /// This time.
     Yes,
     /// No, and perhaps why.
     No(Option<String>),
-    /// This time, and from now on for the whole tree: calls that this pattern means, or else all calls of the tool.
-    Always(Option<Pattern>),
+    /// This time, and from now on for the whole tree.
+    Always(Grant),
+}
+
+/// What is allowed from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// This call, with these arguments and no others.
+    Exact,
+    /// The program of this command, with any arguments.
+    Program,
+    /// Every call of this tool.
+    Tool,
+    /// Calls that a pattern means.
+    Pattern(Pattern),
+}
+
+impl Grant {
+    /// The pattern of what is allowed by it, where this call is asked about. The error says why there is none.
+    pub fn pattern(&self, tool: &str, arguments: &Value) -> Result<Pattern, String> {
+        match self {
+            Grant::Exact => Pattern::of_call(tool, arguments),
+            Grant::Program => Pattern::of_program(tool, arguments),
+            Grant::Tool => Pattern::of_tool(tool),
+            Grant::Pattern(pattern) if pattern.is_surely(tool, arguments) => Ok(pattern.clone()),
+            Grant::Pattern(pattern) => Err(format!(
+                "the pattern '{pattern}' does not allow the call of '{tool}' that is asked about"
+            )),
+        }
+    }
 }
 
 impl Leave {
@@ -97,10 +128,13 @@ impl Leave {
         match (first.to_lowercase().as_str(), rest) {
             ("yes" | "y", None) => Ok(Leave::Yes),
             ("no" | "n", reason) => Ok(Leave::No(reason.map(str::to_owned))),
-            ("always", None) => Ok(Leave::Always(None)),
-            ("always", Some(pattern)) => Ok(Leave::Always(Some(Pattern::parse(pattern)?))),
+            ("always", None | Some("exact")) => Ok(Leave::Always(Grant::Exact)),
+            ("always", Some("program")) => Ok(Leave::Always(Grant::Program)),
+            ("always", Some("tool")) => Ok(Leave::Always(Grant::Tool)),
+            ("always", Some(pattern)) => Ok(Leave::Always(Grant::Pattern(Pattern::parse(pattern)?))),
             _ => Err(format!(
-                "'{}' is no answer to this: say `yes`, `no`, `no REASON`, `always` (all calls of the tool, in this tree) or \
+                "'{}' is no answer to this: say `yes`, `no`, `no REASON`, `always` or `always exact` (this very call, in this \
+                 tree), `always program` (this program with any arguments), `always tool` (every call of the tool) or \
                  `always PATTERN` (as `always shell:cmd=git *`)",
                 words.chars().take(60).collect::<String>()
             )),
@@ -120,9 +154,16 @@ mod tests {
         assert_eq!(Leave::parse("no"), Ok(Leave::No(None)));
         assert_eq!(Leave::parse("No: not on Fridays"), reason("not on Fridays"));
         assert_eq!(Leave::parse("n because"), reason("because"));
-        assert_eq!(Leave::parse("always"), Ok(Leave::Always(None)));
+        for (words, grant) in [
+            ("always", Grant::Exact),
+            ("Always exact", Grant::Exact),
+            ("always program", Grant::Program),
+            ("always: tool", Grant::Tool),
+        ] {
+            assert_eq!(Leave::parse(words), Ok(Leave::Always(grant)), "{words}");
+        }
         let pattern = Pattern::parse("shell:cmd=git *").unwrap();
-        assert_eq!(Leave::parse("always shell:cmd=git *"), Ok(Leave::Always(Some(pattern))));
+        assert_eq!(Leave::parse("always shell:cmd=git *"), Ok(Leave::Always(Grant::Pattern(pattern))));
         for wrong in ["", "perhaps", "yes but not now", "nope", "yesterday", "always shell:cmd=["] {
             assert!(Leave::parse(wrong).is_err(), "{wrong}");
         }

@@ -47,14 +47,15 @@ impl Porter {
         use std::process::Stdio;
         use tokio::io::AsyncWriteExt as _;
 
-        let mut command = tokio::process::Command::new("/bin/sh");
-        command.arg("-c").arg(&hook.command).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.envs(all.env.iter());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(dir) = dir {
-            command.current_dir(dir);
-        }
-        let mut group = match crate::process::Group::spawn(command, &self.watchman) {
+        let started = crate::process::Group::start("/bin/sh", &self.watchman, |command| {
+            command.arg("-c").arg(&hook.command).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+            command.envs(all.env.iter());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            if let Some(dir) = dir {
+                command.current_dir(dir);
+            }
+        });
+        let mut group = match started {
             Ok(group) => group,
             Err(error) => return Heard::Failed(format!("it could not be started: {error}")),
         };

@@ -135,6 +135,10 @@ pub enum ModelErrorKind {
     /// Nothing came for too long.
     #[error("the model sent nothing for {0:?}")]
     Silent(Duration),
+    /// The reply is larger than any that can be meant: a model that does not stop, or a provider gone wrong. Asked again, it
+    /// would be as large.
+    #[error("the reply does not end{}", suffix(.0))]
+    TooLarge(String),
     /// The provider will never answer this request: bad key, unknown model, conversation too long.
     #[error("the provider refused the request{}", suffix(.0))]
     Rejected(String),
@@ -153,7 +157,7 @@ impl ModelErrorKind {
             | ModelErrorKind::Cut(_)
             | ModelErrorKind::Silent(_) => true,
             ModelErrorKind::Server { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
-            ModelErrorKind::Rejected(_) => false,
+            ModelErrorKind::Rejected(_) | ModelErrorKind::TooLarge(_) => false,
         }
     }
 
@@ -181,7 +185,10 @@ impl ModelErrorKind {
         match self {
             ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_) => true,
             ModelErrorKind::Server { status, .. } => *status >= 500 || *status == 429,
-            ModelErrorKind::Cut(_) | ModelErrorKind::Silent(_) | ModelErrorKind::Rejected(_) => false,
+            ModelErrorKind::Cut(_)
+            | ModelErrorKind::Silent(_)
+            | ModelErrorKind::TooLarge(_)
+            | ModelErrorKind::Rejected(_) => false,
         }
     }
 }

@@ -78,6 +78,38 @@ impl Glob {
         }
     }
 
+    /// Whether it matches any text that these parts could be, where `None` could be anything; in lower case.
+    pub(super) fn meets(&self, parts: &[Option<&str>]) -> bool {
+        let mut here = Places::new(self.tokens.len() + 1);
+        let mut next = Places::new(self.tokens.len() + 1);
+        self.enter(&mut here, 0);
+        for part in parts {
+            let Some(text) = part else {
+                // Anything matches what comes next, or not, as far as one likes.
+                let first = here.list.iter().copied().min().unwrap_or(self.tokens.len());
+                for place in first..=self.tokens.len() {
+                    here.add(place);
+                }
+                continue;
+            };
+            for c in text.chars() {
+                next.clear();
+                for &place in &here.list {
+                    match self.tokens.get(place) {
+                        Some(Token::Many) => self.enter(&mut next, place),
+                        Some(token) if token.takes(c, false) => self.enter(&mut next, place + 1),
+                        _ => {}
+                    }
+                }
+                std::mem::swap(&mut here, &mut next);
+                if here.list.is_empty() {
+                    return false;
+                }
+            }
+        }
+        here.has(self.tokens.len())
+    }
+
     /// Whether it matches more than one text.
     pub(super) fn is_wild(&self) -> bool {
         self.tokens.iter().any(|token| !matches!(token, Token::Char(_)))

@@ -11,13 +11,16 @@
 mod command;
 mod glob;
 mod pattern;
+mod request;
+mod shell;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use pattern::Pattern;
+pub use pattern::{Meaning, Pattern};
+pub use request::{Request, RuleNames};
 
 /// What is to be done with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,9 @@ pub enum Verdict {
     Run,
     /// A person is asked first.
     Ask,
+    /// A person is asked first, for this reason, whatever else allows it: it may be what is denied. Where nobody can be
+    /// asked, and where everything was approved beforehand, it is not made.
+    Unsure(String),
     /// It is not made, for this reason.
     Refuse(String),
 }
@@ -36,6 +42,7 @@ impl Verdict {
     pub fn or_stricter(self, other: Verdict) -> Verdict {
         match (self, other) {
             (refused @ Verdict::Refuse(_), _) | (_, refused @ Verdict::Refuse(_)) => refused,
+            (unsure @ Verdict::Unsure(_), _) | (_, unsure @ Verdict::Unsure(_)) => unsure,
             (Verdict::Ask, _) | (_, Verdict::Ask) => Verdict::Ask,
             (Verdict::Run, Verdict::Run) => Verdict::Run,
         }
@@ -93,17 +100,36 @@ impl Permissions {
 
     /// What is to be done with a call. `harmless` says of the tool that it changes nothing that is not Longhaul's own.
     pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
-        if let Some(pattern) = self.deny.iter().find(|pattern| pattern.might_be(tool, arguments)) {
-            let why = format!(
-                "'{tool}' is denied here by the pattern '{pattern}'. Do not try to get around it: do \
-                               without, or say what you could not do."
-            );
-            return Verdict::Refuse(why);
+        self.decide_request(&Request::new(tool, arguments.clone()), harmless)
+    }
+
+    /// The same, of a call by all the names that rules know it by.
+    pub fn decide_request(&self, request: &Request, harmless: bool) -> Verdict {
+        let tool = request.tool();
+        let mut unsure = None;
+        for pattern in &self.deny {
+            match pattern.meaning(request) {
+                Meaning::No => {}
+                Meaning::Yes => {
+                    return Verdict::Refuse(format!(
+                        "'{tool}' is denied here by the pattern '{pattern}'. Do not try to get around it: do without, or \
+                         say what you could not do."
+                    ));
+                }
+                Meaning::Unclear(why) => {
+                    unsure.get_or_insert_with(|| {
+                        format!("it may be what the pattern '{pattern}' denies: {why}")
+                    });
+                }
+            }
         }
-        if self.allow.iter().any(|pattern| pattern.is_surely(tool, arguments)) {
+        if let Some(why) = unsure {
+            return Verdict::Unsure(why);
+        }
+        if self.allow.iter().any(|pattern| pattern.allows(request)) {
             return Verdict::Run;
         }
-        let asked = self.ask.iter().any(|pattern| pattern.might_be(tool, arguments));
+        let asked = self.ask.iter().any(|pattern| pattern.meaning(request) != Meaning::No);
         if harmless && !asked { Verdict::Run } else { Verdict::Ask }
     }
 }
@@ -122,9 +148,19 @@ pub struct Rights {
 impl Rights {
     /// What is to be done with a call.
     pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
-        let verdicts = self.levels.iter().map(|level| level.decide(tool, arguments, harmless));
+        self.decide_request(&Request::new(tool, arguments.clone()), harmless)
+    }
+
+    /// The same, of a call by all the names that rules know it by.
+    pub fn decide_request(&self, request: &Request, harmless: bool) -> Verdict {
+        let verdicts = self.levels.iter().map(|level| level.decide_request(request, harmless));
         match verdicts.fold(Verdict::Run, Verdict::or_stricter) {
             Verdict::Ask if self.approved => Verdict::Run,
+            Verdict::Unsure(why) if self.approved => Verdict::Refuse(format!(
+                "This call of '{}' was not made, and nobody is asked in this run: {why}. Write it as plain commands, \
+                 without variables for their names, `eval`, or programs given as text; or do without it.",
+                request.tool()
+            )),
             verdict => verdict,
         }
     }

@@ -5,11 +5,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::command::{NEVER, climbs, is_command, parts, straight};
+use super::command::{NEVER, climbs, is_command, straight};
 use super::glob::{Glob, lower};
+use super::request::Request;
+use super::shell::{self, Piece};
 
 /// How long a pattern may be, in bytes.
 const LONGEST: usize = 2048;
+/// How long the pattern of one call may be.
+const LONGEST_CALL: usize = 64 * 1024;
 
 /// How deep lists in lists are looked into, each as it is written and each of what is in it. Deeper ones may be anything.
 const DEEPEST: usize = 8;
@@ -33,6 +37,8 @@ pub struct Pattern {
     text: String,
     tool: Glob,
     conditions: Vec<Condition>,
+    /// The only arguments that it means.
+    exact: Option<Value>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -47,6 +53,9 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let shown: String = text.chars().take(120).collect();
         let wrong = |why: &str| format!("the permission pattern '{shown}' is wrong: {why}");
+        if let Some(call) = text.strip_prefix('=') {
+            return Pattern::parse_call(text, call).map_err(wrong);
+        }
         if text.len() > LONGEST {
             return Err(wrong(&format!("it is longer than {LONGEST} bytes")));
         }
@@ -70,31 +79,125 @@ impl Pattern {
             })
         };
         let conditions = pieces.map(condition).collect::<Result<_, String>>()?;
-        Ok(Pattern { text: text.to_owned(), tool: glob(tool)?, conditions })
+        Ok(Pattern { text: text.to_owned(), tool: glob(tool)?, conditions, exact: None })
+    }
+
+    /// `=tool {…}`: one call, its arguments as JSON.
+    fn parse_call(text: &str, call: &str) -> Result<Pattern, &'static str> {
+        if text.len() > LONGEST_CALL {
+            return Err("it is longer than 64 KiB");
+        }
+        let json = call.find('{').ok_or("after '=' it has to name a tool and its arguments: '=tool {…}'")?;
+        let (tool, arguments) = call.split_at(json);
+        if tool.trim().is_empty() {
+            return Err("it names no tool");
+        }
+        let exact = serde_json::from_str(arguments).map_err(|_| "what follows the tool is no JSON object")?;
+        let tool = Glob::parse(&escaped(tool.trim())).map_err(|_| "it names no tool")?;
+        Ok(Pattern { text: text.to_owned(), tool, conditions: Vec::new(), exact: Some(exact) })
     }
 
     /// The pattern of all calls of one tool.
     pub fn of_tool(tool: &str) -> Result<Pattern, String> {
-        let mut text = String::new();
-        for c in tool.chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '\\' | ':') {
-                text.push('\\');
-            }
-            text.push(c);
+        Pattern::parse(&escaped(tool))
+    }
+
+    /// The pattern of one call, with these arguments and no others.
+    pub fn of_call(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+        if !arguments.is_object() || tool.contains('{') {
+            return Err("no pattern can name this very call: say `yes`, or `always tool`".to_owned());
         }
-        Pattern::parse(&text)
+        Pattern::parse(&format!("={tool} {arguments}"))
+    }
+
+    /// The pattern of one program with any arguments, where a call runs one plain command.
+    pub fn of_program(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+        let fields = arguments.as_object().into_iter().flatten();
+        let lines: Vec<_> = fields.filter(|(name, _)| is_command(name)).collect();
+        let [(name, Value::String(line))] = lines[..] else {
+            return Err("this call runs no command line: say `exact` or `tool`".to_owned());
+        };
+        let Some(program) = plain_program(line) else {
+            return Err(
+                "this is not one plain command, or its program runs others: say `exact` or `tool`".to_owned()
+            );
+        };
+        Pattern::parse(&format!("{}:{name}={} *", escaped(tool), escaped(&program)))
     }
 
     /// Whether a call is certainly meant: for what it allows. Wildcards match nothing in a command line that would make
     /// another command of it, and nothing that goes up in a path.
     pub fn is_surely(&self, tool: &str, arguments: &Value) -> bool {
-        self.tool.matches(&lower(tool), &[]) && self.conditions.iter().all(|c| c.surely(arguments))
+        self.tool.matches(&lower(tool), &[])
+            && self.exact.as_ref().is_none_or(|exact| exact == arguments)
+            && self.conditions.iter().all(|c| c.surely(arguments))
+    }
+
+    /// The same, of a call by all the names of its arguments.
+    pub(super) fn allows(&self, request: &Request) -> bool {
+        let arguments = if self.exact.is_some() { request.given() } else { request.arguments() };
+        self.is_surely(request.tool(), arguments)
     }
 
     /// Whether a call may be meant: for what it denies or asks about. A command line is meant if any command in it is,
     /// and arguments that cannot be read may be anything.
     pub fn might_be(&self, tool: &str, arguments: &Value) -> bool {
-        self.tool.matches(&lower(tool), &[]) && self.conditions.iter().all(|c| c.maybe(arguments))
+        self.meaning(&Request::new(tool, arguments.clone())) != Meaning::No
+    }
+
+    /// Whether a call is meant, for what it denies or asks about.
+    pub fn meaning(&self, request: &Request) -> Meaning {
+        if !request.tools().any(|tool| self.tool.matches(&lower(tool), &[])) {
+            return Meaning::No;
+        }
+        if let Some(exact) = &self.exact {
+            let is = exact == request.given() || !request.given().is_object();
+            return if is { Meaning::Yes } else { Meaning::No };
+        }
+        self.conditions.iter().fold(Meaning::Yes, |so_far, condition| match so_far {
+            Meaning::No => Meaning::No,
+            so_far => so_far.and(condition.meaning(request)),
+        })
+    }
+
+    /// Whether it allows a call that a person would be asked about. One that may be what a rule denies is allowed only by
+    /// the pattern of that very call.
+    pub(crate) fn grants(&self, tool: &str, arguments: &Value, unsure: bool) -> bool {
+        (self.exact.is_some() || !unsure) && self.is_surely(tool, arguments)
+    }
+}
+
+/// Whether a pattern means a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// It does not.
+    No,
+    /// It may: nobody can tell before the call is made, for this reason.
+    Unclear(String),
+    /// It does.
+    Yes,
+}
+
+impl Meaning {
+    /// Both.
+    fn and(self, other: Meaning) -> Meaning {
+        match (self, other) {
+            (Meaning::No, _) | (_, Meaning::No) => Meaning::No,
+            (why @ Meaning::Unclear(_), _) | (_, why @ Meaning::Unclear(_)) => why,
+            (Meaning::Yes, Meaning::Yes) => Meaning::Yes,
+        }
+    }
+
+    /// Either.
+    fn or(self, other: impl FnOnce() -> Meaning) -> Meaning {
+        match self {
+            Meaning::Yes => Meaning::Yes,
+            Meaning::No => other(),
+            why @ Meaning::Unclear(_) => match other() {
+                Meaning::Yes => Meaning::Yes,
+                _ => why,
+            },
+        }
     }
 }
 
@@ -122,34 +225,130 @@ impl Condition {
         !strays && self.glob.matches(&lower(text), never)
     }
 
-    fn maybe(&self, arguments: &Value) -> bool {
-        if !arguments.is_object() {
-            return true;
+    fn meaning(&self, request: &Request) -> Meaning {
+        if !request.arguments().is_object() {
+            return Meaning::Yes;
         }
         let mut found = Vec::new();
-        find(arguments, &self.argument, &mut found);
-        found.into_iter().any(|value| self.maybe_is(value, 0))
+        find(request.arguments(), &self.argument, &mut found);
+        found.into_iter().fold(Meaning::No, |so_far, value| so_far.or(|| self.means(value, request, 0)))
     }
 
-    fn maybe_is(&self, value: &Value, depth: usize) -> bool {
+    fn means(&self, value: &Value, request: &Request, depth: usize) -> Meaning {
         match value {
-            Value::String(text) => self.maybe_text(text),
-            Value::Array(_) if depth >= DEEPEST => true,
+            Value::String(text) => self.means_text(text, request),
+            Value::Array(_) if depth >= DEEPEST => Meaning::Yes,
             Value::Array(all) => {
                 let words: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
-                all.iter().any(|one| self.maybe_is(one, depth + 1))
-                    || self.maybe_text(&value.to_string())
-                    || (self.is_command && self.maybe_text(&words.join(" ")))
+                let each = all
+                    .iter()
+                    .fold(Meaning::No, |so_far, one| so_far.or(|| self.means(one, request, depth + 1)));
+                let each = each.or(|| self.means_text(&value.to_string(), request));
+                match self.is_command {
+                    true => each.or(|| self.means_text(&words.join(" "), request)),
+                    false => each,
+                }
             }
-            other => self.maybe_text(&other.to_string()),
+            other => self.means_text(&other.to_string(), request),
         }
     }
 
-    fn maybe_text(&self, text: &str) -> bool {
-        let text = lower(text);
-        let more = if self.is_command { parts(&text) } else { vec![straight(&text)] };
-        self.glob.matches(&text, &[]) || more.iter().any(|text| self.glob.matches(text, &[]))
+    fn means_text(&self, text: &str, request: &Request) -> Meaning {
+        if self.glob.matches(&lower(text), &[]) {
+            return Meaning::Yes;
+        }
+        if self.is_command {
+            return self.means_line(&request.line(text));
+        }
+        let paths = request.paths(text).into_iter().map(|path| lower(&path));
+        match paths.chain([straight(&lower(text))]).any(|path| self.glob.matches(&path, &[])) {
+            true => Meaning::Yes,
+            false => Meaning::No,
+        }
     }
+
+    fn means_line(&self, line: &shell::Line) -> Meaning {
+        let found = line
+            .commands
+            .iter()
+            .fold(Meaning::No, |so_far, command| so_far.or(|| self.means_command(command)));
+        match &line.unclear {
+            Some(why) => found.or(|| Meaning::Unclear(why.clone())),
+            None => found,
+        }
+    }
+
+    /// A command is compared with the path of its program and without.
+    fn means_command(&self, command: &shell::Command) -> Meaning {
+        let mut parts: Vec<Option<String>> = Vec::new();
+        for (at, word) in command.words.iter().enumerate() {
+            if at > 0 {
+                parts.push(Some(" ".to_owned()));
+            }
+            parts.extend(word.pieces.iter().map(|piece| match piece {
+                Piece::Text(text) => Some(lower(text)),
+                Piece::Gap => None,
+            }));
+        }
+        let short = command.words.first().and_then(shell::Word::program).map(|name| {
+            let own = command.words.first().map_or(0, |word| word.pieces.len());
+            let mut short = vec![Some(lower(name))];
+            short.extend_from_slice(&parts[own..]);
+            short
+        });
+        let compare = |parts: &[Option<String>]| {
+            let filled =
+                |gap: &str| parts.iter().map(|part| part.as_deref().unwrap_or(gap)).collect::<String>();
+            let known = parts.iter().all(Option::is_some);
+            let everywhere =
+                ["", "\u{f8ff}", "\u{f8ff} \u{f8ff}"].iter().all(|gap| self.glob.matches(&filled(gap), &[]));
+            let parts: Vec<Option<&str>> = parts.iter().map(Option::as_deref).collect();
+            match (known, everywhere) {
+                (_, true) if command.sure => Meaning::Yes,
+                (_, true) => Meaning::Unclear("it may run a command that is denied".to_owned()),
+                (true, false) => Meaning::No,
+                (false, false) if self.glob.meets(&parts) => {
+                    Meaning::Unclear("some of its words are known only when it runs".to_owned())
+                }
+                (false, false) => Meaning::No,
+            }
+        };
+        // Of a path that is not known whole only the name of the program counts.
+        let path_known = command.words.first().is_none_or(|word| !word.pieces.contains(&Piece::Gap));
+        match short {
+            Some(short) if !path_known => compare(&short),
+            Some(short) => compare(&short).or(|| compare(&parts)),
+            None => compare(&parts),
+        }
+    }
+}
+
+/// The name of the program of a line that is one plain command, which runs no other.
+fn plain_program(line: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
+    let name = line.split([' ', '\t']).next().filter(|name| !name.is_empty() && name.chars().all(plain))?;
+    let read = shell::read(line);
+    let known = |command: &shell::Command| {
+        command.words.iter().flat_map(|word| &word.pieces).all(|piece| matches!(piece, Piece::Text(_)))
+    };
+    let only = read.commands.len() == 1 && read.commands.iter().all(known) && read.unclear.is_none();
+    (only && !line.contains(NEVER) && line.len() > name.len()).then(|| name.to_owned())
+}
+
+/// A text as a pattern that means it alone.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | ':') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+fn is_argument(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 /// The values of an argument, found by its name or by a dotted path to it, in whatever case.
@@ -188,8 +387,7 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 fn begins_condition(rest: &str) -> bool {
-    let name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-    rest.split_once('=').is_some_and(|(before, _)| !before.is_empty() && before.chars().all(name))
+    rest.split_once('=').is_some_and(|(before, _)| is_argument(before))
 }
 
 impl fmt::Display for Pattern {

@@ -1,14 +1,19 @@
 //! A child process and everything it starts: one process group, which never outlives its [`Group`].
 
+use std::ffi::OsStr;
 use std::io;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use nix::sys::signal::kill;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+#[cfg(target_os = "linux")]
+use super::supervisor::{ENDING, End, Pipes, Supervisor};
 use super::{Watched, Watchman};
 
 /// How long the dying of a killed group is watched. Longer than that takes only who is stuck in the kernel, or dead
@@ -18,20 +23,70 @@ const DYING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A running command in a process group of its own, guarded by a [`Watchman`]. When it is dropped, everything in the
-/// group is killed.
+/// group is killed; with a supervisor ([`Watchman::helper`]), everything that came of the command.
 #[derive(Debug)]
 pub struct Group {
-    /// The command itself; its pipes can be taken.
+    /// The command itself, or its supervisor; the pipes are the command's, and can be taken.
     pub child: Child,
     id: Pid,
     /// Whether the group is known to be gone. From then on its id may be somebody else's.
     gone: bool,
+    /// What is known of those who left the group.
+    left: Left,
+    #[cfg(target_os = "linux")]
+    supervisor: Option<Supervisor>,
     // After the kill of `drop`: fields are dropped after it.
     _watched: Watched,
 }
 
+/// What is known, when a command has been ended, of the processes that it had started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// None is left.
+    None,
+    /// So many could not be ended.
+    Some(usize),
+    /// None is left in its group. Whether one has left the group, and runs on, is not known.
+    Unknown,
+}
+
 impl Group {
-    /// Starts a command in a group of its own, with the watchman's mark in its environment.
+    /// Starts a program in a group of its own. `configure` adds its arguments, its environment, its directory and its
+    /// pipes. With a supervisor, if the watchman has a helper for that.
+    ///
+    /// # Errors
+    /// When it cannot be started, or not be guarded: then it does not run either.
+    pub fn start(
+        program: impl AsRef<OsStr>,
+        watchman: &Watchman,
+        configure: impl FnOnce(&mut Command),
+    ) -> io::Result<Group> {
+        #[cfg(target_os = "linux")]
+        if let Some((helper, limit)) = watchman.supervisor() {
+            let (name, value) = watchman.env()?;
+            let pipes = Pipes::new(limit)?;
+            let mut command = pipes.command(&helper, (name, &value), program.as_ref());
+            configure(&mut command);
+            // Its pipe ends it, and it then ends the others: it must not be killed before that.
+            command.process_group(0).kill_on_drop(false);
+            let (child, mut supervisor, id) = pipes.start(command)?;
+            let watched = watchman.watch(id).inspect_err(|_| supervisor.kill())?;
+            let (id, left) = (Pid::from_raw(id), Left::Unknown);
+            return Ok(Group {
+                child,
+                id,
+                gone: false,
+                left,
+                supervisor: Some(supervisor),
+                _watched: watched,
+            });
+        }
+        let mut command = Command::new(program);
+        configure(&mut command);
+        Group::spawn(command, watchman)
+    }
+
+    /// Starts a command in a group of its own, with the watchman's mark in its environment, and without a supervisor.
     ///
     /// # Errors
     /// When it cannot be started, or not be guarded: then it does not run either.
@@ -41,7 +96,15 @@ impl Group {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the process has no id"))?;
         let watched = watchman.watch(id).inspect_err(|_| drop(child.start_kill()))?;
-        Ok(Group { child, id: Pid::from_raw(id), gone: false, _watched: watched })
+        Ok(Group {
+            child,
+            id: Pid::from_raw(id),
+            gone: false,
+            left: Left::Unknown,
+            #[cfg(target_os = "linux")]
+            supervisor: None,
+            _watched: watched,
+        })
     }
 
     /// The process group's id, which is the command's process id.
@@ -49,16 +112,34 @@ impl Group {
         self.id.as_raw()
     }
 
+    /// What is known of the processes that it had started, once it was ended ([`Group::kill`], [`Group::terminate`]).
+    pub fn left(&self) -> Left {
+        self.left
+    }
+
     /// Waits until the command itself has exited; what it has started may still run.
     ///
     /// # Errors
     /// When the operating system has lost it.
     pub async fn exits(&mut self) -> io::Result<ExitStatus> {
+        #[cfg(target_os = "linux")]
+        if let Some(supervisor) = &mut self.supervisor
+            && let Some(status) = supervisor.exits().await
+        {
+            return Ok(status);
+        }
         self.child.wait().await
     }
 
-    /// SIGTERM to all; SIGKILL to whoever is still there after `grace`. Nobody is left when this returns.
+    /// SIGTERM to all; SIGKILL to whoever is still there after `grace`. [`Group::left`] says whether anybody is left.
     pub async fn terminate(&mut self, grace: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.terminate();
+            let _ = timeout(grace, supervisor.ends()).await;
+            self.kill().await;
+            return;
+        }
         let _ = killpg(self.id, Signal::SIGTERM);
         // Whoever is stopped hears nothing else.
         let _ = killpg(self.id, Signal::SIGCONT);
@@ -75,12 +156,48 @@ impl Group {
         if self.gone {
             return false;
         }
+        #[cfg(target_os = "linux")]
+        if self.supervisor.is_some() {
+            return self.kill_supervised().await;
+        }
         let anybody = killpg(self.id, Signal::SIGKILL).is_ok();
         let _ = timeout(DYING, async {
             let _ = self.child.wait().await;
             self.all_gone().await;
         })
         .await;
+        self.gone = true;
+        anybody
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn kill_supervised(&mut self) -> bool {
+        let Some(supervisor) = &mut self.supervisor else { return false };
+        supervisor.kill();
+        // Somebody may have stopped it.
+        let helper = self.child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        if let Some(helper) = helper {
+            let _ = kill(helper, Signal::SIGCONT);
+        }
+        let end = timeout(ENDING, supervisor.ends()).await.unwrap_or(End::Unknown);
+        let anybody = match end {
+            End::None { killed } => {
+                self.left = Left::None;
+                killed > 0
+            }
+            End::Left(left) => {
+                self.left = Left::Some(left);
+                true
+            }
+            End::Unknown => {
+                // It was killed, or does not answer: those who are in the group, and those who bear its number.
+                let _ = self.child.start_kill();
+                let anybody = killpg(self.id, Signal::SIGKILL).is_ok();
+                supervisor.sweep().await;
+                anybody
+            }
+        };
+        let _ = timeout(DYING, self.child.wait()).await;
         self.gone = true;
         anybody
     }
@@ -92,10 +209,42 @@ impl Group {
     }
 }
 
+/// Runs a command to its end in a process group of its own, without a guardian, and gives back all that it wrote. When
+/// this is dropped, everything in the group is killed.
+///
+/// # Errors
+/// When it cannot be started, or its output not be read.
+pub(crate) async fn output_of(mut command: Command) -> io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let child = command.spawn()?;
+    let mut group = KilledOnDrop(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+    let output = child.wait_with_output().await;
+    // Its leader is gone, and its id may be somebody else's.
+    group.0 = None;
+    output
+}
+
+/// Kills a process group when it is dropped.
+struct KilledOnDrop(Option<Pid>);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        if let Some(id) = self.0 {
+            let _ = killpg(id, Signal::SIGKILL);
+        }
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.gone {
-            let _ = killpg(self.id, Signal::SIGKILL);
+        if self.gone {
+            return;
         }
+        #[cfg(target_os = "linux")]
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.kill();
+            return;
+        }
+        let _ = killpg(self.id, Signal::SIGKILL);
     }
 }

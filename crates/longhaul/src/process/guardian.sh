@@ -1,8 +1,10 @@
 # Ends what Longhaul started, when Longhaul is no more. Standard input is a pipe that only Longhaul holds:
 #   +N   the process group N is ours     -N   it is no more     .   Longhaul ends in good order
-# The end of the input is the end of Longhaul, by whatever. $1 is what the environment of all our children says.
+# The end of the input is the end of Longhaul, by whatever. $1 is what the environment of all our children says; their
+# limit of file locks, which nothing keeps, is a number that begins with $2 if they were supervised.
 trap '' HUP INT QUIT TERM PIPE ALRM USR1 USR2
 mark=$1
+limit="^Max file locks  *$2[0-9]* "
 groups=
 clean=2
 while IFS= read -r line; do
@@ -28,7 +30,10 @@ while [ "$look" -lt 60 ]; do
         kill -s 0 -- "-$group" 2>/dev/null && left="$left -$group"
     done
     if [ -d /proc/self ]; then
-        for path in $(grep -lF -e "$mark" /proc/[0-9]*/environ 2>/dev/null); do
+        for path in $(
+            grep -lF -e "$mark" /proc/[0-9]*/environ 2>/dev/null
+            grep -l -e "$limit" /proc/[0-9]*/limits 2>/dev/null
+        ); do
             path=${path#/proc/}
             left="$left ${path%%/*}"
         done

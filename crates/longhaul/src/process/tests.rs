@@ -86,7 +86,7 @@ fn who_is_not_watched_any_more_is_left_alone() {
     drop(twice.0);
     std::mem::forget(twice.1);
     // As when this process dies: the pipe closes, and nothing was taken back.
-    let Watchman(post) = &watchman;
+    let post = &watchman.0;
     post.hang_up();
     until("the end of the one", || kept.try_wait().unwrap().is_some());
     assert_eq!(let_go.try_wait().unwrap(), None, "the other goes on");
@@ -99,7 +99,7 @@ fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
     let watchman = Watchman::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
     let watched = watchman.watch(id(&child)).unwrap();
-    let Watchman(post) = &watchman;
+    let post = &watchman.0;
     let first = post.guardian();
     #[cfg(target_os = "linux")]
     {
@@ -123,7 +123,7 @@ fn a_guardian_that_is_stopped_stops_nobody() {
     let watchman = Watchman::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
     let watched = watchman.watch(id(&child)).unwrap();
-    let Watchman(post) = &watchman;
+    let post = &watchman.0;
     let first = post.guardian();
     kill(first, Signal::SIGSTOP).unwrap();
     // More than a pipe holds.

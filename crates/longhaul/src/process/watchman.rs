@@ -3,13 +3,17 @@
 //! He posts a guardian: a small `/bin/sh` in a process group of its own, whose input is a pipe that only this process
 //! holds. The kernel closes it when this process dies, and the guardian ends what it was told of. On Linux it also
 //! ends every process whose environment carries the watchman's mark, and so finds a child that was not registered
-//! yet, and one that left its group.
+//! yet, and one that left its group; and every process that bears the watchman's number as a limit, which it has from a
+//! supervisor and keeps with an empty environment. A supervisor that lives has ended those by then.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +23,8 @@ use uuid::Uuid;
 const SCRIPT: &str = include_str!("guardian.sh");
 /// The environment variable that marks our children.
 const MARK: &str = "LONGHAUL_GUARD";
+/// How many commands of a watchman have a number of their own.
+const MOST: u64 = 1_000_000;
 /// Where the guardian finds `grep` and `sleep`.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 /// How long the end of a guardian that was told to go is waited for. It takes some milliseconds, and a second longer
@@ -42,12 +48,29 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Watchman(pub(super) Arc<Post>);
+pub struct Watchman(pub(super) Arc<Post>, Option<Arc<Path>>);
 
 impl Watchman {
     /// A watchman of its own. The guardian is started when there is somebody to guard.
     pub fn new() -> Self {
         Watchman::default()
+    }
+
+    /// The program that can supervise commands, so that none of the processes that a command starts outlives it, in whatever
+    /// group or session and with whatever environment: one whose `main` calls [`supervise`](super::supervise) when its first
+    /// argument is [`SUPERVISE`](super::SUPERVISE), as the command `longhaul` does. Without it, and elsewhere than on Linux, a
+    /// process that leaves its group may outlive its command: see [`Left`](super::Left).
+    pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.1 = Some(program.into().into());
+        self
+    }
+
+    /// The helper, and a number that the processes of one command can be told by.
+    #[cfg(target_os = "linux")]
+    pub(super) fn supervisor(&self) -> Option<(Arc<Path>, u64)> {
+        let helper = self.1.clone()?;
+        let n = self.0.commands.fetch_add(1, Ordering::Relaxed) % MOST;
+        Some((helper, self.0.number * MOST + n))
     }
 
     /// The environment variable, name and value, that every child must be started with. The guardian is there when
@@ -115,12 +138,26 @@ impl Drop for Watched {
 #[derive(Debug)]
 pub(super) struct Post {
     mark: Mark,
+    /// The beginning of the numbers that processes of ours bear.
+    number: u64,
+    #[cfg(target_os = "linux")]
+    commands: AtomicU64,
     duty: Mutex<Duty>,
 }
 
 impl Default for Post {
     fn default() -> Self {
-        Post { mark: Mark(Uuid::now_v7().simple().to_string()), duty: Mutex::default() }
+        let id = Uuid::now_v7();
+        let (_, random) = id.as_u64_pair();
+        // Twelve digits.
+        let number = 100_000_000_000 + random % 900_000_000_000;
+        Post {
+            mark: Mark(id.simple().to_string(), number),
+            number,
+            #[cfg(target_os = "linux")]
+            commands: AtomicU64::new(0),
+            duty: Mutex::default(),
+        }
     }
 }
 
@@ -148,7 +185,7 @@ impl Post {
 
 /// What tells our children from all other processes.
 #[derive(Debug)]
-struct Mark(String);
+struct Mark(String, u64);
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,7 +242,7 @@ struct Guardian {
 impl Guardian {
     fn start(mark: &Mark) -> io::Result<Guardian> {
         let mut child = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "longhaul-guard", &format!("{MARK}={mark}")])
+            .args(["-c", SCRIPT, "longhaul-guard", &format!("{MARK}={mark}"), &mark.1.to_string()])
             .current_dir("/")
             .env_clear()
             .env("PATH", PATH)

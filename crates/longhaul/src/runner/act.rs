@@ -1,5 +1,6 @@
 //! Running the tool calls of a reply: at once, their results in order.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::hook::Moment;
 use crate::id::{CallId, TaskId};
+use crate::message::envelope::escape_tags;
 use crate::permission::Verdict;
 use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
 use crate::toolset::cut_output;
@@ -61,8 +63,13 @@ impl Run {
         self.note_begun(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
         let start = |(act, asks_first): (Act, bool)| {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door =
-                Door { rights: self.rights.clone(), pleas: pleas.clone(), stop: stop.clone(), give_up };
+            let door = Door {
+                rights: self.rights.clone(),
+                directory: self.order.working_dir.clone(),
+                pleas: pleas.clone(),
+                stop: stop.clone(),
+                give_up,
+            };
             let hurry = now.hurry.get(&act.id).cloned().unwrap_or_default();
             self.start(act, &line, door, hurry, asks_first)
         };
@@ -79,7 +86,7 @@ impl Run {
                 biased;
                 // Whoever ignores the stop for too long is dropped, which ends what it has started.
                 () = overdue(until), if until.is_some() => break,
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     now.hurry(&self.head.backgrounded);
                     if self.head.stop.is_some() && halt.is_none() {
@@ -168,12 +175,15 @@ impl Run {
             hurry,
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
+            processes: self.around.processes.clone(),
             line: line.clone(),
         };
         let gear = self.gear.clone();
         let usher = self.usher(&act).map(Box::new);
+        let tenure = self.tenure.clone();
         async move {
-            let returned = |result| Came::new(act.id, Some(result));
+            let id = act.id;
+            let returned = |result| Came::new(id, Some(result));
             let name = &act.call.tool;
             let Some((tool, manner)) = gear.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
@@ -189,9 +199,15 @@ impl Run {
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
+            // Rules, hooks and people see the call as the tool will: it is called with nothing else.
+            match tool.canonical(&act.call.arguments) {
+                Ok(arguments) => act.call.arguments = arguments,
+                Err(error) => return Came::new(act.id, Some(Err(error))),
+            }
             let mut told = Vec::new();
             if asks_first {
-                match Box::pin(door.pass(&mut act, *manner, usher.as_deref())).await {
+                tenure.sure().await;
+                match Box::pin(door.pass(&mut act, &**tool, usher.as_deref())).await {
                     Ok(counsel) => {
                         counsel.notes.into_iter().for_each(|note| context.progress(note));
                         told.extend(usher::told(Moment::PreToolUse, &counsel.context));
@@ -200,10 +216,12 @@ impl Run {
                     Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
-                && let Verdict::Refuse(why) = door.verdict(&act.call, *manner)
+                && let Verdict::Refuse(why) = door.verdict(&act.call, &**tool)
             {
                 return Came::new(act.id, Some(Err(ToolError::Failed(why))));
             }
+            // The last look before it happens: a process that was stopped here goes on here.
+            tenure.sure().await;
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
@@ -215,6 +233,7 @@ impl Run {
             });
             if let Some(usher) = &usher {
                 // Of a task that is stopped nobody hears any more.
+                tenure.sure().await;
                 let heard = tokio::select! {
                     biased;
                     () = door.stop.cancelled() => Vec::new(),
@@ -289,6 +308,12 @@ impl Run {
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
             let mut returned = self.bounded(call, output).await?;
+            // What a tool says must not look like what a hook says to it.
+            if names.get(&call).is_some_and(|tool| self.is_hooked(tool))
+                && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
+            {
+                returned.output = escaped.into();
+            }
             if !told.is_empty() {
                 returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
             }

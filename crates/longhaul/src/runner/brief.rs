@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::gear::{Gear, add};
 use crate::agent::{Agent, Preamble};
+use crate::message::envelope::{attribute, escape};
 
 /// How much of a prompt file is read.
 const FILE_CAP: usize = 64 * 1024;
@@ -30,7 +31,7 @@ fn tell(preamble: &Preamble, now: Timestamp, dir: Option<&Path>) -> Vec<String> 
         parts.push(format!("Today is {} (UTC).", now.to_zoned(TimeZone::UTC).strftime("%A, %Y-%m-%d")));
     }
     if preamble.environment {
-        let place = dir.map_or("none".to_owned(), |dir| dir.display().to_string());
+        let place = dir.map_or("none".to_owned(), |dir| attribute(&dir.display().to_string()).into_owned());
         let git = dir.is_some_and(|dir| dir.ancestors().any(|dir| dir.join(".git").exists()));
         parts.push(format!(
             "<environment>\nWorking directory: {place}\nGit repository: {}\nOperating system: {} ({})\n</environment>",
@@ -41,7 +42,10 @@ fn tell(preamble: &Preamble, now: Timestamp, dir: Option<&Path>) -> Vec<String> 
     }
     for name in &preamble.prompt_files {
         match find(name, dir) {
-            Some(text) => parts.push(format!("<file name=\"{name}\">\n{}\n</file>", text.trim_end())),
+            Some(text) => {
+                let (name, text) = (attribute(name), escape(text.trim_end()));
+                parts.push(format!("<file name=\"{name}\">\n{text}\n</file>"));
+            }
             None => {
                 tracing::warn!(file = name, "the prompt file is not in the working directory or above it")
             }

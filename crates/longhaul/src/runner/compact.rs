@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::{Halt, Run, heard, overdue};
 use crate::entry::Entry;
+use crate::message::envelope::escape_tags;
 use crate::message::{Message, Reply};
 use crate::model::wire::Memo;
 use crate::model::{Chunk, Model, Request};
@@ -62,11 +63,15 @@ impl Run {
     async fn summarise(&mut self, model: &dyn Model, transcript: &str) -> Result<Option<Reply>, Halt> {
         let task = self.order.task.clone();
         let text = format!(
-            "<task>\n{task}\n</task>\n\n<conversation>\n{transcript}\n</conversation>\n\nSummarise the conversation."
+            "<task>\n{}\n</task>\n\n<conversation>\n{}\n</conversation>\n\nSummarise the conversation.",
+            escape_tags(&task, &["task", "conversation"]),
+            // What the agent was told has tags of ours in it, and they stay.
+            escape_tags(transcript, &["conversation"]),
         );
         let messages = [Message::User(text.into())];
         let agent = self.agent.clone();
         let memo = Memo::default();
+        self.be_sure().await?;
         let mut stream = model.stream(Request {
             task: self.head.id,
             agent: &agent.name,
@@ -91,7 +96,7 @@ impl Run {
                     None => return Ok(None),
                 },
                 () = overdue(silent_at) => return Ok(None),
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use crate::agent::{Agent, Team};
 use crate::entry::TeamRef;
 use crate::id::AgentName;
+use crate::message::envelope::escape;
 use crate::model::ToolSpec;
 use crate::tool::{DynTool, Manner};
 use crate::toolset::ToolsetError;
@@ -30,6 +31,17 @@ pub(crate) struct Gear {
 const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 impl Gear {
+    /// No tools: for a task that will take no step.
+    pub(crate) fn none(agent: &Agent) -> Gear {
+        Gear {
+            system: agent.instruction.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            whole: false,
+            generation: generation(agent),
+        }
+    }
+
     async fn open(team: &Team, agent: &Agent) -> Gear {
         let patron = team.patron(agent);
         // Before they are opened: what changes meanwhile is opened again.
@@ -53,7 +65,8 @@ impl Gear {
                 Err(error) => {
                     tracing::error!(agent = %agent.name, "the agent runs without some of its tools: {error}");
                     // The model is told, so that it does not promise what it cannot do.
-                    add(&mut system, &format!("Some of your tools are not available: {error}."));
+                    let why = error.to_string();
+                    add(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
                     gear.whole = false;
                     continue;
                 }

@@ -3,6 +3,7 @@
 //! A call that somebody has to be asked about is not written down as begun before it is allowed to. So a crash while
 //! it waits leaves no doubt about it: it is asked about again, under the same name.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -16,8 +17,8 @@ use crate::entry::{Answer, Entry, HookFailure, Leave, Question, Wait, Wants};
 use crate::hook::{Counsel, Decision};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
-use crate::permission::{Rights, Verdict, arguments};
-use crate::tool::{Manner, ToolError};
+use crate::permission::{Request, Rights, Verdict, arguments};
+use crate::tool::{DynTool, ToolError};
 use crate::turn::{Act, Inquiry};
 
 /// How much of a call's arguments a question shows; its `wants` have all of them.
@@ -36,6 +37,8 @@ pub(super) enum Plea {
 /// What stands between a call and its tool.
 pub(super) struct Door {
     pub(super) rights: Option<Arc<Rights>>,
+    /// Where relative paths begin.
+    pub(super) directory: Option<PathBuf>,
     pub(super) pleas: mpsc::UnboundedSender<Plea>,
     pub(super) stop: CancellationToken,
     pub(super) give_up: CancellationToken,
@@ -55,11 +58,11 @@ impl Door {
     pub(super) async fn pass(
         &self,
         act: &mut Act,
-        manner: Manner,
+        tool: &dyn DynTool,
         usher: Option<&Usher>,
     ) -> Result<Counsel, Barred> {
         let refused = |why| Err(Barred::Refused(ToolError::Failed(why)));
-        let mut verdict = self.verdict(&act.call, manner);
+        let mut verdict = self.verdict(&act.call, tool);
         let (mut counsel, mut arguments) = (Counsel::default(), None);
         if let Some(usher) = usher
             && !matches!(verdict, Verdict::Refuse(_))
@@ -74,12 +77,15 @@ impl Door {
                 return refused(blocked(&act.call.tool, why));
             }
             if let Some(updated) = counsel.updated.take() {
-                act.call.arguments = serde_json::Value::Object(updated).to_string();
+                let updated = serde_json::Value::Object(updated).to_string();
+                act.call.arguments = tool.canonical(&updated).map_err(Barred::Refused)?;
                 arguments = Some(act.call.arguments.clone());
-                verdict = self.verdict(&act.call, manner);
+                verdict = self.verdict(&act.call, tool);
             }
             verdict = match counsel.decision {
-                Some(Decision::Allow) => self::verdict(usher.eased.as_deref(), &act.call, manner),
+                Some(Decision::Allow) => {
+                    self::verdict(usher.eased.as_deref(), &act.call, tool, self.directory.as_deref())
+                }
                 Some(Decision::Ask) if !usher.approved => verdict.or_stricter(Verdict::Ask),
                 _ => verdict,
             };
@@ -87,9 +93,13 @@ impl Door {
         match verdict {
             Verdict::Run => {}
             Verdict::Refuse(why) => return refused(why),
-            Verdict::Ask => {
+            Verdict::Ask | Verdict::Unsure(_) => {
+                let why = match verdict {
+                    Verdict::Unsure(why) => Some(why),
+                    _ => None,
+                };
                 let (reply, answer) = oneshot::channel();
-                let question = may_call(&act.call);
+                let question = may_call(&act.call, why);
                 let _ = self.pleas.send(Plea::Leave { call: act.id, question, reply });
                 allowed(&act.call.tool, self.hear(answer).await?)?;
             }
@@ -108,8 +118,8 @@ impl Door {
         }
     }
 
-    pub(super) fn verdict(&self, call: &Call, manner: Manner) -> Verdict {
-        verdict(self.rights.as_deref(), call, manner)
+    pub(super) fn verdict(&self, call: &Call, tool: &dyn DynTool) -> Verdict {
+        verdict(self.rights.as_deref(), call, tool, self.directory.as_deref())
     }
 
     /// What the runner says, unless the call is given up meanwhile.
@@ -123,9 +133,11 @@ impl Door {
     }
 }
 
-fn verdict(rights: Option<&Rights>, call: &Call, manner: Manner) -> Verdict {
+/// What is to be done with a call, whose arguments are as the tool reads them.
+fn verdict(rights: Option<&Rights>, call: &Call, tool: &dyn DynTool, directory: Option<&Path>) -> Verdict {
     let Some(rights) = rights else { return Verdict::Run };
-    rights.decide(&call.tool, &arguments(&call.arguments), manner.is_harmless())
+    let request = Request::new(&call.tool, arguments(&call.arguments)).known_as(&tool.rule_names());
+    rights.decide_request(&request.in_directory(directory), tool.manner().is_harmless())
 }
 
 /// What the model is told of a call that a hook blocked.
@@ -134,13 +146,24 @@ fn blocked(tool: &str, why: &str) -> String {
     format!("This call of '{tool}' was not made: a hook blocked it{why}")
 }
 
-fn may_call(call: &Call) -> Question {
+fn may_call(call: &Call, why: Option<String>) -> Question {
     let Call { tool, arguments, .. } = call;
     let shown = &arguments[..arguments.floor_char_boundary(SHOWN)];
     let more = if shown.len() < arguments.len() { "…" } else { "" };
-    Question {
-        text: format!("May {tool} be called with {shown}{more}?"),
-        wants: Wants::Leave { tool: tool.clone(), arguments: arguments.clone() },
+    let text = match &why {
+        None => format!("May {tool} be called with {shown}{more}?"),
+        Some(why) => format!("May {tool} be called with {shown}{more}? A person has to decide: {why}."),
+    };
+    Question { text, wants: Wants::Leave { tool: tool.clone(), arguments: arguments.clone(), why } }
+}
+
+/// Whether an answer to one question is one to the other: an earlier Longhaul may have put the same in other words.
+fn asks_the_same(had: &Question, asks: &Question) -> bool {
+    match (&had.wants, &asks.wants) {
+        (Wants::Leave { tool, arguments: text, .. }, Wants::Leave { tool: now, arguments: now_text, .. }) => {
+            tool == now && arguments(text) == arguments(now_text)
+        }
+        _ => had == asks,
     }
 }
 
@@ -228,8 +251,13 @@ impl Run {
     /// Whether nobody need be asked about a call, no person and no hook, so that it begins with the reply that made it.
     pub(super) fn begins_at_once(&self, call: &Call) -> bool {
         // A tool that is not there is not run either way; that is told where it would be.
-        let Some((_, manner)) = self.gear.tool(&call.tool) else { return true };
-        !self.is_heard_about(&call.tool) && verdict(self.rights.as_deref(), call, *manner) == Verdict::Run
+        let Some((tool, _)) = self.gear.tool(&call.tool) else { return true };
+        // Nor is a call that the tool cannot read.
+        let Ok(arguments) = tool.canonical(&call.arguments) else { return true };
+        let call = Call { arguments, ..call.clone() };
+        let directory = self.order.working_dir.as_deref();
+        !self.is_heard_about(&call.tool)
+            && verdict(self.rights.as_deref(), &call, &**tool, directory) == Verdict::Run
     }
 
     /// Asks a person whether a call may be made, unless one has already said so for the whole tree.
@@ -240,10 +268,12 @@ impl Run {
         asks: Question,
         reply: oneshot::Sender<Answer>,
     ) -> Result<(), Halt> {
-        if let Wants::Leave { tool, arguments: text } = &asks.wants {
+        if let Wants::Leave { tool, arguments: text, why } = &asks.wants {
             let root = self.around.store.head(self.head.root).await?;
             let args = arguments(text);
-            if root.is_some_and(|root| root.granted.iter().any(|pattern| pattern.is_surely(tool, &args))) {
+            if root.is_some_and(|root| {
+                root.granted.iter().any(|pattern| pattern.grants(tool, &args, why.is_some()))
+            }) {
                 let _ = reply.send(Answer::Given("yes".to_owned()));
                 return Ok(());
             }
@@ -270,7 +300,11 @@ impl Run {
         asks: Question,
         reply: oneshot::Sender<Answer>,
     ) -> Result<(), Halt> {
-        let known = self.turn.inquiries().iter().find(|had| had.question == question && had.asks == asks);
+        let known = self
+            .turn
+            .inquiries()
+            .iter()
+            .find(|had| had.question == question && asks_the_same(&had.asks, &asks));
         if let Some(answer) = known.and_then(|inquiry| inquiry.answer.clone()) {
             let _ = reply.send(answer);
             return Ok(());

@@ -5,10 +5,12 @@
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
 mod act;
+mod aside;
 mod brief;
 mod compact;
 mod gear;
 mod leave;
+mod lease;
 mod ledger;
 mod orders;
 mod owed;
@@ -16,6 +18,7 @@ mod recall;
 mod rest;
 mod seat;
 mod settle;
+mod starting;
 mod think;
 mod usher;
 mod worktree;
@@ -32,7 +35,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use act::said;
+pub(crate) use aside::Aside;
 pub(crate) use gear::Locker;
+pub(crate) use lease::{LeaseKeeper, Tenure};
 pub(crate) use ledger::below;
 pub(crate) use orders::{Orders, first};
 pub(crate) use recall::read_all;
@@ -44,17 +49,19 @@ use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
 use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
 use crate::hook::Occasion;
-use crate::id::{AgentName, Seq};
+use crate::id::{AgentName, Attempt, Seq};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
 use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
 use crate::task::Head;
+use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
 use crate::turn::{Act, Step, Turn};
 use gear::Gear;
 use ledger::Ledger;
 use owed::Owed;
 use recall::{chain_before, fresh_journal, recall};
+use starting::Starting;
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -65,6 +72,8 @@ pub(crate) struct Surroundings {
     pub(crate) desk: Arc<dyn Desk>,
     pub(crate) locker: Arc<Locker>,
     pub(crate) orders: Arc<Orders>,
+    /// How many processes run at once.
+    pub(crate) processes: ProcessSlots,
     /// Held while a worktree is made or removed.
     pub(crate) worktrees: Arc<tokio::sync::Mutex<()>>,
     /// Fires when the worker wants its tasks back: finish the step, then release.
@@ -81,10 +90,16 @@ pub(crate) struct Run {
     team: Arc<Team>,
     seat: Seat,
     bell: Arc<Bell>,
+    /// Whether the task is this run's, as far as that is known.
+    tenure: Tenure,
+    /// Which attempt this is. Everything that it writes is fenced by it, whatever the journal says by now.
+    attempt: Attempt,
     head: Head,
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
     worktree: Option<Box<Worktree>>,
+    /// Whether git said in time what is in there; if not, it is kept.
+    git_answers: bool,
     turn: Turn,
     agent: Arc<Agent>,
     /// Who had the conversation before, in this attempt.
@@ -137,7 +152,7 @@ impl From<StoreError> for Halt {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
             // Nobody can go on with a journal that cannot be read, or that does not add up.
-            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. }) => {
+            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. } | StoreError::Damaged { .. }) => {
                 Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
             }
             error => Halt::Store(error),
@@ -168,9 +183,19 @@ impl Run {
         team: Arc<Team>,
         task: Claimed,
         seat: Seat,
+        tenure: Tenure,
     ) -> Result<Run, Halt> {
         let claimed = &task.head;
-        let foreign = Kinds::of([Kind::Letter, Kind::StopRequested, Kind::Answered, Kind::Backgrounded]);
+        let attempt = claimed.attempt;
+        let foreign = Kinds::of([
+            Kind::Letter,
+            Kind::StopRequested,
+            Kind::Answered,
+            Kind::Backgrounded,
+            // That somebody else has the task, or had.
+            Kind::Released,
+            Kind::Finished,
+        ]);
         let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
         let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
@@ -179,14 +204,24 @@ impl Run {
             _ => read_all(&*around.store, claimed.id, Seq(0)).await?,
         };
         let (head, turn, submitted) = recall(&*around.store, &team, claimed.id, &journal).await?;
-        if head.attempt != claimed.attempt {
+        if head.attempt != attempt || head.worker != claimed.worker {
             return Err(Halt::Lost);
         }
         let agent = find_agent(&team, &turn)?;
         let habits = habits_of(&agent, &submitted.order);
+        // From here on something happens outside of the journal: worktrees are made, servers started.
+        make_sure(&*around.store, claimed, &tenure).await?;
+        let deadline = habits.timeout.and_then(|timeout| {
+            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
+            Instant::now().checked_add(left)
+        });
+        let mut starting = Starting::new(&around, &bell, &head, deadline, &tenure);
         let worktree = match habits.isolation {
             Isolation::None => None,
-            Isolation::Worktree => Some(Box::new(Box::pin(own_worktree(&around, &submitted)).await?)),
+            Isolation::Worktree => match starting.wait(own_worktree(&around, &submitted)).await? {
+                Some(worktree) => Some(Box::new(worktree?)),
+                None => None,
+            },
         };
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
@@ -197,22 +232,22 @@ impl Run {
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let deadline = habits.timeout.and_then(|timeout| {
-            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
-            Instant::now().checked_add(left)
-        });
-        let gear = gear_for(&around.locker, &team, &agent, &order).await;
-        let system = brief::brief(&gear, &agent, around.store.now(), order.working_dir.clone()).await;
+        let prepared = starting.wait(equip(&around, &team, &agent, &order)).await?;
+        // A task that is to stop takes no step, and needs nothing for it.
+        let (gear, system) = prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from("")));
+        let look_at = starting.look_at();
         let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
-        let look_at = Instant::now() + LOOK_ANYWAY;
         Ok(Run {
             around,
             team,
             seat,
             bell,
+            tenure,
+            attempt,
             head,
             order,
             worktree,
+            git_answers: true,
             turn,
             agent,
             before: Vec::new(),
@@ -236,7 +271,14 @@ impl Run {
 
     /// Drives the task to its end, or to the end of this attempt.
     pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
-        let ended = self.run().await;
+        let tenure = self.tenure.clone();
+        let ended = tokio::select! {
+            biased;
+            // Everything is dropped where it stands, and what runs in processes is killed by that: when the lease is over
+            // somebody else may begin.
+            why = Aside::new(async move { tenure.lost().await }) => Ended::Stranded(why),
+            ended = self.run() => ended,
+        };
         Box::pin(self.put_away(&ended)).await;
         ended
     }
@@ -245,18 +287,27 @@ impl Run {
     /// in, and has hooks hear that it has ended.
     async fn put_away(&mut self, ended: &Ended) {
         const LONGEST: Duration = Duration::from_secs(5);
-        for toolset in self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets) {
-            if tokio::time::timeout(LONGEST, toolset.task_ended(self.head.id)).await.is_err() {
-                tracing::warn!(task = %self.head.id, toolset = toolset.name(), "what it started did not end in time");
-            }
+        if !matches!(ended, Ended::Finished) {
+            // They go on where the task does.
+            self.notices = None;
         }
+        let task = self.head.id;
+        let toolsets = self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets);
+        let ending = toolsets.map(|toolset| async move {
+            if tokio::time::timeout(LONGEST, toolset.task_ended(task)).await.is_err() {
+                tracing::warn!(%task, toolset = toolset.name(), "what it started did not end in time");
+            }
+        });
+        futures::future::join_all(ending).await;
         if !matches!(ended, Ended::Finished) {
             return;
         }
         if let Some(worktree) = &self.worktree
+            && self.git_answers
             && self.is_alone().await
+            && self.patiently(settle::GIT_HURRY, worktree.leave(&self.around.worktrees)).await.is_none()
         {
-            worktree.leave(&self.around.worktrees).await;
+            tracing::warn!(%task, "git takes too long: the task's worktree is kept");
         }
         // After that: what the task says of its worktree is true, whatever they do.
         self.take_leave().await;
@@ -276,9 +327,10 @@ impl Run {
     }
 
     async fn step(&mut self) -> Result<Option<Ended>, Halt> {
-        if self.bell.rung().now_or_never().is_some() {
+        if self.bell.rung().now_or_never().is_some() || self.look_at <= Instant::now() {
             self.catch_up().await?;
         }
+        self.be_sure().await?;
         if self.head.stop.is_some() {
             return Err(Halt::Stop);
         }
@@ -335,7 +387,7 @@ impl Run {
             let overdue = overdue(self.deadline);
             tokio::select! {
                 () = self.seat.sit() => {}
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -363,9 +415,10 @@ impl Run {
             self.may_launch |= !self.agent.sub_agents.is_empty();
             self.habits = habits_of(&self.agent, &self.order);
             self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
-            self.gear = gear_for(&self.around.locker, &self.team, &self.agent, &self.order).await;
-            let dir = self.order.working_dir.clone();
-            self.system = brief::brief(&self.gear, &self.agent, self.around.store.now(), dir).await;
+            let (around, team) = (self.around.clone(), self.team.clone());
+            let (agent, order) = (self.agent.clone(), self.order.clone());
+            let prepared = equip(&around, &team, &agent, &order);
+            (self.gear, self.system) = Box::pin(self.unless_halted(prepared)).await?;
             self.readable = 0;
         }
         let kept = self.turn.cut_outputs();
@@ -387,8 +440,17 @@ impl Run {
     }
 }
 
+/// Until the journal is to be looked at: a hint came, none has for long, or the task may be somebody else's now.
+async fn heard(bell: &Bell, look_at: Instant, tenure: &Tenure) {
+    tokio::select! {
+        biased;
+        () = tenure.doubted() => {}
+        () = hinted(bell, look_at) => {}
+    }
+}
+
 /// Until somebody may have written: a hint came, or none has for long.
-async fn heard(bell: &Bell, look_at: Instant) {
+async fn hinted(bell: &Bell, look_at: Instant) {
     tokio::select! {
         _ = bell.rung() => {}
         () = tokio::time::sleep_until(look_at) => {}
@@ -403,12 +465,14 @@ async fn overdue(deadline: Option<Instant>) {
     }
 }
 
-async fn gear_for(locker: &Locker, team: &Team, agent: &Agent, order: &Order) -> Arc<Gear> {
-    let gear = locker.gear(team, agent).await;
-    match &order.tools {
-        Some(names) => Arc::new(gear.narrowed(names)),
-        None => gear,
+/// Opens an agent's tools and writes its system instruction. When it is dropped, what it has started ends.
+async fn equip(around: &Surroundings, team: &Team, agent: &Agent, order: &Order) -> (Arc<Gear>, Arc<str>) {
+    let mut gear = around.locker.gear(team, agent).await;
+    if let Some(names) = &order.tools {
+        gear = Arc::new(gear.narrowed(names));
     }
+    let system = brief::brief(&gear, agent, around.store.now(), order.working_dir.clone()).await;
+    (gear, system)
 }
 
 fn habits_of(agent: &Agent, order: &Order) -> Habits {
@@ -441,6 +505,20 @@ fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
         let message = format!("{} has no agent '{name}' (any more)", team.reference());
         Halt::Fail(Failure::new(FailureKind::Team, message))
     })
+}
+
+/// Returns when a task surely is held by the attempt that has claimed it.
+async fn make_sure(store: &dyn Store, claimed: &Head, tenure: &Tenure) -> Result<(), Halt> {
+    while !tenure.is_sure() {
+        tenure.renewed().await;
+        let term = tenure.now();
+        let now = store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        if now.attempt != claimed.attempt || now.worker != claimed.worker {
+            return Err(Halt::Lost);
+        }
+        tenure.confirm(term);
+    }
+    Ok(())
 }
 
 /// The worktree of a task; of the first, for one that continues others.

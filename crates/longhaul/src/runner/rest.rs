@@ -8,7 +8,7 @@ use super::settle::stop_below;
 use super::{Ended, Halt, Run, heard, overdue};
 use crate::entry::{Entry, OnFinish, StopCause, Wait};
 use crate::id::LetterId;
-use crate::store::Filter;
+use crate::store::{Fence, Filter};
 use crate::task::Head;
 use crate::turn::{Act, Step};
 
@@ -38,7 +38,8 @@ impl Run {
                 return self.end_with_answer().await;
             }
             if self.habits.on_finish == OnFinish::Stop {
-                stop_below(&*self.around.store, &self.head, StopCause::ParentEnded).await?;
+                let owner = Some((self.head.id, Fence::Attempt(self.attempt)));
+                stop_below(&*self.around.store, &self.head, StopCause::ParentEnded, owner).await?;
                 return self.end_without_children().await;
             }
         }
@@ -101,7 +102,7 @@ impl Run {
     /// Waits until somebody may have written, but no longer than this.
     async fn doze(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
         tokio::select! {
-            () = heard(&self.bell, self.look_at) => {}
+            () = heard(&self.bell, self.look_at, &self.tenure) => {}
             () = overdue(longest) => {}
             () = self.around.drain.cancelled() => return Err(Halt::Drain),
             () = overdue(self.deadline) => return Err(self.too_late()),

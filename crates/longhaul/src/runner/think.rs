@@ -93,6 +93,7 @@ impl Run {
         tools: bool,
         retry: u32,
     ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
+        self.be_sure().await?;
         let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
@@ -119,6 +120,8 @@ impl Run {
         // Set up once and not for every word that comes: a reply has hundreds.
         let bell = self.bell.clone();
         let mut rung = pin!(bell.rung());
+        let tenure = self.tenure.clone();
+        let mut doubted = pin!(tenure.doubted());
         let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
             let due = [words.due, silent_at, self.deadline, self.owed.due()]
@@ -131,6 +134,10 @@ impl Run {
             }
             tokio::select! {
                 biased;
+                () = doubted.as_mut() => {
+                    self.catch_up().await?;
+                    doubted.set(tenure.doubted());
+                }
                 chunk = stream.next() => {
                     silent_at = Instant::now().checked_add(self.habits.inactivity);
                     match chunk {
@@ -198,7 +205,7 @@ impl Run {
         loop {
             tokio::select! {
                 () = overdue(again) => return Ok(()),
-                () = heard(&self.bell, self.look_at) => {
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -256,13 +263,26 @@ fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, j
 struct Words {
     said: Vec<(Voice, String)>,
     due: Option<Instant>,
+    /// How many bytes of this reply were heard.
+    heard: usize,
 }
 
 impl Words {
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
+    /// How much of one reply is told live: of one that does not end, no more is stored.
+    const MOST: usize = 1 << 20;
 
-    fn hear(&mut self, voice: Voice, text: String) {
+    fn hear(&mut self, voice: Voice, mut text: String) {
+        let room = Self::MOST.saturating_sub(self.heard);
+        self.heard = self.heard.saturating_add(text.len());
+        if room == 0 {
+            return;
+        }
+        if text.len() > room {
+            text.truncate(text.floor_char_boundary(room));
+            text.push_str("\n[… what follows is not told live: the reply is too long for that]");
+        }
         match self.said.last_mut() {
             Some((last, said)) if *last == voice => said.push_str(&text),
             _ => self.said.push((voice, text)),

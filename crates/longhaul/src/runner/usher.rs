@@ -8,15 +8,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::leave::Door;
+use super::settle::HOOK_HURRY;
 use super::{Halt, Run, append, heard, overdue, rights_of};
 use crate::agent::Agent;
 use crate::entry::{Entry, HookFailure, Nudge, Outcome};
 use crate::hook::{Counsel, Hooks, Moment, Occasion};
 use crate::id::TaskId;
 use crate::message::Call;
+use crate::message::envelope::escape;
 use crate::permission::{Permissions, Rights, arguments};
 use crate::store::{Batch, Fence, Store};
-use crate::tool::{CallContext, ToolError, ToolOutput};
+use crate::tool::{CallContext, ProcessSlots, ToolError, ToolOutput};
 use crate::turn::Act;
 
 /// How much of what hooks say the model is told, and how much of an output they are told, in bytes.
@@ -27,6 +29,7 @@ pub(super) struct Usher {
     hooks: Arc<Hooks>,
     occasion: Occasion,
     dir: Option<PathBuf>,
+    processes: ProcessSlots,
     /// The rights of the task where a hook allows what the agent itself would have to ask for.
     pub(super) eased: Option<Arc<Rights>>,
     /// Whether the person who started the tree has approved of everything that is not denied.
@@ -41,6 +44,7 @@ impl Usher {
             return Counsel::default();
         }
         let occasion = self.about(Moment::PreToolUse, call);
+        let _slot = self.processes.take(|_| ()).await;
         self.hooks.run(&which, self.dir.as_deref(), &occasion).await
     }
 
@@ -62,6 +66,7 @@ impl Usher {
             Err(error) => (error.to_string(), true),
         };
         (occasion.tool_response, occasion.tool_error) = (Some(text), Some(is_error));
+        let _slot = self.processes.take(|_| ()).await;
         let mut counsel = self.hooks.run(&which, self.dir.as_deref(), &occasion).await;
         door.report(&mut counsel);
         counsel.notes.iter().for_each(|note| context.progress(note.clone()));
@@ -88,7 +93,7 @@ pub(super) fn told(moment: Moment, words: &[String]) -> Option<String> {
     let shown = &all[..all.floor_char_boundary(TOLD)];
     let more = if shown.len() < all.len() { "\n[… cut here]" } else { "" };
     let name = moment.as_str();
-    Some(format!("<hook event=\"{name}\">\n{shown}{more}\n</hook>"))
+    Some(format!("<hook event=\"{name}\">\n{}{more}\n</hook>", escape(shown)))
 }
 
 /// The failures of hooks, as they are written down.
@@ -120,7 +125,8 @@ impl Run {
         occasion.tool_use_id = Some(act.id.to_string());
         let dir = self.order.working_dir.clone();
         let eased = if before { self.eased() } else { None };
-        Some(Usher { hooks: hooks.clone(), occasion, dir, eased, approved: self.order.approved })
+        let (approved, processes) = (self.order.approved, self.around.processes.clone());
+        Some(Usher { hooks: hooks.clone(), occasion, dir, processes, eased, approved })
     }
 
     /// Whether a call is heard about before it is made.
@@ -182,6 +188,7 @@ impl Run {
             let mut occasion = self.occasion(moment, &agent);
             occasion.source = Some(if self.head.continues.is_some() { "resume" } else { "startup" });
             let dir = self.order.working_dir.clone();
+            self.be_sure().await?;
             let counsel = self.unless_halted(hooks.run(&which, dir.as_deref(), &occasion)).await?;
             self.log(moment, &counsel);
             entries.extend(failed(counsel.failures));
@@ -191,13 +198,13 @@ impl Run {
         self.note(entries).await
     }
 
-    /// Waits for hooks, unless the run is halted: then they are dropped, and ended by that.
-    async fn unless_halted(&mut self, hooks: impl Future<Output = Counsel>) -> Result<Counsel, Halt> {
-        let mut hooks = std::pin::pin!(hooks);
+    /// Waits for hooks or toolsets, unless the run is halted: then they are dropped, and ended by that.
+    pub(super) async fn unless_halted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
+        let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
-                counsel = &mut hooks => return Ok(counsel),
-                () = heard(&self.bell, self.look_at) => {
+                done = &mut work => return Ok(done),
+                () = heard(&self.bell, self.look_at, &self.tenure) => {
                     self.catch_up().await?;
                     if self.head.stop.is_some() {
                         return Err(Halt::Stop);
@@ -235,7 +242,9 @@ impl Run {
             if self.head.stop.is_some() {
                 notices.abort_all();
             }
-            while notices.join_next().await.is_some() {}
+            // When this is dropped, they are ended.
+            let heard = async { while notices.join_next().await.is_some() {} };
+            self.patiently(HOOK_HURRY, heard).await;
         }
         let Some(mut occasion) = self.farewell.take() else { return };
         self.seat.park();
@@ -252,9 +261,16 @@ impl Run {
                 continue;
             }
             occasion.hook_event_name = moment;
-            let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
-            self.log(moment, &counsel);
-            write_failures(&*self.around.store, self.head.id, counsel.failures).await;
+            match self.patiently(HOOK_HURRY, hooks.run(&which, dir.as_deref(), &occasion)).await {
+                Some(counsel) => {
+                    self.log(moment, &counsel);
+                    write_failures(&*self.around.store, self.head.id, counsel.failures).await;
+                }
+                None => {
+                    let task = self.head.id;
+                    tracing::warn!(%task, ?moment, "hooks took too long for a task that was stopped, and were ended");
+                }
+            }
         }
     }
 
@@ -269,8 +285,10 @@ impl Run {
         let notices = self.notices.get_or_insert_with(Box::default);
         // Those that are done.
         while notices.try_join_next().is_some() {}
+        let tenure = self.tenure.clone();
         let (store, task) = (self.around.store.clone(), self.head.id);
         notices.spawn(async move {
+            tenure.sure().await;
             let which: Vec<_> = hooks.on_user_input.iter().collect();
             let counsel = hooks.run(&which, dir.as_deref(), &occasion).await;
             write_failures(&*store, task, counsel.failures).await;

@@ -3,36 +3,18 @@
 //! It is made when the task is first run, and found again by its name, which derives from the task's key. What is in it is
 //! the task's work: it is only removed when git says that there is none.
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::process::Command;
 use tokio::sync::Mutex;
 
-/// How long git may take: a large working tree is checked out file by file.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// What of the environment would lead git elsewhere.
-const ASTRAY: [&str; 16] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_INDEX_VERSION",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-    "GIT_CONFIG",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_TEMPLATE_DIR",
-];
+use repository::{GivenUp, Repository};
+
+mod repository;
+
+/// Where worktrees are, in the repository's git directory.
+const TREES: &str = "longhaul";
 
 /// Where a task works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +23,8 @@ pub(super) struct Worktree {
     pub(super) origin: PathBuf,
     /// The worktree's top.
     top: PathBuf,
+    /// What it is called, as a worktree and as a branch below `longhaul/`.
+    name: String,
     branch: String,
     /// What the ordered directory is in it.
     pub(super) dir: PathBuf,
@@ -68,67 +52,111 @@ impl Worktree {
     /// The worktree of a task that was ordered to work in `origin`: made now, if there is none yet. One at a time, which
     /// is what `turn` is for: git's own locks do not cover all of it.
     pub(super) async fn settle_in(origin: &Path, name: &str, turn: &Mutex<()>) -> Result<Worktree, String> {
-        let place = git(origin, ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]);
-        let place = place.await.map_err(|why| {
-            format!("isolation: worktree needs a git repository, and {} is in none ({why})", origin.display())
-        })?;
-        let mut lines = place.lines();
-        let common = PathBuf::from(lines.next().unwrap_or_default());
-        let prefix = lines.next().unwrap_or_default();
-        let top = common.join("longhaul").join(name);
-        let branch = format!("longhaul/{name}");
-        let dir = if prefix.is_empty() { top.clone() } else { top.join(prefix) };
-        let worktree = Worktree { origin: origin.to_owned(), top, branch, dir };
-
         let _turn = turn.lock().await;
-        if !worktree.is_there().await {
-            let made = worktree.make().await;
-            made.map_err(|why| format!("no git worktree could be made for the task: {why}"))?;
-        }
-        // It may be one that git knows nothing of.
-        let dir = worktree.dir.clone();
-        let made = blocking(move || std::fs::create_dir_all(dir)).await;
-        made.map_err(|error| format!("{} cannot be used: {error}", worktree.dir.display()))?;
-        Ok(worktree)
-    }
-
-    async fn is_there(&self) -> bool {
-        let top = git(&self.top, ["rev-parse", "--show-toplevel"]).await;
-        let real = self.top.clone();
-        let real = blocking(move || real.canonicalize()).await;
-        matches!((top, real), (Ok(top), Ok(real)) if Path::new(top.trim()) == real)
-    }
-
-    async fn make(&self) -> Result<(), String> {
-        let top = self.top.as_os_str();
-        let known = ["rev-parse", "--verify", "--quiet", &format!("refs/heads/{}", self.branch)];
-        let made = match git(&self.origin, known).await {
-            // The worktree was removed by somebody, and the branch has what was done in it.
-            Ok(_) => {
-                let add = ["worktree", "add", "--force"].map(OsStr::new);
-                git(&self.origin, add.into_iter().chain([top, self.branch.as_ref()])).await
+        let (origin, name) = (origin.to_owned(), name.to_owned());
+        blocking(move |given_up| {
+            let repository = Repository::find(&origin, given_up)?;
+            let top = repository.common.join(TREES).join(&name);
+            let dir = top.join(&repository.prefix);
+            let worktree = Worktree { origin, top, branch: format!("longhaul/{name}"), name, dir };
+            if !worktree.is_there(&repository) {
+                let made = worktree.make(&repository);
+                made.map_err(|why| format!("no git worktree could be made for the task: {why}"))?;
             }
+            // It may be one that git knows nothing of.
+            let made = repository.dir.create_dir_all(worktree.inside().join(&repository.prefix));
+            made.map_err(|error| format!("{} cannot be used: {error}", worktree.dir.display()))?;
+            Ok(worktree)
+        })
+        .await
+    }
+
+    /// Its top, in the repository's git directory.
+    fn inside(&self) -> PathBuf {
+        Path::new(TREES).join(&self.name)
+    }
+
+    /// Whether it was made to the end, and nobody has removed it: the index is written last.
+    fn is_there(&self, repository: &Repository) -> bool {
+        let admin = repository.admin_of(&self.top);
+        let index = admin.map(|admin| repository.dir.symlink_metadata(admin.join("index")));
+        matches!(index, Some(Ok(_))) && repository.dir.symlink_metadata(self.inside().join(".git")).is_ok()
+    }
+
+    fn make(&self, repository: &Repository) -> Result<(), String> {
+        let git = repository.git()?;
+        let own = format!("refs/heads/{}", self.branch);
+        let commit = match git.ask(["rev-parse", "--verify", "--quiet", &own]) {
+            // The worktree was removed by somebody, and the branch has what was done in it.
+            Ok(commit) => commit.trim().to_owned(),
             Err(_) => {
-                let add = ["worktree", "add", "--no-track", "-b", &self.branch].map(OsStr::new);
-                git(&self.origin, add.into_iter().chain([top, "HEAD".as_ref()])).await
+                let head = git.ask(["rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"]);
+                let head = head.map_err(|_| "the repository has no commit yet".to_owned())?;
+                let made = repository.make_branch(&self.branch, head.trim());
+                made.map_err(|error| format!("the branch {} cannot be made: {error}", self.branch))?;
+                head.trim().to_owned()
             }
         };
-        made.map(drop)
+        let dir = &repository.dir;
+        let admin = repository.admin_of(&self.top).unwrap_or_else(|| {
+            let free = |name: &PathBuf| dir.symlink_metadata(name).is_err();
+            let names = (0..).map(|n| if n == 0 { self.name.clone() } else { format!("{}-{n}", self.name) });
+            names.map(|name| Path::new("worktrees").join(name)).find(free).unwrap_or_default()
+        });
+        let prepared = || -> io::Result<_> {
+            dir.create_dir_all(&admin)?;
+            repository.write(&admin.join("HEAD"), format!("ref: {own}\n").as_bytes())?;
+            repository.write(&admin.join("commondir"), b"../..\n")?;
+            let dot = self.top.join(".git");
+            repository.write(&admin.join("gitdir"), format!("{}\n", dot.display()).as_bytes())?;
+            dir.create_dir_all(self.inside())?;
+            if dir.symlink_metadata(self.inside())?.is_symlink() {
+                return Err(io::Error::other(format!("{} is a symbolic link", self.top.display())));
+            }
+            let whole = repository.common.join(&admin);
+            repository
+                .write(&self.inside().join(".git"), format!("gitdir: {}\n", whole.display()).as_bytes())?;
+            dir.open_dir(self.inside())
+        };
+        let top = prepared().map_err(|error| error.to_string())?;
+        git.ask_in(&top, &self.top, &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit])?;
+        git.give_index(repository, &admin.join("index")).map_err(|error| error.to_string())
     }
 
     /// What is in it that is nowhere else.
     pub(super) async fn work(&self) -> Result<Work, String> {
-        let status = git(&self.top, ["status", "--porcelain", "--ignored"]).await?;
+        let worktree = self.clone();
+        blocking(move |given_up| worktree.work_in(&Repository::find(&worktree.origin, given_up)?)).await
+    }
+
+    fn work_in(&self, repository: &Repository) -> Result<Work, String> {
+        let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
+        let git = repository.git_of(&admin)?;
+        let looked = || -> io::Result<_> {
+            git.take_index(repository, &admin.join("index"))?;
+            repository.dir.open_dir(self.inside())
+        };
+        let top = looked().map_err(|error| error.to_string())?;
+        // Git would go into submodules, and read what is configured there.
+        let status = ["status", "--porcelain", "--ignored", "--ignore-submodules=all"];
+        let status = git.ask_in(&top, &self.top, &status)?;
         let ignored = status.lines().filter(|line| line.starts_with("!!")).count();
-        let changed = status.lines().count() - ignored;
-        let elsewhere = git(&self.origin, ["rev-parse", "HEAD"]).await?;
+        let mut changed = status.lines().count() - ignored;
+        let staged = git.ask_in(&top, &self.top, &["ls-files", "--stage", "-z"])?;
+        let submodules = staged.split('\0').filter(|line| line.starts_with("160000 "));
+        let paths = submodules.filter_map(|line| line.split_once('\t')).map(|(_, path)| path);
+        // What is in a submodule may be nowhere else: only one that is empty has no work in it.
+        let filled = |path: &&str| top.read_dir(path).is_ok_and(|mut files| files.next().is_some());
+        changed += paths.filter(filled).count();
+
+        let elsewhere = repository.git()?.ask(["rev-parse", "HEAD"])?;
         let exclude = format!("--exclude={}", self.branch);
         let own = format!("refs/heads/{}", self.branch);
-        let known = git(&self.origin, ["rev-parse", "--verify", "--quiet", &own]).await.is_ok();
+        let known = git.ask(["rev-parse", "--verify", "--quiet", &own]).is_ok();
         let mut args = vec!["rev-list", "--count", "HEAD"];
         args.extend(known.then_some(own.as_str()));
         args.extend(["--not", elsewhere.trim(), &exclude, "--branches", "--remotes", "--tags"]);
-        let commits = git(&self.top, args).await?;
+        let commits = git.ask(args)?;
         let commits =
             commits.trim().parse().map_err(|_| format!("git counted '{}' commits", commits.trim()))?;
         Ok(Work { changed, ignored, commits })
@@ -137,32 +165,43 @@ impl Worktree {
     /// Removes it, if nothing is lost with it. What cannot be told is kept.
     pub(super) async fn leave(&self, turn: &Mutex<()>) {
         let _turn = turn.lock().await;
-        match self.work().await {
-            Ok(work) if work.is_none() => {}
-            Ok(_) => return,
-            Err(why) => {
-                tracing::warn!(worktree = %self.top.display(), why, "a worktree is kept, because git does not answer");
-                return;
+        let worktree = self.clone();
+        let left = blocking(move |given_up| {
+            let repository = Repository::find(&worktree.origin, given_up)?;
+            match worktree.work_in(&repository)?.is_none() {
+                true => worktree.remove(&repository),
+                false => Ok(()),
             }
+        });
+        if let Err(why) = left.await {
+            tracing::warn!(worktree = %self.top.display(), why, "a worktree is kept: git does not say what is in it, or it cannot be removed");
         }
+    }
+
+    fn remove(&self, repository: &Repository) -> Result<(), String> {
         let own = format!("refs/heads/{}", self.branch);
-        let at = git(&self.origin, ["rev-parse", "--verify", "--quiet", &own]).await;
-        let remove = ["worktree", "remove"].map(OsStr::new);
-        // Without force: git looks once more whether something would be lost.
-        if let Err(why) = git(&self.origin, remove.into_iter().chain([self.top.as_os_str()])).await {
-            tracing::warn!(worktree = %self.top.display(), why, "a worktree without changes could not be removed");
-            return;
+        let at = repository.git()?.ask(["rev-parse", "--verify", "--quiet", &own]);
+        let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
+        if repository.dir.symlink_metadata(admin.join("locked")).is_ok() {
+            return Ok(());
         }
+        let dir = &repository.dir;
+        dir.remove_dir_all(self.inside())
+            .and_then(|()| dir.remove_dir_all(admin))
+            .map_err(|error| error.to_string())?;
+        // Nobody else's, or not empty: then it stays.
+        let _ = dir.remove_dir("worktrees");
         if let Ok(at) = at {
             // Only as long as it is where it was when nothing was lost with it.
-            let _ = git(&self.origin, ["update-ref", "-d", &own, at.trim()]).await;
+            let _ = repository.remove_branch(&self.branch, at.trim());
         }
+        Ok(())
     }
 
     /// Whether it was not removed.
     pub(super) async fn is_kept(&self) -> bool {
         let dir = self.dir.clone();
-        blocking(move || dir.try_exists()).await.unwrap_or(false)
+        blocking(move |_| dir.try_exists().map_err(|error| error.to_string())).await.unwrap_or(false)
     }
 
     /// What the result of the task says of it.
@@ -196,31 +235,20 @@ fn told(work: Work) -> String {
     if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
 }
 
-async fn blocking<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(act).await.unwrap_or_else(|error| Err(io::Error::other(error)))
-}
-
-/// Asks git, and gives back what it wrote, or what it complained of. No hook runs.
-async fn git<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Result<String, String> {
-    let mut command = Command::new("git");
-    command
-        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
-        .arg("-C")
-        .arg(dir)
-        .args(args);
-    ASTRAY.iter().for_each(|name| _ = command.env_remove(name));
-    command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C");
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    match tokio::time::timeout(PATIENCE, command.output()).await {
-        Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(said.trim().trim_start_matches("fatal: ").to_owned())
+/// Does what blocks, beside. If nobody waits for it any more, a git that runs is ended.
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce(&GivenUp) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    struct Guard(GivenUp);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
         }
-        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Err("git is not installed".to_owned()),
-        Ok(Err(error)) => Err(format!("git cannot be started: {error}")),
-        Err(_) => Err(format!("git did not answer within {PATIENCE:?}")),
     }
+    let given_up = GivenUp::new(AtomicBool::new(false));
+    let _guard = Guard(given_up.clone());
+    let done = tokio::task::spawn_blocking(move || act(&given_up)).await;
+    done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 #[cfg(test)]
@@ -230,6 +258,20 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+
+    /// Git as a person uses it.
+    async fn git<S: AsRef<std::ffi::OsStr>>(
+        dir: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<String, String> {
+        let mut command = std::process::Command::new("git");
+        command.arg("-C").arg(dir).args(args).env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE");
+        let output = command.output().unwrap();
+        match output.status.success() {
+            true => Ok(String::from_utf8(output.stdout).unwrap()),
+            false => Err(String::from_utf8(output.stderr).unwrap()),
+        }
+    }
 
     /// A repository with one commit, and a directory in it.
     struct Repo {
@@ -282,6 +324,20 @@ mod tests {
         assert!(repo.leave(&worktree).await.contains("changed nothing"));
         assert!(!worktree.top.exists());
         assert_eq!(repo.branches().await, "main\n");
+    }
+
+    /// As after a stop or a crash in the middle of `git worktree add`.
+    #[tokio::test]
+    async fn one_that_git_had_not_finished_is_made_again() {
+        let repo = Repo::new().await;
+        let worktree = repo.settle_in("sub").await;
+        fs::remove_file(worktree.dir.join("a.txt")).unwrap();
+        let again = repo.settle_in("sub").await;
+        assert!(!again.dir.join("a.txt").exists(), "what a task has done stays");
+        // Its index is written last.
+        fs::remove_file(repo.path().join(".git/worktrees/t-1/index")).unwrap();
+        let again = repo.settle_in("sub").await;
+        assert_eq!(fs::read_to_string(again.dir.join("a.txt")).unwrap(), "a");
     }
 
     #[tokio::test]
@@ -369,3 +425,7 @@ mod tests {
         assert!(why.contains("no git worktree could be made"), "a repository without a commit: {why}");
     }
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod attack_tests;

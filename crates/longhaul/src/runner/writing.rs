@@ -18,7 +18,7 @@ impl Run {
         let paid = owed.len() as u64;
         let all: Vec<Entry> = owed.into_iter().chain(entries).collect();
         let count = all.len() as u64;
-        let batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), all.clone());
+        let batch = Batch::one(self.head.id, Fence::Attempt(self.attempt), all.clone());
         let last = append(&*self.around.store, batch).await?.first().copied().unwrap_or_default();
         let first = Seq((last.0 + 1).saturating_sub(count));
         // What was owed is in the conversation already.
@@ -55,7 +55,7 @@ impl Run {
     /// and then that is taken in.
     pub(super) async fn note_unless_moved(&mut self, entries: Vec<Entry>) -> Result<bool, Halt> {
         self.pay().await?;
-        let mut batch = Batch::one(self.head.id, Fence::Attempt(self.head.attempt), entries);
+        let mut batch = Batch::one(self.head.id, Fence::Attempt(self.attempt), entries);
         batch.writes[0].after = Some(self.head.seq);
         let moved = match append(&*self.around.store, batch).await {
             Ok(_) => false,
@@ -66,9 +66,30 @@ impl Run {
         Ok(!moved)
     }
 
-    /// Takes in what others have written.
+    /// Takes in what others have written. If the task was taken away, this is the end of the run.
     pub(super) async fn catch_up(&mut self) -> Result<(), Halt> {
-        self.read_on(Seq(0)..Seq(0)).await
+        let term = self.tenure.now();
+        self.read_on(Seq(0)..Seq(0)).await?;
+        self.tenure.confirm(term);
+        Ok(())
+    }
+
+    /// Returns when the task surely is this run's: before anything is done that others can see. Costs next to nothing
+    /// as long as the lease is renewed in time.
+    pub(super) async fn be_sure(&mut self) -> Result<(), Halt> {
+        while !self.tenure.is_sure() {
+            self.tenure.renewed().await;
+            self.catch_up().await?;
+        }
+        Ok(())
+    }
+
+    /// The same, and the store has said so too: before something is done to other tasks because of this one.
+    pub(super) async fn be_owner(&mut self) -> Result<(), Halt> {
+        self.be_sure().await?;
+        let ask = Batch::one(self.head.id, Fence::Attempt(self.attempt), Vec::new());
+        append(&*self.around.store, ask).await?;
+        Ok(())
     }
 
     /// Takes in what the journal has beyond what is known; the conversation has what is in `known`.
@@ -82,6 +103,10 @@ impl Run {
 
     fn take_in(&mut self, record: &Record, known: &Range<Seq>) -> Result<(), Halt> {
         let task = self.head.id;
+        // A run never reads of its own end: the journal went on without it.
+        if matches!(record.entry, Entry::Claimed { .. } | Entry::Released { .. } | Entry::Finished(_)) {
+            return Err(Halt::Lost);
+        }
         self.head.step(record).map_err(|why| Halt::from(StoreError::Illegal { task, why }))?;
         if known.contains(&record.seq) {
             return Ok(());

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use tokio::sync::broadcast;
 
 use super::judge::{Archive, Bond, Draft, judge, may_go};
+use super::leases::{LeaseWatch, Renewal};
 use super::{
-    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Slip, Store, StoreError,
+    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Lease, Slip, Store, StoreError,
     StoreFuture,
 };
 use crate::entry::{Entry, Kind, Record, TeamRef};
@@ -67,8 +68,8 @@ fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> 
 
 impl Store for Memory {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
-        let at = self.clock.now();
-        let answer = self.lock().append(batch, at).map(|(ends, hints)| {
+        let (at, now) = (self.clock.now(), self.clock.elapsed());
+        let answer = self.lock().append(batch, at, now).map(|(ends, hints)| {
             hints.into_iter().for_each(|hint| self.hint(Some(hint)));
             ends
         });
@@ -110,8 +111,11 @@ impl Store for Memory {
     }
 
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        let until = super::lease_end(self.clock.now(), lease);
-        self.lock().leases.insert(worker, until);
+        let until = super::lease_end(self.clock.now(), lease).as_millisecond();
+        let mut shelves = self.lock();
+        let count = shelves.leases.get(&worker).map_or(0, |had| had.count) + 1;
+        shelves.leases.insert(worker, Renewal { count, until, length: lease });
+        drop(shelves);
         ready(Ok(()))
     }
 
@@ -121,12 +125,21 @@ impl Store for Memory {
     }
 
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        let now = self.clock.now();
+        let now = self.clock.elapsed();
         let shelves = self.lock();
         let gone = shelves.running.iter().filter(|(worker, _)| !shelves.is_alive(worker, now));
         let mut places: Vec<usize> = gone.flat_map(|(_, places)| places.iter().copied()).collect();
         places.sort_unstable();
         ready(Ok(places.into_iter().filter_map(|p| shelves.at(p)).map(|t| t.head.clone()).collect()))
+    }
+
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
+        let lease = self.lock().leases.get(&worker).map(|had| Lease {
+            renewals: u64::try_from(had.count).unwrap_or_default(),
+            length: had.length,
+            until: Timestamp::from_millisecond(had.until).unwrap_or(Timestamp::MAX),
+        });
+        ready(Ok(lease))
     }
 
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
@@ -191,7 +204,8 @@ struct Shelves {
     children: HashMap<TaskId, Vec<usize>>,
     trees: HashMap<TaskId, Tree>,
     census: Census,
-    leases: HashMap<WorkerId, Timestamp>,
+    leases: HashMap<WorkerId, Renewal>,
+    watch: LeaseWatch,
     /// With when it was last kept.
     kept: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
     slips: HashMap<String, Slip>,
@@ -214,7 +228,7 @@ impl Census {
 }
 
 /// The shelves at a moment, so that leases can be judged.
-struct Moment<'a>(&'a Shelves, Timestamp);
+struct Moment<'a>(&'a Shelves, Duration);
 
 impl Archive for Moment<'_> {
     fn head(&mut self, task: TaskId) -> Result<Option<Head>, StoreError> {
@@ -235,11 +249,16 @@ impl Shelves {
         self.tasks.get(self.order.get(place)?.as_ref()?)
     }
 
-    fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
-        self.leases.get(worker).is_some_and(|until| *until > now)
+    fn is_alive(&self, worker: &WorkerId, now: Duration) -> bool {
+        self.leases.get(worker).is_some_and(|lease| !self.watch.has_run_out(worker, *lease, now, now))
     }
 
-    fn append(&mut self, batch: Batch, at: Timestamp) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
+    fn append(
+        &mut self,
+        batch: Batch,
+        at: Timestamp,
+        now: Duration,
+    ) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
         let only_if = batch.only_if.clone();
         let mut drafts = Draft::of(batch);
         if let Some(first) = drafts.first()
@@ -247,7 +266,7 @@ impl Shelves {
         {
             only_if.iter().try_for_each(|limit| self.allow(limit))?;
         }
-        let verdict = judge(&mut drafts, at, &mut Moment(self, at))?;
+        let verdict = judge(&mut drafts, at, &mut Moment(self, now))?;
         let hints = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
         for (id, head) in verdict.heads {
             if let Some(head) = head {

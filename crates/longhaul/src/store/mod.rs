@@ -4,7 +4,6 @@
 //! refuses; it never decides anything about a task itself. What is promised here is examined by the *store exam*
 //! (`longhaul::testing::store_exam`, feature `testing`), which every implementation sits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -15,15 +14,21 @@ use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
 use crate::task::{Head, IllegalMove, Status};
 
 mod bells;
+mod clock;
 mod judge;
+mod leases;
 mod memory;
 mod pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use bells::{Bell, Bells, Heard};
+pub use clock::Clock;
+pub(crate) use clock::since_boot;
 pub use memory::Memory;
 pub use pages::pages;
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::private;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Health, Sqlite, SqliteOptions};
 
@@ -62,13 +67,24 @@ pub trait Store: Send + Sync + 'static {
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
 
     /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
+    ///
+    /// Once this has returned, nobody is told that the worker is gone before that time has passed, counted from some
+    /// moment after this was called; whatever the clock of any process says, or is set to. A worker that counts from
+    /// before the call, and stops working in time, therefore never works on a task that somebody else has taken.
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
 
     /// Says that a worker is gone: its lease ends now.
     fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()>;
 
-    /// Running tasks whose worker's lease has run out, or whose worker is known to be dead.
+    /// Running tasks whose worker is gone: it has no lease, its lease has run out, or it is known to be dead.
+    ///
+    /// A store without a clock of its own can only tell that a lease has run out by watching it: it has to be asked
+    /// several times in the length of a lease, and says so one lease after it was first asked, at the earliest.
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>>;
+
+    /// The lease of a worker as it is now, to show it or to see whether it is being renewed. `None` if it has none. Whether it
+    /// has run out, only [`abandoned`](Store::abandoned) can tell.
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>>;
 
     /// Keeps some bytes under their digest.
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest>;
@@ -91,12 +107,46 @@ pub trait Store: Send + Sync + 'static {
     /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::Needed).
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
+    /// Tasks that cannot be loaded, with why; of each task that has not ended the whole journal is read if `journals` says so.
+    /// What a store keeps beside its journals is made again from them where it is damaged, and then not told.
+    fn check(&self, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+        let _ = journals;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Why what is written from now on cannot be found by anybody else: the file is gone, or another one is in its place.
+    fn lost(&self) -> Option<StoreError> {
+        None
+    }
+
     /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
     /// spurious: it says that a look is worth while, and is never the truth.
     fn hints(&self) -> Hints;
 
     /// The time, as the store's entries and leases see it.
     fn now(&self) -> Timestamp;
+}
+
+/// A worker's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// How often it was renewed: who sees this change has seen that the worker lives.
+    pub renewals: u64,
+    /// How long it is.
+    pub length: Duration,
+    /// Until when it lasts, by the clock of the process that renewed it.
+    pub until: Timestamp,
+}
+
+/// A task that cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The task.
+    pub task: TaskId,
+    /// Its tree, as far as that can be told.
+    pub root: TaskId,
+    /// Why not.
+    pub why: String,
 }
 
 /// Something small that changes, and that must survive like a journal does: the list of a tool, say.
@@ -152,8 +202,8 @@ pub enum Fence {
     New,
     /// The owner: the task is running and this is its attempt.
     Attempt(Attempt),
-    /// Whoever finds the owner gone: the task is running, this is its attempt, and the lease of its worker has
-    /// run out (or its worker is known to be dead).
+    /// Whoever finds the owner gone: the task is running, this is its attempt, and its worker is gone, as
+    /// [`Store::abandoned`] says it, at the moment of the write.
     Abandoned(Attempt),
     /// Anyone: letters, stops, answers, the link to a continuation, and the end of a task that a stop ended
     /// before anybody wrote it down. All else is its owner's to write and is refused, even where
@@ -293,28 +343,6 @@ impl Hints {
     }
 }
 
-/// Where a store gets the time from; tests bring their own.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    /// The clock on the wall.
-    pub fn wall() -> Self {
-        Clock::of(Timestamp::now)
-    }
-
-    /// A clock that is a function.
-    pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Clock(Arc::new(now))
-    }
-
-    /// The time in whole milliseconds, which is how journals keep it.
-    pub fn now(&self) -> Timestamp {
-        let now = (self.0)();
-        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
-    }
-}
-
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -398,6 +426,12 @@ pub enum StoreError {
         what: String,
         /// Whether trying again may help (locked, busy).
         passing: bool,
+    },
+    /// Something that is stored is not what was written: `what` says what, where, and what to do. The rest can be used.
+    #[error("{what}")]
+    Damaged {
+        /// What is damaged, where, and what to do about it.
+        what: String,
     },
     /// The store was closed.
     #[error("the store is closed")]

@@ -22,8 +22,8 @@ pub struct Taken {
 impl Longhaul {
     /// Answers a question that a task asked; where it asks only one thing, that need not be named.
     ///
-    /// Whether a call may be made is answered with `yes`, `no`, `no REASON`, `always` or `always PATTERN` ([`Leave`]); other
-    /// questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
+    /// Whether a call may be made is answered with `yes`, `no`, `no REASON`, `always`, `always program`, `always tool` or
+    /// `always PATTERN` ([`Leave`]); other questions in words, or with JSON where they have a schema. Any process may answer, also while nobody runs the task.
     pub async fn answer(
         &self,
         id: TaskId,
@@ -33,7 +33,7 @@ impl Longhaul {
         let text = text.into();
         let (question, asks) = self.open_question(id, question).await?;
         let granted = match &asks.wants {
-            Wants::Leave { tool, arguments } => pattern_of(&text, tool, arguments)?,
+            Wants::Leave { tool, arguments, .. } => pattern_of(&text, tool, arguments)?,
             Wants::Words { schema } => {
                 fits(&text, schema.as_ref())?;
                 None
@@ -131,8 +131,8 @@ impl Longhaul {
                 continue;
             }
             for (question, asks) in office.snapshot(head.id).await?.questions {
-                let Wants::Leave { tool, arguments: text } = &asks.wants else { continue };
-                if !pattern.is_surely(tool, &arguments(text)) {
+                let Wants::Leave { tool, arguments: text, why } = &asks.wants else { continue };
+                if !pattern.grants(tool, &arguments(text), why.is_some()) {
                     continue;
                 }
                 let answer = Answer::Given("yes".to_owned());
@@ -153,13 +153,8 @@ impl Longhaul {
 fn pattern_of(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
     let pattern = match Leave::parse(text).map_err(LonghaulError::BadAnswer)? {
         Leave::Yes | Leave::No(_) => return Ok(None),
-        Leave::Always(None) => Pattern::of_tool(tool).map_err(LonghaulError::BadAnswer)?,
-        Leave::Always(Some(pattern)) => pattern,
+        Leave::Always(grant) => grant.pattern(tool, &arguments(args)).map_err(LonghaulError::BadAnswer)?,
     };
-    if !pattern.is_surely(tool, &arguments(args)) {
-        let what = format!("the pattern '{pattern}' does not allow the call of '{tool}' that is asked about");
-        return Err(LonghaulError::BadAnswer(what));
-    }
     Ok(Some(pattern))
 }
 

@@ -13,8 +13,9 @@ use super::{Inner, Longhaul, LonghaulError};
 use crate::agent::{Nobody, Team};
 use crate::dispatch::Limits;
 use crate::id::{TaskId, WorkerId};
-use crate::runner::Surroundings;
+use crate::runner::{LeaseKeeper, Surroundings};
 use crate::store::{Bells, Memory, Store};
+use crate::tool::ProcessSlots;
 use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
 
 /// A Longhaul on its way.
@@ -127,6 +128,7 @@ impl LonghaulBuilder {
         let (background, runs) = (TaskTracker::new(), TaskTracker::new());
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let running = self.limits.running;
+        let processes = ProcessSlots::new(self.limits.processes);
         let reference = self.team.as_ref().map(|team| team.reference().clone());
         let runs_tasks = reference.is_some();
         let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
@@ -153,8 +155,10 @@ impl LonghaulBuilder {
 
         let id = WorkerId::fresh();
         let trouble = Arc::new(watch::Sender::new(None));
+        let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
             let around = Surroundings {
+                processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
                 bells,
@@ -174,8 +178,11 @@ impl LonghaulBuilder {
                 runs: runs.clone(),
                 abort: abort.clone(),
                 trouble: trouble.clone(),
+                lease: Arc::new(LeaseKeeper::new(self.lease)),
+                lost: lost.clone(),
+                under_way: Arc::default(),
             };
-            store.renew(id.clone(), self.lease).await?;
+            worker.lease.renew(&*store, &id).await?;
             worker.reap().await;
             worker.learn().await;
             let (alive, gone) = (worker.keep_alive(), abort.clone());
@@ -197,6 +204,7 @@ impl LonghaulBuilder {
             drain,
             abort,
             trouble,
+            lost,
             grace: self.grace,
         })))
     }

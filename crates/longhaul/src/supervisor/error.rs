@@ -42,6 +42,14 @@ pub enum LonghaulError {
         /// How it stands.
         status: Status,
     },
+    /// A task that is to be tried again, and is being tried again already.
+    #[error("task {task} is tried again already, as {by}, which has not ended")]
+    Retried {
+        /// Which.
+        task: TaskId,
+        /// As which task.
+        by: TaskId,
+    },
     /// A task that asks nobody anything.
     #[error("task {task} asks nothing: it is {status}")]
     NotAsking {

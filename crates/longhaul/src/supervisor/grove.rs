@@ -6,11 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Longhaul, LonghaulError};
-use crate::entry::{Entry, Release};
+use crate::entry::Entry;
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::{give_back, read_all};
-use crate::store::{Fence, Filter, Store, StoreError};
+use crate::runner::read_all;
+use crate::store::{Filter, Store, StoreError};
 use crate::task::{Head, Status};
+
+/// How often whoever waits for the end of tasks looks whether their process is gone.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Trees that hang together because a task of one continues a task of another. A grove is kept or deleted as a whole.
 #[derive(Debug, Clone)]
@@ -106,20 +109,20 @@ impl Longhaul {
 
     /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
     pub async fn end(&self, grove: &Grove, patience: Duration) -> Result<Grove, LonghaulError> {
-        let store = &*self.0.office.store;
         let open: Vec<TaskId> = grove.open().map(|head| head.id).collect();
         for id in &open {
             self.stop(*id).await?;
         }
-        // What a process left that is gone, nobody else may ever settle.
-        for head in store.abandoned().await?.into_iter().filter(|head| open.contains(&head.id)) {
-            let fence = Fence::Abandoned(head.attempt);
-            match give_back(store, head, fence, Release::Lost).await {
-                Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
-                Err(error) => return Err(error.into()),
+        let mut left = patience;
+        loop {
+            let step = left.min(LOOK);
+            if !self.wait(open.clone()).timeout(step).await?.timed_out || step == left {
+                break;
             }
+            left -= step;
+            // A process that is stopped is only known to be gone when it was watched for long enough.
+            self.0.office.end_abandoned(&open.iter().copied().collect()).await?;
         }
-        self.wait(open).timeout(patience).await?;
         let mut tasks = Vec::with_capacity(grove.tasks.len());
         for head in &grove.tasks {
             tasks.push(self.0.office.head(head.id).await?);
@@ -140,7 +143,12 @@ fn slip(id: TaskId) -> String {
 }
 
 async fn looked_at(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
-    Ok(store.slip(&slip(id)).await?.written > 0)
+    match store.slip(&slip(id)).await {
+        Ok(slip) => Ok(slip.written > 0),
+        // Nobody can say that it was looked at.
+        Err(StoreError::Damaged { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.

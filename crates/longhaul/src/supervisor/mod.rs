@@ -53,6 +53,7 @@ struct Inner {
     drain: CancellationToken,
     abort: CancellationToken,
     trouble: Arc<watch::Sender<Option<StoreError>>>,
+    lost: Arc<watch::Sender<Vec<TaskId>>>,
     grace: Duration,
 }
 
@@ -298,6 +299,17 @@ impl Longhaul {
         }
     }
 
+    /// Waits until another process has taken a task that ran here, and says which. That happens when this process was stopped, or
+    /// could not reach the store, for longer than its lease. What it did by then stands; it does nothing more for the task.
+    pub async fn lost(&self) -> TaskId {
+        let mut lost = self.0.lost.subscribe();
+        let found = lost.wait_for(|lost| !lost.is_empty()).await.ok().and_then(|lost| lost.first().copied());
+        match found {
+            Some(task) => task,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Begins to drain: no new task is taken, those that run finish their step and are given back.
     pub fn drain(&self) {
         self.0.drain.cancel();
@@ -331,12 +343,14 @@ impl Longhaul {
             tracing::warn!(%error, "the lease could not be given up");
         }
         // 6. Toolsets end what they have started.
-        for team in self.0.office.teams.all() {
-            for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
-                if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
-                    tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
-                }
+        let teams = self.0.office.teams.all();
+        let toolsets = teams.iter().flat_map(|team| team.agents()).flat_map(|agent| &agent.toolsets);
+        let closing = toolsets.map(|toolset| async {
+            if tokio::time::timeout(self.0.grace, toolset.close()).await.is_err() {
+                tracing::warn!(toolset = toolset.name(), "the toolset did not end in time");
             }
-        }
+        });
+        // All at once: each may take some seconds.
+        futures::future::join_all(closing).await;
     }
 }

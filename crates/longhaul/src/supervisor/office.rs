@@ -1,20 +1,24 @@
 //! The verbs on tasks, for whoever may use them: the desk uses them for agents, the handle for people.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use jiff::Timestamp;
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Entry, Kind, Letter, Order, Sender, Stop, StopCause, Submitted, TeamRef};
-use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey};
-use crate::runner::{Orders, append, below, first, stop_one};
+use crate::entry::{Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef};
+use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
+use crate::runner::{Orders, append, below, first, give_back, stop_one};
 use crate::snapshot::Snapshot;
 use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
 use crate::task::{Head, IllegalMove, Status};
 use crate::worker::Teams;
+
+/// How long ago a lease must have ended, by the clock on the wall, for its tasks not to be shown as running.
+const LONG_SILENT: Duration = Duration::from_secs(10 * 60);
 
 /// What the verbs need.
 pub(crate) struct Office {
@@ -36,6 +40,15 @@ pub(crate) enum Posted {
     Ended,
     /// The task has too many already.
     Full,
+}
+
+/// What became of trying a task again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// This new task does.
+    New(TaskId),
+    /// This one does already, and has not ended.
+    Open(TaskId),
 }
 
 /// A task that is to be.
@@ -186,23 +199,38 @@ impl Office {
     }
 
     /// Submits the order of a task again.
-    pub(crate) async fn retry(&self, old: &Head) -> Result<TaskId, StoreError> {
+    pub(crate) async fn retry(&self, old: &Head) -> Result<Retry, StoreError> {
+        // Also one that an earlier Longhaul has made, under another key.
+        let open = self.store.list(Filter::default().live()).await?;
+        if let Some(open) = open.iter().find(|head| head.retries == Some(old.id)) {
+            return Ok(Retry::Open(open.id));
+        }
         let submitted = self.submission(old.id).await?;
         let parent = match submitted.parent {
             Some(parent) => Some(self.last(parent).await?),
             None => None,
         };
-        let plan = Plan {
-            key: TaskKey::fresh(),
-            order: submitted.order,
-            team: submitted.team,
-            parent,
-            continues: submitted.continues,
-            letter: submitted.letter,
-            retries: Some(old.id),
-            above: submitted.above,
-        };
-        Ok(self.submit(plan).await?.0)
+        for nth in 1..=u32::MAX {
+            let plan = Plan {
+                key: TaskKey::retrying(old.id, nth),
+                order: submitted.order.clone(),
+                team: submitted.team.clone(),
+                parent: parent.clone(),
+                continues: submitted.continues,
+                letter: submitted.letter.clone(),
+                retries: Some(old.id),
+                above: submitted.above.clone(),
+            };
+            let (id, is_new) = self.submit(plan).await?;
+            if is_new {
+                return Ok(Retry::New(id));
+            }
+            // Somebody else was faster; or this was the time before, and it may be tried once more.
+            if !self.head(id).await?.status.is_final() {
+                return Ok(Retry::Open(id));
+            }
+        }
+        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), passing: false })
     }
 
     /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;
@@ -219,11 +247,28 @@ impl Office {
     pub(crate) async fn stop(&self, id: TaskId, stop: &Stop) -> Result<(), StoreError> {
         let head = self.head(id).await?;
         let root = head.root;
-        stop_one(&*self.store, head, stop).await?;
+        stop_one(&*self.store, head, stop, None).await?;
         let tree = self.store.list(Filter::tree(root)).await?;
         let inherited = Stop { cause: StopCause::ParentStopped, note: None };
         for task in below(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
-            stop_one(&*self.store, task.clone(), &inherited).await?;
+            stop_one(&*self.store, task.clone(), &inherited, None).await?;
+        }
+        let open = below(&tree, id).into_iter().filter(|task| !task.status.is_final()).map(|task| task.id);
+        self.end_abandoned(&open.collect()).await
+    }
+
+    /// Gives tasks back whose process is gone; one that is to stop is ended by that. Nobody else may ever do it.
+    pub(crate) async fn end_abandoned(&self, which: &HashSet<TaskId>) -> Result<(), StoreError> {
+        if which.is_empty() {
+            return Ok(());
+        }
+        for head in self.store.abandoned().await?.into_iter().filter(|head| which.contains(&head.id)) {
+            let fence = Fence::Abandoned(head.attempt);
+            match give_back(&*self.store, head, fence, Release::Lost).await {
+                // Somebody else was faster, or the owner is back.
+                Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -295,11 +340,28 @@ impl Office {
         let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
             self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
+        let silent = self.silent_workers(&heads, now).await?;
         let seen = |head: Head| match gone.get(&head.id) {
             Some(attempt) if *attempt == head.attempt => head.interrupted(),
+            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => head.interrupted(),
             _ => Head { waiting: head.waits_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
+    }
+
+    /// The workers whose leases ended long ago by the clock on the wall. Nothing is taken away because of that, for clocks may
+    /// differ; but it is not shown as running either.
+    async fn silent_workers(&self, heads: &[Head], now: Timestamp) -> Result<HashSet<WorkerId>, StoreError> {
+        let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
+        let mut silent = HashSet::new();
+        for worker in workers {
+            let lease = self.store.lease(worker.clone()).await?;
+            let ended = lease.map(|lease| lease.until.saturating_add(LONG_SILENT).unwrap_or(Timestamp::MAX));
+            if ended.is_some_and(|ended| ended < now) {
+                silent.insert(worker.clone());
+            }
+        }
+        Ok(silent)
     }
 
     pub(crate) async fn head(&self, id: TaskId) -> Result<Head, StoreError> {

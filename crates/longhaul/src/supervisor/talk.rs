@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::check_text;
 use super::follow::{self, Events, Until};
-use super::office::Posted;
+use super::office::{Posted, Retry};
 use super::{Longhaul, LonghaulError};
 use crate::dispatch::Sent;
 use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause};
@@ -141,6 +141,9 @@ impl Longhaul {
     /// It has the place that the old one had: the same team, parent, tree, rights and tree budget; a parent that is
     /// still at work, or goes on as another task, hears of its end. One that continued a conversation continues the same.
     ///
+    /// While an earlier retry of the same task has not ended there is no second one:
+    /// [`Retried`](LonghaulError::Retried) names it.
+    ///
     /// ```
     /// # use std::sync::Arc;
     /// # use longhaul::{*, testing::*};
@@ -160,7 +163,10 @@ impl Longhaul {
         if !matches!(head.status, Status::Failed | Status::Cancelled) {
             return Err(LonghaulError::NotFailed { task: id, status: head.status });
         }
-        Ok(self.0.office.retry(&head).await?)
+        match self.0.office.retry(&head).await? {
+            Retry::New(again) => Ok(again),
+            Retry::Open(by) => Err(LonghaulError::Retried { task: id, by }),
+        }
     }
 
     fn letter(&self, text: Arc<str>, deliver: Deliver) -> Result<Letter, LonghaulError> {

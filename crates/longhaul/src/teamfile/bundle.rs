@@ -162,7 +162,7 @@ pub(super) fn folder(key: &str) -> &str {
 }
 
 /// A path below a directory, without detours.
-fn below(dir: &str, name: &str) -> String {
+pub(super) fn below(dir: &str, name: &str) -> String {
     let joined =
         if name.starts_with('/') || dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
     let mut parts: Vec<&str> = Vec::new();

@@ -25,6 +25,7 @@ mod node;
 mod parts;
 mod problem;
 mod survey;
+mod trust;
 mod upgrade;
 mod value;
 mod variables;
@@ -43,6 +44,7 @@ pub use node::LARGEST;
 pub use parts::*;
 pub use problem::{Place, Problem, Severity};
 pub use survey::{Around, survey};
+pub use trust::{TrustItem, trust_digest, trust_items};
 pub use variables::{Unfilled, fill, variables};
 
 /// What a text is, read as a team file.

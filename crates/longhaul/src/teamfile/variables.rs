@@ -73,6 +73,15 @@ pub fn variables(text: &str) -> Vec<&str> {
     pieces(text).filter_map(name).collect()
 }
 
+/// The names of all variables in a text, also of those that have something to fall back on.
+pub(super) fn all_variables(text: &str) -> Vec<&str> {
+    let name = |piece| match piece {
+        Piece::Variable { name, .. } => Some(name),
+        Piece::Text(_) => None,
+    };
+    pieces(text).filter_map(name).collect()
+}
+
 enum Piece<'a> {
     Text(&'a str),
     Variable { name: &'a str, otherwise: Option<&'a str> },

@@ -103,6 +103,7 @@ macro_rules! store_exam {
             a_stop_and_a_claim_do_not_both_win
             a_released_task_is_claimed_again
             leases_end_and_are_renewed
+            a_clock_that_is_set_ends_no_lease
             a_retired_worker_is_gone_at_once
             lists_are_in_order_of_submission
             every_filter_filters

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -165,7 +165,7 @@ struct SkillTool {
     agent: Arc<Agent>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct SkillArgs {
     /// What the agent is to do, with all that it needs to know: it sees nothing of this conversation.
     message: String,

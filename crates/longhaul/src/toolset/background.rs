@@ -110,7 +110,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Run {
     /// The name of the sub-agent.
     agent: String,
@@ -131,7 +131,7 @@ struct Run {
     budget: Option<Allowance>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Allowance {
     /// Tokens, read and written.
     #[serde(default, deserialize_with = "verb::number")]
@@ -169,13 +169,13 @@ async fn run(args: Run, mine: &[Card], cx: &CallContext) -> Answer {
     Ok(format!("{id}\n{agent} has task {id} and works on it in the background. {PUSHED} {GO_ON}").into())
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct OneTask {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct View {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
@@ -198,7 +198,7 @@ async fn view(args: View, cx: &CallContext) -> Answer {
     errand::view(&args.task_id, part, VIEW, cx).await
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Send {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
@@ -211,7 +211,7 @@ async fn send(args: Send, cx: &CallContext) -> Answer {
     Ok(errand::send(cx, &args.task_id, note).await?.1.into())
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Waits {
     /// The ids of the tasks, all in one call.
     #[serde(deserialize_with = "verb::names")]
@@ -224,7 +224,7 @@ struct Waits {
     mode: Option<Mode>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
     All,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::errand;
 use super::verb::{Answer, filled, verb};
@@ -52,7 +52,7 @@ impl Toolset for Delegation {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Transfer {
     /// The name of the sub-agent.
     agent: String,
@@ -110,7 +110,7 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
     Ok(ToolOutput { text, is_error, collected: vec![head.id], ..ToolOutput::default() })
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Handoff {
     /// The name of the agent that goes on.
     agent: String,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::excerpt::Part;
+use super::files::guarded;
 use super::verb::Answer;
 use super::wording::{self, GO_ON, List, Named, PUSHED, Report};
 use super::{Patron, ToolsetError};
@@ -65,6 +66,10 @@ fn below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     };
     match whole.canonicalize() {
         Ok(real) if !real.starts_with(&home) => Err(outside()),
+        // Its tools could otherwise change what is guarded from those of the parent.
+        Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| guarded(rel).is_some()) => {
+            Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
+        }
         Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
         Ok(real) => Ok(real),
         // Whether there is something outside is nobody's business.
@@ -315,6 +320,15 @@ mod tests {
         assert_eq!(asked(work.join("sub").to_str().unwrap()), Ok(work.join("sub")));
         for out in ["..", "../other", "out", "sub/../..", "/", "/nowhere", "../nowhere"] {
             assert!(asked(out).unwrap_err().contains("is not below your own"), "{out}: {:?}", asked(out));
+        }
+        std::fs::create_dir_all(work.join(".git/hooks")).unwrap();
+        std::os::unix::fs::symlink(".git/hooks", work.join("hooks")).unwrap();
+        for guarded in [".git", ".git/hooks", "hooks"] {
+            assert!(
+                asked(guarded).unwrap_err().contains("keep their own files"),
+                "{guarded}: {:?}",
+                asked(guarded)
+            );
         }
         assert!(asked("missing").unwrap_err().contains("must be there already"));
         assert!(asked("file").unwrap_err().contains("is not a directory"));

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Toolset;
 use super::wrap::each;
 use crate::model::ToolSpec;
+use crate::permission::RuleNames;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// The argument that is added.
@@ -46,19 +47,39 @@ impl DynTool for Explained {
         self.0.manner()
     }
 
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        let (description, rest) = split(arguments);
+        let seen = self.0.canonical(rest.as_deref().unwrap_or(arguments))?;
+        match (description, serde_json::from_str::<Map<String, Value>>(&seen)) {
+            (Some(description), Ok(mut seen)) => {
+                seen.insert(DESCRIPTION.to_owned(), description);
+                Ok(Value::Object(seen).to_string())
+            }
+            _ => Ok(seen),
+        }
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.0.rule_names()
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            // What is no object is the tool's to complain of.
-            let given = serde_json::from_str::<Map<String, Value>>(arguments);
-            let without = given.ok().and_then(|mut given| given.remove(DESCRIPTION).map(|_| given));
-            match without {
-                Some(rest) => self.0.call(&Value::Object(rest).to_string(), context).await,
-                None => self.0.call(arguments, context).await,
-            }
+            let (_, rest) = split(arguments);
+            self.0.call(rest.as_deref().unwrap_or(arguments), context).await
         })
+    }
+}
+
+/// The description of a call, and its other arguments. What is no object, or has no description, is the tool's own.
+fn split(arguments: &str) -> (Option<Value>, Option<String>) {
+    let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else { return (None, None) };
+    match given.remove(DESCRIPTION) {
+        Some(description) => (Some(description), Some(Value::Object(given).to_string())),
+        None => (None, None),
     }
 }

@@ -278,6 +278,7 @@ impl Bench {
             hurry: CancellationToken::new(),
             working_dir: Some("/home/lead".into()),
             model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
+            processes: Default::default(),
             line,
         };
         let tools = toolset.open(patron).await.unwrap();

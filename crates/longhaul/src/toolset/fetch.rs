@@ -11,12 +11,12 @@ use futures::{StreamExt as _, stream};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Response, Url};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{clipped, counted, grouped};
 use super::verb::{self, seconds};
 use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
 use address::why_private;
 use page::Kind;
 use way::{Judge, Lookup, Way};
@@ -112,7 +112,7 @@ struct FetchTool {
 }
 
 /// The form in which a page is wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
     Text,
@@ -121,10 +121,10 @@ enum Format {
     Html,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct FetchArgs {
     /// The URLs, which begin with http:// or https://.
-    #[serde(alias = "url", deserialize_with = "verb::names")]
+    #[serde(deserialize_with = "verb::names")]
     urls: Vec<String>,
     /// The form in which HTML pages are given: markdown if left out.
     #[serde(default, deserialize_with = "verb::choice")]
@@ -153,6 +153,10 @@ impl Tool for FetchTool {
 
     fn manner(&self) -> Manner {
         Manner::REPEATABLE
+    }
+
+    fn aliases(&self) -> Aliases {
+        &[("url", "urls")]
     }
 
     async fn call(&self, args: FetchArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {

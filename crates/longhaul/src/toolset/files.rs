@@ -10,16 +10,18 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize as _;
+use serde::Serialize;
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
 use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
 use ground::{Ground, Reach};
 use post::PostEdits;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
 pub use post::PostEdit;
+pub(super) use way::guarded;
 
 mod count;
 mod edit;
@@ -67,9 +69,10 @@ impl Toolset for Files {
 
 /// Something done with files: it blocks.
 trait Deed: Clone + Send + Sync + 'static {
-    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    type Args: DeserializeOwned + Serialize + JsonSchema + Send + 'static;
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
+    const ALIASES: Aliases = &[];
 
     fn manner(&self) -> Manner {
         Manner::READ_ONLY
@@ -129,6 +132,10 @@ impl<D: Deed> Tool for Tooled<D> {
 
     fn manner(&self) -> Manner {
         self.deed.manner()
+    }
+
+    fn aliases(&self) -> Aliases {
+        D::ALIASES
     }
 
     async fn call(&self, args: D::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -113,7 +113,7 @@ fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Spawn {
     /// What the agent should do, with all that it needs to know: it does not see this conversation.
     task: String,
@@ -161,7 +161,7 @@ fn kind(cards: &[Card], typed: Option<String>) -> Result<AgentName, ToolError> {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct WaitAgent {
     /// The id of the agent, such as t-7f3k2.
     agent_id: String,
@@ -183,13 +183,13 @@ struct Agents {
     note: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct OneAgent {
     /// The id of the agent, such as t-7f3k2.
     agent_id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Send {
     /// The id of the agent, or * for all that have not ended.
     to: String,
@@ -222,7 +222,7 @@ async fn send(args: Send, cx: &CallContext) -> Answer {
     errand::json(&Posted { sent_to, note })
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Output {
     /// The id of the agent or task, such as t-7f3k2.
     task_id: String,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::derived::ids_of;
 use super::text::{counted, grouped};
 use super::verb::{Answer, Nothing, filled, verb};
 use super::{Patron, Toolset, ToolsetError};
+use crate::store::private;
 use crate::tool::{CallContext, DynTool, Manner, ToolError};
 use book::{Book, Found};
 
@@ -54,7 +55,7 @@ impl Toolset for Memory {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct AddArgs {
     /// What to remember.
     memory: String,
@@ -62,7 +63,7 @@ struct AddArgs {
     category: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct UpdateArgs {
     /// The id of the memory.
     id: String,
@@ -72,13 +73,13 @@ struct UpdateArgs {
     category: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct DeleteArgs {
     /// The id of the memory.
     id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct SearchArgs {
     /// Words that must all be in the memory, or begin a word of it; the best matches come first. With OR between
     /// them one is enough; words in double quotes must follow each other.
@@ -184,6 +185,8 @@ fn at_book<'a>(
     let (path, context) = (path.clone(), context.clone());
     Box::pin(super::blocking(move || {
         let place = place(&path, context.working_dir.as_deref())?;
+        // What is remembered is nobody else's; a file that is there stays as it is.
+        let _ = private::create(&place);
         let told = Book::open(&place).map_err(Trouble::File).and_then(|mut book| act(&mut book, context));
         match told {
             Ok(text) => Ok(text.into()),
@@ -222,7 +225,7 @@ fn place(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> 
         let leads_out = whole.canonicalize().is_ok_and(|target| !target.starts_with(&root));
         return if real.starts_with(&root) && !leads_out { Ok(whole) } else { Err(out()) };
     }
-    std::fs::create_dir_all(above).map_err(|error| failed(&error))?;
+    private::make_dir(above).map_err(|error| failed(&error))?;
     Ok(whole)
 }
 

@@ -77,6 +77,8 @@ pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
 pub use outward::Headers;
 pub use redacted::redacted;
+#[cfg(unix)]
+pub(crate) use sandbox::linked_git_dirs;
 #[cfg(target_os = "linux")]
 pub use sandbox::sandbox_exec;
 #[cfg(unix)]

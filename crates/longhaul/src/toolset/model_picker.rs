@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Patron, Toolset, ToolsetError};
 use crate::entry::ModelChoice;
@@ -47,7 +47,7 @@ struct ChangeModel {
     models: Arc<Vec<String>>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct ChangeModelArgs {
     /// The model to go on with.
     model: String,
@@ -83,7 +83,7 @@ impl Tool for ChangeModel {
 
 struct RevertModel;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct RevertModelArgs {}
 
 impl Tool for RevertModel {

@@ -73,6 +73,7 @@ pub(crate) fn call_in(dir: &Path) -> (CallContext, UnboundedReceiver<Signal>) {
         hurry: CancellationToken::new(),
         working_dir: Some(dir.to_owned()),
         model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
+        processes: Default::default(),
         line,
     };
     (context, heard)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
 use super::verb::{self, Answer, verb};
@@ -29,7 +29,7 @@ fn read_on(output: &str, from: usize) -> String {
     format!(r#" To read on: {READ_TOOL_OUTPUT} {{"output": "{output}", "offset": {from}}}."#)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Read {
     /// The name of the output, from the mark that says what was left out.
     output: String,

@@ -8,6 +8,7 @@ use regex::{Captures, Regex};
 use super::Toolset;
 use super::wrap::each;
 use crate::model::ToolSpec;
+use crate::permission::RuleNames;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// What stands where a secret was.
@@ -48,6 +49,14 @@ impl DynTool for Redacted {
 
     fn manner(&self) -> Manner {
         self.tool.manner()
+    }
+
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        self.tool.canonical(arguments)
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.tool.rule_names()
     }
 
     fn call<'a>(

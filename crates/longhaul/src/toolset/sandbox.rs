@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use super::command::{DEFAULT_PATH, Launch};
 use crate::tool::ToolError;
 use git::GitDirs;
+pub(crate) use git::linked_git_dirs;
 
 mod git;
 #[cfg(target_os = "linux")]
@@ -150,17 +151,13 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
         return Err("bubblewrap is not installed".to_owned());
     };
     let ground = Ground { work: PathBuf::from("/"), blank: blank(), ..Ground::default() };
-    let probe = Launch {
-        program: "/bin/sh".into(),
-        args: vec!["-c".into(), ":".into()],
-        dir: "/".into(),
-        env: Default::default(),
-    };
+    let probe = Launch::shell(":", "/".into(), Default::default());
     let launch = bubblewrap(&program, &ground, network, probe);
     let mut command = tokio::process::Command::new(&launch.program);
     command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    match tokio::time::timeout(PROBE, command.output()).await {
+    command.stdin(Stdio::null());
+    // With all that it starts: a stop does not wait for it, and nothing of it goes on.
+    match tokio::time::timeout(PROBE, crate::process::output_of(command)).await {
         Ok(Ok(output)) if output.status.success() => Ok(program),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -179,6 +176,8 @@ struct Ground {
     git: Vec<GitDirs>,
     /// What is empty and of the command's own.
     blank: Vec<PathBuf>,
+    /// What is below that, and can be read all the same: what a writable directory is a part of.
+    shown: Vec<PathBuf>,
 }
 
 /// Places for what is temporary; and for the sockets of daemons: whoever can talk to one can have it write anywhere.
@@ -187,6 +186,21 @@ fn blank() -> Vec<PathBuf> {
         ["/tmp", "/var/tmp", "/run"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok()).collect();
     dirs.dedup();
     dirs
+}
+
+/// Whoever works below `/tmp` reads what is around as anybody else does; what else is in `/tmp` stays out of reach.
+fn shown(writable: &[PathBuf]) -> Vec<PathBuf> {
+    let places = ["/tmp", "/var/tmp"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok());
+    let part = |place: &PathBuf, dir: &PathBuf| {
+        let mut names = dir.strip_prefix(place).ok()?.iter();
+        let first = place.join(names.next()?);
+        names.next().is_some().then_some(first)
+    };
+    let mut shown: Vec<_> =
+        places.flat_map(|place| writable.iter().filter_map(move |dir| part(&place, dir))).collect();
+    shown.sort();
+    shown.dedup();
+    shown
 }
 
 impl Ground {
@@ -202,8 +216,12 @@ impl Ground {
         for path in &rules.writable {
             writable.push(real(&work.join(path))?);
         }
-        let git = writable.iter().filter_map(|dir| GitDirs::of(dir)).collect();
-        Ok(Ground { work, writable, git, blank: blank() })
+        let mut git = Vec::new();
+        for dir in &writable {
+            git.extend(GitDirs::of(dir).map_err(|why| format!("the command was not run: {why}"))?);
+        }
+        let shown = shown(&writable);
+        Ok(Ground { work, writable, git, blank: blank(), shown })
     }
 }
 
@@ -230,6 +248,9 @@ fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) ->
     for dir in needed.iter().take(if network { 2 } else { 1 }) {
         args.words(["--ro-bind-try", dir, dir]);
     }
+    for dir in &ground.shown {
+        args.bind("--ro-bind", dir);
+    }
     for dir in &ground.writable {
         args.bind("--bind", dir);
     }
@@ -242,7 +263,15 @@ fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) ->
         });
     }
     args.words(["--chdir"]).path(&launch.dir).words(["--"]).command(launch.program, launch.args);
-    Launch { program: "/bin/sh".into(), args: args.0, dir: ground.work.clone(), env: launch.env }
+    let removed = ground.git.iter().flat_map(|git| git.removed.clone()).collect();
+    Launch {
+        program: "/bin/sh".into(),
+        args: args.0,
+        dir: ground.work.clone(),
+        env: launch.env,
+        contained: true,
+        removed,
+    }
 }
 
 fn landlocked(helper: &Path, ground: &Ground, network: bool, launch: Launch) -> Launch {
@@ -254,8 +283,9 @@ fn landlocked(helper: &Path, ground: &Ground, network: bool, launch: Launch) -> 
     if network {
         args.words(["--net"]);
     }
-    args.words(["--"]).command(launch.program, launch.args);
-    Launch { program: helper.into(), args: args.0, dir: launch.dir, env: launch.env }
+    args.words(["--"]).command(launch.program.clone(), launch.args.clone());
+    let removed = ground.git.iter().flat_map(|git| git.removed.clone()).collect();
+    Launch { program: helper.into(), args: args.0, removed, ..launch }
 }
 
 #[derive(Default)]

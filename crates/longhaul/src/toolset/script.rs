@@ -247,13 +247,8 @@ impl DynTool for ScriptCall {
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
             let launch = self.setting.launch(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run(
-                &launch,
-                self.setting.timeout.unwrap_or(TIMEOUT),
-                &context.cancel,
-                &self.setting.watchman,
-            )
-            .await?;
+            let ran = run(&launch, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.watchman)
+                .await?;
             ran.report("")
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::command::{Env, Launch, directory, plain_env, run};
 use super::sandbox::Sandbox;
@@ -16,7 +16,7 @@ use super::verb::{Nothing, number, place, seconds, verb};
 use super::{Patron, Toolset, ToolsetError};
 use crate::id::TaskId;
 use crate::process::Watchman;
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
 use jobs::Jobs;
 
 mod jobs;
@@ -28,6 +28,9 @@ const MAX_TIMEOUT: f64 = 600.0;
 /// How much of a job's output is shown when the model does not say, and at most.
 const DEFAULT_PAGE: usize = 16 * 1024;
 const MAX_PAGE: usize = 40 * 1024;
+
+/// What models also call the command line.
+const ALIASES: Aliases = &[("command", "cmd")];
 
 /// The toolset `shell`: `shell`, which runs a command to its end, and `run_background_job`, `list_background_jobs`,
 /// `view_background_job` and `stop_background_job` for those that take longer. A job belongs to its task and ends with
@@ -170,10 +173,9 @@ struct RunCommand {
     setting: Arc<Setting>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct RunCommandArgs {
     /// The command line, as for `sh -c`.
-    #[serde(alias = "command")]
     cmd: String,
     /// The directory to run it in, relative to the working directory; the working directory itself if left out.
     cwd: Option<String>,
@@ -190,8 +192,8 @@ impl Tool for RunCommand {
 
     fn description(&self) -> String {
         "Runs a shell command (sh -c) in the working directory, without input, and returns what it wrote to stdout \
-         and stderr and its exit code. Everything the command starts is ended with it: nothing stays running in the \
-         background. For what is to go on running, use run_background_job."
+         and stderr and its exit code. What the command leaves running in the background is ended with it. For what is \
+         to go on running, use run_background_job."
             .to_owned()
     }
 
@@ -199,25 +201,28 @@ impl Tool for RunCommand {
         Manner::default()
     }
 
+    fn aliases(&self) -> Aliases {
+        ALIASES
+    }
+
     async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         filled(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
         let launch = self.setting.launch(context, args.cmd, args.cwd.as_deref(), Env::new()).await?;
-        let ran = run(&launch, timeout, &context.cancel, &self.setting.watchman).await?;
+        let ran = run(&launch, timeout, context, &self.setting.watchman).await?;
         ran.report(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct RunJobArgs {
     /// The command line, as for `sh -c`.
-    #[serde(alias = "command")]
     cmd: String,
     /// The directory to run it in, relative to the working directory; the working directory itself if left out.
     cwd: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct ViewJobArgs {
     /// Which job: `job-1`.
     job_id: String,
@@ -235,7 +240,7 @@ struct ViewJobArgs {
     wait: Option<f64>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct StopJobArgs {
     /// Which job: `job-1`.
     job_id: String,
@@ -261,6 +266,8 @@ impl Shell {
                 Ok(format!("{} started. It is ended when your task ends.", job.id).into())
             })
         })
+        .aliases(ALIASES)
+        .covered_by("shell")
         .tool()
     }
 
@@ -301,7 +308,7 @@ impl Shell {
 
     fn stop_job(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
-        let text = "Ends a job, with everything it has started.";
+        let text = "Ends a job, with what it has started.";
         verb(
             "stop_background_job",
             Manner::REPEATABLE,
@@ -311,7 +318,7 @@ impl Shell {
                 Box::pin(async move {
                     let job = jobs.find(context.caller.task, &args.job_id)?;
                     match job.stop().await {
-                        true => Ok(format!("{} was ended", job.id).into()),
+                        true => Ok(format!("{} was ended{}", job.id, job.ended_with()).into()),
                         false => Ok(format!("{} had ended already", job.id).into()),
                     }
                 })
@@ -341,5 +348,8 @@ fn bounded(asked: Option<f64>, usual: Option<Duration>) -> Result<Duration, Tool
 
 #[cfg(test)]
 mod job_tests;
+#[cfg(test)]
+#[cfg(unix)]
+mod rule_tests;
 #[cfg(test)]
 mod tests;

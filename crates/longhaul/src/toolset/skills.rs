@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
@@ -117,7 +117,7 @@ struct ReadSkill {
     skills: Arc<Vec<Skill>>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct ReadSkillArgs {
     /// The skill.
     name: String,

@@ -52,7 +52,7 @@ impl Toolset for SubAgentTools {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Ask {
     /// What the agent should do, with all that it needs to know: it does not see this conversation.
     task: String,
@@ -149,13 +149,13 @@ struct Tasks {
     note: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Stop {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Get {
     /// The id of the task, such as t-7f3k2.
     task_id: String,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::derived::ids_of;
 use super::verb::{self, Answer, Nothing, filled, verb};
 use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, ToolError};
+use crate::tool::{Aliases, CallContext, DynTool, Manner, ToolError};
 use board::{Board, Change, Priority, Status, Task};
 use file::{TaskFile, description_in};
 
@@ -57,7 +57,7 @@ impl Toolset for Tasks {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct CreateArgs {
     /// The task in a few words.
     title: String,
@@ -72,13 +72,13 @@ struct CreateArgs {
     dependencies: Vec<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct IdArgs {
     /// The id of the task.
     id: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct UpdateArgs {
     /// The id of the task.
     id: String,
@@ -104,7 +104,7 @@ fn some_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct ListArgs {
     /// Only tasks of this status: pending, in_progress, done or blocked.
     status: Option<String>,
@@ -112,16 +112,17 @@ struct ListArgs {
     priority: Option<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct LinkArgs {
     /// The task that waits.
-    #[serde(alias = "task_id")]
     task_id: String,
     /// The task that must be done first.
-    #[serde(alias = "depends_on_id")]
     depends_on_id: String,
 }
+
+/// What models also call them.
+const LINK_ALIASES: Aliases = &[("task_id", "taskId"), ("depends_on_id", "dependsOnId")];
 
 impl Tasks {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
@@ -203,6 +204,7 @@ impl Tasks {
                         })
                     })
                 })
+                .aliases(LINK_ALIASES)
                 .tool()
             },
             {
@@ -217,6 +219,7 @@ impl Tasks {
                         })
                     })
                 })
+                .aliases(LINK_ALIASES)
                 .tool()
             },
         ]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
@@ -43,7 +43,7 @@ impl Toolset for Think {
 
 struct ThinkTool;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Thought {
     /// What you think.
     thought: String,

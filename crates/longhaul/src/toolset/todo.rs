@@ -90,20 +90,20 @@ impl Toolset for Todo {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct One {
     /// What is to be done.
     description: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Many {
     /// What is to be done, one text an entry.
     #[serde(deserialize_with = "verb::list")]
     descriptions: Vec<String>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Updates {
     /// The changes.
     #[serde(deserialize_with = "verb::list")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::text::clipped;
@@ -48,7 +48,7 @@ impl Toolset for UserPrompt {
 
 struct Prompt;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct PromptArgs {
     /// The question, as the user will read it.
     message: String,

@@ -7,24 +7,28 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Deserializer};
-use serde::{Deserialize, de};
+use serde::{Deserialize, Serialize, de};
 use serde_json::Value;
 
 use crate::dispatch::Card;
 use crate::model::ToolSpec;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse, schema_of};
+use crate::permission::RuleNames;
+use crate::tool::{
+    Aliases, CallContext, DynTool, Manner, ToolError, ToolOutput, canonical, parse_aliased, schema_of,
+};
 
 /// What a tool answers.
 pub(super) type Answer = Result<ToolOutput, ToolError>;
 
 /// The arguments of a tool that takes none.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct Nothing {}
 
 /// One verb of a dialect.
 pub(super) struct Verb<A, F> {
     spec: ToolSpec,
     manner: Manner,
+    names: RuleNames,
     act: F,
     args: PhantomData<fn(A)>,
 }
@@ -37,16 +41,16 @@ pub(super) fn verb<A, F>(
     act: F,
 ) -> Verb<A, F>
 where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
+    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
     F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
 {
     let spec = ToolSpec { name: name.into(), description: description.into(), parameters: schema_of::<A>() };
-    Verb { spec, manner, act, args: PhantomData }
+    Verb { spec, manner, names: RuleNames::default(), act, args: PhantomData }
 }
 
 impl<A, F> Verb<A, F>
 where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
+    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
     F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
 {
     /// Tells the model which agents a parameter can name.
@@ -58,6 +62,18 @@ where
         self
     }
 
+    /// Other names of its arguments: `(other, own)`.
+    pub(super) fn aliases(mut self, aliases: Aliases) -> Self {
+        self.names.aliases = aliases;
+        self
+    }
+
+    /// A rule that denies or asks for calls of that tool counts for calls of this one too.
+    pub(super) fn covered_by(mut self, tool: &str) -> Self {
+        self.names.covered_by.push(tool.to_owned());
+        self
+    }
+
     /// The verb as the engine sees it.
     pub(super) fn tool(self) -> Arc<dyn DynTool> {
         Arc::new(self)
@@ -66,7 +82,7 @@ where
 
 impl<A, F> DynTool for Verb<A, F>
 where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
+    A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
     F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
 {
     fn spec(&self) -> ToolSpec {
@@ -77,8 +93,16 @@ where
         self.manner
     }
 
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        canonical::<A>(arguments, self.names.aliases)
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.names.clone()
+    }
+
     fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, Answer> {
-        Box::pin(async move { (self.act)(parse::<A>(arguments)?, context).await })
+        Box::pin(async move { (self.act)(parse_aliased::<A>(arguments, self.names.aliases)?, context).await })
     }
 }
 
@@ -216,6 +240,7 @@ pub(super) fn patience(name: &str, asked: Option<f64>) -> (f64, Option<String>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::parse;
 
     #[derive(Deserialize)]
     struct Loose {

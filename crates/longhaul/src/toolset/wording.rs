@@ -1,5 +1,6 @@
 //! What models are told about tasks, in one place for all dialects.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
 use crate::dispatch::{Caller, Card};
 use crate::entry::Wait;
 use crate::id::{AgentName, TaskId};
+use crate::message::envelope::escape;
 use crate::snapshot::Snapshot;
 use crate::task::{Head, Status};
 
@@ -113,7 +115,7 @@ fn waiting(head: &Head, now: Timestamp) -> Option<String> {
         Wait::Provider(why) => format!("its model provider ({why})"),
     };
     let since = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
-    Some(format!("{what}, for {}", human(since)))
+    Some(format!("{}, for {}", escape(&what), human(since)))
 }
 
 /// A task in a list.
@@ -149,7 +151,7 @@ impl Row {
             waiting_for: waiting(head, now),
             parent: head.parent.filter(|parent| *parent != caller.task),
             continued_by: head.continued_by,
-            task: head.headline.clone(),
+            task: escape(&head.headline).into_owned(),
         }
     }
 }
@@ -260,7 +262,7 @@ pub(super) fn still(head: &Head, now: Timestamp) -> String {
 /// What is said of an answer that came early.
 fn early(head: &Head) -> Option<String> {
     let limit = head.cut_short.as_ref()?;
-    Some(format!("it was cut short ({limit}), so this may not be all of the answer"))
+    Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
 }
 
 /// Why a task ended without an answer.
@@ -268,7 +270,8 @@ pub(super) fn error(head: &Head) -> Option<String> {
     let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
     match head.status {
         Status::Failed | Status::Cancelled => {
-            Some(head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string()))
+            let why = head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string());
+            Some(escape(&why).into_owned())
         }
         _ => None,
     }
@@ -291,6 +294,19 @@ pub(super) fn output(
 }
 
 fn cut(
+    snapshot: &Snapshot,
+    part: Option<Part>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let (shown, truncated) = part_of(snapshot, part, limit, how);
+    match escape(&shown) {
+        Cow::Borrowed(_) => (shown, truncated),
+        Cow::Owned(escaped) => (escaped, truncated),
+    }
+}
+
+fn part_of(
     snapshot: &Snapshot,
     part: Option<Part>,
     limit: usize,
@@ -378,9 +394,14 @@ pub(super) fn portrait(
     let (elapsed, tokens) = (human(head.elapsed(now)), head.usage.total());
     let mut text = format!(
         "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns\nTask: {}\n",
-        head.id, head.agent, head.status, head.turns, head.headline
+        head.id,
+        head.agent,
+        head.status,
+        head.turns,
+        escape(&head.headline)
     );
-    let progress = head.progress.as_ref().map(|progress| format!(" ({progress})")).unwrap_or_default();
+    let progress =
+        head.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
     let lines = [
         ("Now in", tools(head).map(|tools| tools + &progress)),
         ("Waits for", waiting(head, now)),

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use super::{Patron, Toolset, ToolsetError};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
+use crate::permission::RuleNames;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// Only these tools of a toolset.
@@ -93,6 +94,18 @@ impl DynTool for Renamed {
 
     fn manner(&self) -> Manner {
         self.inner.manner()
+    }
+
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        self.inner.canonical(arguments)
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        let mut names = self.inner.rule_names();
+        let prefixed: Vec<_> =
+            names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
+        names.covered_by.extend(prefixed);
+        names
     }
 
     fn call<'a>(

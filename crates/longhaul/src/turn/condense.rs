@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::Turn;
+use crate::message::envelope::escape;
 use crate::message::{Block, Message};
 
 /// What could go, and what it says.
@@ -109,10 +110,10 @@ impl Turn {
 
 /// What a summary looks like in the conversation.
 pub fn summary_text(summary: &str, open_tasks: &[String]) -> Arc<str> {
-    let mut text = format!("{OPENING}\n{}\n</summary>", summary.trim());
+    let mut text = format!("{OPENING}\n{}\n</summary>", escape(summary.trim()));
     if !open_tasks.is_empty() {
         text.push_str("\n\nTasks that you have launched and that have not ended yet; a message will tell you of each end:\n");
-        text.push_str(&open_tasks.join("\n"));
+        text.push_str(&escape(&open_tasks.join("\n")));
     }
     text.into()
 }

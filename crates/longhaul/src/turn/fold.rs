@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Ball, CallRun, Inquiry, OpenCall, Turn};
 use crate::entry::{Entry, Letter, ModelChoice, Nudge, Record, Sender, Voice, Wait};
 use crate::id::{CallId, LetterId};
+use crate::message::envelope::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
 use crate::model::wire::is_only_calls;
 
@@ -219,7 +220,7 @@ impl Turn {
 pub(super) fn letters_text(letters: &[Letter]) -> Arc<str> {
     let one = |letter: &Letter| match &letter.from {
         Sender::Task(task) if letter.ending.is_none() => {
-            format!("<message from=\"{task}\">\n{}\n</message>", letter.text)
+            format!("<message from=\"{task}\">\n{}\n</message>", escape(&letter.text))
         }
         _ => letter.text.to_string(),
     };

@@ -83,6 +83,15 @@ impl Audit {
         self.tasks.iter().flat_map(of).collect()
     }
 
+    /// Calls that have begun and have no result yet.
+    pub(crate) fn begun(&self) -> HashSet<Call> {
+        let of = |(id, (_, journal)): (&TaskId, &(Head, Vec<Record>))| {
+            let open = calls(journal).into_iter().filter(|(_, _, result, _)| result.is_none());
+            open.map(|(call, ..)| (*id, call)).collect::<Vec<_>>()
+        };
+        self.tasks.iter().flat_map(of).collect()
+    }
+
     /// The answer of the one root there is.
     pub(crate) fn answer(&self) -> String {
         let root = self.heads().find(|head| head.parent.is_none()).unwrap();
@@ -145,7 +154,7 @@ impl Audit {
         let mut runs: HashMap<Call, usize> = HashMap::new();
         let ledger = ledger(dir);
         for line in &ledger {
-            let (call, tool) = parse(line);
+            let (call, tool, _) = parse(line);
             let times = runs.entry(call).or_default();
             *times += 1;
             assert!(tool == "twice" || *times == 1, "{call:?} of '{tool}' ran {times} times");
@@ -160,7 +169,11 @@ impl Audit {
                         assert_eq!(told, interrupted, "{id} {call}: '{result}'");
                         assert!(told || times == 1, "{id} {call} was not made: '{result}'");
                     }
-                    "twice" => assert!(times >= 1 && !told, "{id} {call}: '{result}' after {times} runs"),
+                    "twice" => {
+                        assert!(times >= 1 && !told, "{id} {call}: '{result}' after {times} runs");
+                        let attempts = self.count(*id, |entry| matches!(entry, Entry::Claimed { .. }));
+                        assert!(times <= attempts, "{id} {call} ran {times} times in {attempts} attempts");
+                    }
                     _ => assert!(!told, "{id} {call} of '{tool}' may be repeated: '{result}'"),
                 }
             }
@@ -189,11 +202,11 @@ fn calls(journal: &[Record]) -> Vec<(CallId, String, Option<String>, bool)> {
 }
 
 /// A line of the ledger.
-pub(crate) fn parse(line: &str) -> (Call, &str) {
+pub(crate) fn parse(line: &str) -> (Call, &str, u32) {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("a torn line: '{line}'"));
     let task = next().parse().unwrap();
     let (turn, index) = next().split_once('.').unwrap();
     let call = CallId { turn: turn.parse().unwrap(), index: index.parse().unwrap() };
-    ((task, call), next())
+    ((task, call), next(), next().parse().unwrap())
 }

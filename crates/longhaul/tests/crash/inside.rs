@@ -12,7 +12,7 @@ use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
 use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Options;
@@ -44,7 +44,7 @@ pub(crate) fn unpolled_reads(_: &Options) {
     });
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Nothing {}
 
 /// Takes a moment, so that the call beside it waits before this one returns.

@@ -19,6 +19,7 @@ mod recovery;
 mod roles;
 mod seeded;
 mod stop;
+mod stopped;
 mod store;
 mod team;
 
@@ -53,9 +54,23 @@ const TESTS: &[Test] = &[
     ("stops_letters_and_drains_in_any_order_leave_whole_journals", inside::any_order),
     ("a_question_outlives_two_kills_and_is_answered_from_another_process", asked::killed_while_asking),
     #[cfg(target_os = "linux")]
+    ("stopped_at_any_boundary_past_its_lease_it_does_nothing_any_more", stopped::at_any_boundary),
+    #[cfg(target_os = "linux")]
+    ("killed_and_stopped_in_any_order_nothing_is_done_twice", stopped::mixed_with_kills),
+    #[cfg(target_os = "linux")]
+    ("clocks_that_differ_take_nothing_from_the_living", stopped::other_clocks),
+    #[cfg(target_os = "linux")]
     ("no_child_process_outlives_a_kill", guard::killed),
     #[cfg(target_os = "linux")]
     ("no_child_process_outlives_a_good_end", guard::in_good_order),
+];
+
+/// Those that take minutes: only with `--ignored` or `--include-ignored`, as `./test --all` runs them.
+const LONG: &[Test] = &[
+    #[cfg(target_os = "linux")]
+    ("long_200_seeds_stopped_at_any_boundary", stopped::at_any_boundary_200),
+    #[cfg(target_os = "linux")]
+    ("long_2000_kills_mixed_with_stops", stopped::mixed_2000),
 ];
 
 fn main() {
@@ -66,18 +81,24 @@ fn main() {
     let mut options = Options { seeds: 28, only: None };
     let mut filters = Vec::new();
     let mut list = false;
+    let (mut short, mut long) = (true, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--seeds" => options.seeds = args.next().and_then(|n| n.parse().ok()).expect("--seeds N"),
             "--seed" => options.only = Some(args.next().and_then(|n| n.parse().ok()).expect("--seed K")),
             "--list" => list = true,
+            "--ignored" => (short, long) = (false, true),
+            "--include-ignored" => long = true,
             // Options of the usual harness that mean nothing here.
             flag if flag.starts_with('-') => {}
             name => filters.push(name.to_owned()),
         }
     }
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
-    let tests: Vec<&Test> = TESTS.iter().filter(|(name, _)| wanted(name)).collect();
+    let chosen = |tests: &'static [Test], on: bool| tests.iter().filter(move |_| on);
+    let tests: Vec<&Test> =
+        chosen(TESTS, short).chain(chosen(LONG, long)).filter(|(name, _)| wanted(name)).collect();
+    let ignored = if long { 0 } else { LONG.iter().filter(|(name, _)| wanted(name)).count() };
     if list {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
         return;
@@ -96,10 +117,10 @@ fn main() {
     }
     let word = if failed.is_empty() { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {word}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
+        "\ntest result: {word}. {} passed; {} failed; {ignored} ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
         tests.len() - failed.len(),
         failed.len(),
-        TESTS.len() - tests.len(),
+        (TESTS.len() + LONG.len()).saturating_sub(tests.len() + ignored),
         begun.elapsed().as_secs_f64()
     );
     if !failed.is_empty() {

@@ -90,6 +90,25 @@ impl Player {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it is stopped by a signal, or has ended; true if it is stopped.
+    pub(crate) fn stopped_or_ended(&mut self) -> bool {
+        let begun = Instant::now();
+        loop {
+            if self.ended().is_some() {
+                return false;
+            }
+            if state(self.child.id().try_into().unwrap()) == Some('T') {
+                return true;
+            }
+            assert!(begun.elapsed() < HUNG, "{} neither stops nor ends", self.what);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Kills it, and asserts that it is dead.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::SIGKILL);
@@ -130,7 +149,11 @@ impl Drop for Player {
 
 /// Whether a process is there. One that is dead but not buried counts as dead.
 pub(crate) fn is_alive(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok() && state(pid) != Some('Z')
+}
+
+/// What the kernel says of a process: R, S, T, Z and so on.
+fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    kill(Pid::from_raw(pid), None).is_ok() && state != Some('Z')
+    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
 }

@@ -10,13 +10,14 @@ use longhaul::agent::TeamError;
 use longhaul::entry::TeamRef;
 use longhaul::id::WorkerId;
 use longhaul::permission::Permissions;
-use longhaul::store::{Claim, Filter, Sqlite, Store};
+use longhaul::store::{Claim, Filter, Sqlite, SqliteOptions, Store};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::worker::TeamLoader;
 use longhaul::{Longhaul, Order, Team};
+use nix::sys::signal::Signal;
 
 use crate::process::{generations, write_line};
-use crate::store::{Death, KillAt};
+use crate::store::{Death, KillAt, clock};
 use crate::team;
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -49,19 +50,26 @@ pub(crate) fn play(args: &[String]) {
     });
 }
 
-/// `NAME DEATH DELAY LEASE`: works on the crash team's one root until that has ended, or death comes first.
+/// `NAME DEATH DELAY LEASE [OFFSET]`: works on the crash team's one root until that has ended, or death comes first. Its
+/// clock is so many seconds fast.
 async fn crash(dir: &Path, args: &[&str]) {
-    let store = KillAt::open(dir, args[0], death(args[1]));
+    let offset = args.get(4).map_or(0, |offset| offset.parse().unwrap());
+    let options = SqliteOptions { clock: clock(offset), ..SqliteOptions::default() };
+    let store = KillAt::open_with(dir, args[0], death(args[1]), options);
     let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).store_arc(store), args[3]).await;
     let root = longhaul.submit_once("crash", Order::new("lead", "go")).await.unwrap();
     longhaul.wait([root]).await.unwrap();
     longhaul.shutdown().await;
 }
 
-/// `b7` is a death before the seventh append is written, `a7` after, `-` none.
+/// `b7` is a death before the seventh append is written, `a7` after, `-` none; with an `s` before it, it is only stopped.
 fn death(text: &str) -> Option<Death> {
+    let (signal, text) = match text.strip_prefix('s') {
+        Some(rest) => (Signal::SIGSTOP, rest),
+        None => (Signal::SIGKILL, text),
+    };
     let (when, number) = text.split_at(1);
-    number.parse().ok().map(|at| Death { at, after: when == "a" })
+    number.parse().ok().map(|at| Death { at, after: when == "a", signal })
 }
 
 /// `WORKER`: claims whatever there is, a few at a time, and then says how many.

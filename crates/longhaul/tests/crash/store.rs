@@ -10,19 +10,36 @@ use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Filter, Hints, Memory, Slip, Sqlite, Store, StoreError, StoreFuture};
+use longhaul::store::{
+    Batch, Claim, Clock, Filter, Hints, Memory, Slip, Sqlite, SqliteOptions, Store, StoreError, StoreFuture,
+};
 use longhaul::task::Head;
+
+use nix::sys::signal::Signal;
 
 use crate::process::write_line;
 use crate::seeded::Seeded;
 
-/// Where in its life the process dies.
+/// Where in its life the process dies, or is stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Death {
     /// At which append or claim, from 1 on.
     pub(crate) at: u64,
     /// Whether that append is acknowledged by then.
     pub(crate) after: bool,
+    /// SIGKILL, or SIGSTOP: then somebody else has to wake it up.
+    pub(crate) signal: Signal,
+}
+
+impl Death {
+    fn strike(self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), self.signal);
+    }
+}
+
+/// The clock on the wall, so many seconds fast (or slow).
+pub(crate) fn clock(offset: i64) -> Clock {
+    Clock::of(move || Timestamp::now() + jiff::SignedDuration::from_secs(offset))
 }
 
 /// A store that goes wrong on purpose.
@@ -40,7 +57,16 @@ pub(crate) struct KillAt {
 
 impl KillAt {
     pub(crate) fn open(dir: &Path, name: &str, death: Option<Death>) -> Arc<dyn Store> {
-        let inner = Arc::new(Sqlite::open(dir.join("db")).unwrap());
+        KillAt::open_with(dir, name, death, SqliteOptions::default())
+    }
+
+    pub(crate) fn open_with(
+        dir: &Path,
+        name: &str,
+        death: Option<Death>,
+        options: SqliteOptions,
+    ) -> Arc<dyn Store> {
+        let inner = Arc::new(Sqlite::open_with(dir.join("db"), options).unwrap());
         Arc::new(KillAt { death, looks: Some(dir.join(format!("{name}.looks"))), ..KillAt::around(inner) })
     }
 
@@ -62,14 +88,10 @@ impl KillAt {
     async fn mortal<'a, T>(&'a self, act: impl FnOnce() -> StoreFuture<'a, T>) -> Result<T, StoreError> {
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         let now = self.death.filter(|death| death.at == number);
-        if now.is_some_and(|death| !death.after) {
-            die();
-        }
+        now.filter(|death| !death.after).into_iter().for_each(Death::strike);
         self.dither().await;
         let done = act().await;
-        if now.is_some() {
-            die();
-        }
+        now.filter(|death| death.after).into_iter().for_each(Death::strike);
         done
     }
 
@@ -92,12 +114,6 @@ impl KillAt {
         }
         fails
     }
-}
-
-fn die() -> ! {
-    use nix::sys::signal::{Signal, kill};
-    let _ = kill(nix::unistd::Pid::this(), Signal::SIGKILL);
-    unreachable!("nobody survives SIGKILL")
 }
 
 impl Store for KillAt {
@@ -147,6 +163,10 @@ impl Store for KillAt {
             write_line(looks, "looked");
         }
         self.inner.abandoned()
+    }
+
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.inner.lease(worker)
     }
 
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {

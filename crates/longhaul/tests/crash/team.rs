@@ -10,7 +10,7 @@ use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
 use longhaul::toolset::Shell;
 use longhaul::{Agent, Dialect, Team};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::process::{lines, write_line};
 
@@ -136,7 +136,7 @@ pub(crate) fn ledger(dir: &Path) -> Vec<String> {
     lines(&dir.join("ledger"))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Text {
     text: String,
 }
@@ -164,7 +164,8 @@ impl Tool for Ledger {
 
     async fn call(&self, args: Text, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let path = self.dir.join("ledger");
-        let line = format!("{} {} {}", context.caller.task, context.call, Tool::name(self));
+        let (task, call, process) = (context.caller.task, context.call, std::process::id());
+        let line = format!("{task} {call} {} {process}", Tool::name(self));
         tokio::task::spawn_blocking(move || write_line(&path, &line)).await.unwrap();
         Ok(format!("noted: {}", args.text).into())
     }
@@ -186,7 +187,10 @@ impl Tool for Hold {
 
     async fn call(&self, args: Text, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let (holding, let_go) = (self.0.join("holding"), self.0.join("let-go"));
-        write_line(&self.0.join("ledger"), &format!("{} {} hold", context.caller.task, context.call));
+        write_line(
+            &self.0.join("ledger"),
+            &format!("{} {} hold {}", context.caller.task, context.call, std::process::id()),
+        );
         write_line(&holding, &args.text);
         while !let_go.exists() {
             tokio::select! {

@@ -236,7 +236,7 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     let (one, two) = (tasks[0].id, tasks[1].id);
     asks(&longhaul, one).await;
     asks(&longhaul, two).await;
-    let taken = longhaul.answer(one, None, "always").await.unwrap();
+    let taken = longhaul.answer(one, None, "always tool").await.unwrap();
     assert_eq!(taken.granted.unwrap().to_string(), "write");
     assert_eq!(
         taken.also,

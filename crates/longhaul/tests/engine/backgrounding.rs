@@ -88,10 +88,10 @@ async fn it_holds_though_the_process_dies() {
     assert!(first.background(root).await.unwrap());
     drop(first);
     let second = Longhaul::builder(waits(&gate)).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
-    until(&second, root, |head| head.turns == 2 && head.calling.is_empty()).await;
+    // The first may have got as far before it was gone.
+    until(&second, root, |head| head.attempt.0 >= 2 && head.turns == 2 && head.calling.is_empty()).await;
     let told = second.snapshot(root).await.unwrap();
     assert!(told.output.contains("goes on in the background"), "{}", told.output);
-    assert!(told.head.attempt.0 >= 2, "another process has taken it up");
     // Of both processes' workers one passes.
     gate.open(2);
     let done = end(&second, root).await;

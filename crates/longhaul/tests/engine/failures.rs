@@ -375,3 +375,39 @@ fn an_agent_whose_name_is_no_tools_name_cannot_be_a_tool() {
         assert!(lead(Dialect::Background).build().is_ok(), "in another dialect its name is only a word");
     }
 }
+
+/// A model that does not stop talking.
+#[derive(Default)]
+struct Endless(AtomicUsize);
+
+impl Model for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+
+    fn stream<'a>(&'a self, _: longhaul::model::Request<'a>) -> longhaul::model::ReplyStream<'a> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let words = (0..64).map(|_| Ok(Chunk::Text("word ".repeat(20_000))));
+        let end = Err(trouble(ModelErrorKind::TooLarge("more than 64 MiB came".to_owned()), None));
+        futures::stream::iter(words.chain([end])).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_does_not_end_is_asked_for_once_and_little_of_it_is_stored() {
+    let model = Arc::new(Endless::default());
+    let longhaul = start(agent("solo", &(model.clone() as Arc<dyn Model>))).await;
+    let done = ask(&longhaul, Order::new("solo", "go")).await;
+    assert_eq!((kind(&done), model.0.load(Ordering::SeqCst)), (FailureKind::Model, 1));
+    let Some(Outcome::Failed { failure, .. }) = &done.outcome else { panic!("{done:?}") };
+    assert!(failure.to_string().contains("the reply does not end: more than 64 MiB came"), "{failure}");
+    let journal = longhaul.store().read(done.head.id, longhaul::id::Seq(0), usize::MAX).await.unwrap();
+    let said: usize = journal
+        .iter()
+        .map(|record| match &record.entry {
+            longhaul::entry::Entry::Said { text, .. } => text.len(),
+            _ => 0,
+        })
+        .sum();
+    assert!((1 << 20..(1 << 20) + 200).contains(&said), "{said} bytes");
+}

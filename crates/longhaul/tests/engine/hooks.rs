@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul::agent::AgentBuilder;
-use longhaul::entry::{Entry, Nudge};
+use longhaul::entry::{Entry, HookFailure, Nudge, Record};
 use longhaul::hook::{Hook, Hooks, Matcher, OnHookError};
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
 use longhaul::store::Sqlite;
 use longhaul::testing::reply;
-use longhaul::toolset::Tools;
+use longhaul::toolset::{Shell, Tools};
 use longhaul::{Longhaul, Order, Status, TaskId};
 use serde_json::{Value, json};
 
@@ -94,21 +94,20 @@ async fn a_hook_blocks_a_call_and_the_model_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_or_takes_too_long_blocks_nothing() {
+async fn a_hook_that_takes_too_long_denies_a_call_and_holds_up_nothing_else() {
     let ran = Arc::new(AtomicUsize::new(0));
-    for command in ["exit 1", "/no/such/command", "kill -9 $$", "echo '{ not json'"] {
-        assert_eq!(output(one(before(command), &ran)).await, "t:wrote {\"what\":\"x\"}", "{command}");
-    }
     let slow = Hook::command("sleep 300").timeout(Duration::from_millis(200));
     let hooks = Hooks {
-        pre_tool_use: vec![(Matcher::all(), vec![slow.clone()])],
         post_tool_use: vec![(Matcher::all(), vec![slow.clone()])],
         task_start: vec![slow.clone()],
-        task_end: vec![slow],
+        task_end: vec![slow.clone()],
         ..Hooks::default()
     };
     let begun = Instant::now();
     assert_eq!(output(one(hooks, &ran)).await, "t:wrote {\"what\":\"x\"}");
+    let judge = Hooks { pre_tool_use: vec![(Matcher::all(), vec![slow])], ..Hooks::default() };
+    assert!(output(one(judge, &ran)).await.contains("it took longer than 200ms"));
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
@@ -132,6 +131,44 @@ async fn rewritten_arguments_are_what_the_tool_gets_what_permissions_see_and_wha
         assert!(told.contains(&format!("denied here by the pattern '{denied}'")), "{told}");
     }
     assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+/// A hook may write an argument by another of its names, and a command in another form: rules see what the tool will.
+#[tokio::test]
+async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = dir.path().join("ran");
+    let calls = |arguments: Value| -> Arc<dyn Model> {
+        model(move |asked| match asked.turn {
+            0 => reply().call("shell", arguments.clone()),
+            _ => reply().text(asked.last()),
+        })
+    };
+    let updated = |name: &str| {
+        let command = format!("{name} {}", ran.display());
+        let said = json!({"hook_specific_output": {"updated_input": {"command": command}}}).to_string();
+        before(format!("cat <<'END'\n{said}\nEND"))
+    };
+    for hooks in [updated("touch"), updated("to\\uch"), updated("to''uch")] {
+        let rules = Permissions::parse(["*"], [""; 0], ["shell:cmd=touch *"]).unwrap();
+        let agent = agent("worker", &calls(json!({"cmd": "true"}))).toolset(Shell::new()).hooks(hooks);
+        let longhaul = start(agent.permissions(rules)).await;
+        let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+        let done = ask(&longhaul, order).await;
+        assert!(done.output.contains("denied here by the pattern 'shell:cmd=touch *'"), "{}", done.output);
+        longhaul.shutdown().await;
+    }
+    assert!(!ran.exists());
+
+    // Hooks hear of a call by the tool's own names, too.
+    let heard = dir.path().join("heard");
+    let hooks = Hooks { pre_tool_use: vec![(Matcher::all(), keeps(&heard))], ..Hooks::default() };
+    let agent = agent("worker", &calls(json!({"command": "true"}))).toolset(Shell::new()).hooks(hooks);
+    let longhaul = start(agent).await;
+    let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
+    ask(&longhaul, order).await;
+    assert_eq!(lines(&heard)[0]["tool_input"], json!({"cmd": "true"}));
+    longhaul.shutdown().await;
 }
 
 #[tokio::test]
@@ -373,6 +410,14 @@ const BROKEN: [&str; 8] = [
     r#"printf '{"decision": "block", "reason": "'; head -c 400000 /dev/zero | tr '\0' x; echo '"}'"#,
 ];
 
+async fn failures(longhaul: &Longhaul, task: TaskId) -> Vec<HookFailure> {
+    let failed = |record: Record| match record.entry {
+        Entry::HookFailed(failure) => Some(*failure),
+        _ => None,
+    };
+    journal(longhaul, task).await.into_iter().filter_map(failed).collect()
+}
+
 #[tokio::test]
 async fn a_hook_that_fails_denies_the_call_and_is_an_event() {
     for script in BROKEN {
@@ -382,11 +427,7 @@ async fn a_hook_that_fails_denies_the_call_and_is_an_event() {
         assert_done(&done);
         assert_eq!(ran.load(Ordering::SeqCst), 0, "the call was made after: {script}");
         assert!(done.output.contains("the hook that has to judge this call failed"), "{}", done.output);
-        let journal = longhaul.store().read(done.id, Default::default(), 1000).await.unwrap();
-        let failures: Vec<_> = journal.iter().filter_map(|r| match &r.entry {
-            Entry::HookFailed(failure) => Some(failure.clone()),
-            _ => None,
-        });
+        let failures: Vec<_> = failures(&longhaul, done.head.id).await;
         assert_eq!(failures.len(), 1, "{script}");
         assert!(failures[0].denied && failures[0].event == "pre_tool_use", "{:?}", failures[0]);
         longhaul.shutdown().await;
@@ -402,4 +443,26 @@ async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
         assert!(output(one(hooks, &ran)).await.contains("wrote"), "{script}");
         assert_eq!(ran.load(Ordering::SeqCst), 1, "{script}");
     }
+}
+
+#[tokio::test]
+async fn failures_at_the_beginning_after_a_call_and_at_the_end_are_events_too() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let hooks = Hooks {
+        post_tool_use: vec![(Matcher::all(), hook("exit 3"))],
+        session_start: hook("exit 4"),
+        task_end: hook("exit 5"),
+        ..Hooks::default()
+    };
+    let longhaul = start(one(hooks, &ran)).await;
+    let done = ask(&longhaul, Order::new("worker", "go")).await;
+    assert_done(&done);
+    longhaul.shutdown().await;
+    let told: Vec<String> = failures(&longhaul, done.head.id).await.iter().map(ToString::to_string).collect();
+    let expected = [
+        "session_start hook `exit 4` failed: it exited with 4",
+        "post_tool_use hook `exit 3` failed: it exited with 3",
+        "task_end hook `exit 5` failed: it exited with 5",
+    ];
+    assert_eq!(told, expected);
 }

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod moody;
+mod ownership;
 mod smoke;
 mod stage;
+mod starting;
 
 mod asking;
 mod backgrounding;
 mod chat;
 mod continuing;
 mod desk;
+mod envelopes;
 mod failures;
 mod features;
 #[cfg(unix)]
@@ -20,6 +23,8 @@ mod isolation;
 mod jobs;
 mod letters;
 mod limits;
+#[cfg(unix)]
+mod processes;
 mod pruning;
 mod recovery;
 mod rooms;

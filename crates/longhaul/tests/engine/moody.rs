@@ -16,6 +16,8 @@ use longhaul::task::Head;
 pub(crate) struct Mood {
     /// It takes nothing.
     pub(crate) full: AtomicBool,
+    /// It does not answer whoever renews a lease.
+    pub(crate) away: AtomicBool,
     /// It lists nothing.
     pub(crate) blind: AtomicBool,
     /// Why it reads no journal.
@@ -87,6 +89,9 @@ impl Store for Moody {
         self.inner.claim(claim)
     }
     fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        if self.mood.away.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         self.inner.renew(worker, lease)
     }
     fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
@@ -95,6 +100,10 @@ impl Store for Moody {
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
         self.inner.abandoned()
     }
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
+        self.inner.lease(worker)
+    }
+
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         self.inner.keep(bytes)
     }

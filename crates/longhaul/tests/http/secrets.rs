@@ -60,7 +60,7 @@ fn a_key_is_in_no_journal_error_log_event_or_recording() {
         let secure = Secure::start(place.path()).await;
         let mut session = Command::new(std::env::current_exe().unwrap());
         session
-            .args(["--exact", "secrets::the_session_itself", "--nocapture"])
+            .args(["--exact", "secrets::the_session_itself", "--ignored", "--nocapture"])
             .env(HERE, &here)
             .env("LONGHAUL_TEST_PLAIN", plain.url())
             .env("LONGHAUL_TEST_SECURE", secure.url())
@@ -112,6 +112,7 @@ fn a_key_is_in_no_journal_error_log_event_or_recording() {
 
 /// The session; only in the process that the test above starts.
 #[test]
+#[ignore = "run by the test above, as a process of its own"]
 fn the_session_itself() {
     let Ok(here) = std::env::var(HERE) else { return };
     // With what speaks to the crate `log`.

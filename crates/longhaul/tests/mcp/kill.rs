@@ -12,6 +12,7 @@ use crate::stage::{Stage, call, find, marked, open, options, watchman};
 
 /// The one that is killed. Nothing by itself: the test below starts it with a variable that says so.
 #[tokio::test]
+#[ignore = "run by the test below, as a process of its own"]
 async fn victim() {
     if std::env::var_os("LONGHAUL_TEST_VICTIM").is_none() {
         return;
@@ -38,7 +39,7 @@ fn after_a_kill_no_server_is_left() {
     // Installed before the clock runs.
     crate::servers::script("everything");
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::victim", "--nocapture"])
+        .args(["--exact", "kill::victim", "--ignored", "--nocapture"])
         .env("LONGHAUL_TEST_VICTIM", "1")
         .stdout(Stdio::piped())
         .spawn()

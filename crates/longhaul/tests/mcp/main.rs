@@ -5,6 +5,7 @@
 
 mod calls;
 mod kill;
+mod last_words;
 mod login;
 mod npm;
 mod remote;

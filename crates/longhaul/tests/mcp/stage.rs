@@ -68,6 +68,7 @@ impl Stage {
             hurry: CancellationToken::new(),
             working_dir: Some(self.dir.path().to_owned()),
             model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
+            processes: Default::default(),
             line,
         };
         (context, heard)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::transcript::{Item, Transcript, What, line, pretty};
-use crate::view::{clean, clock, moment, one_line};
+use crate::view::{clean, clock, moment, one_line, visible};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--faint:#6b7280;--line:#8884;--soft:#8881}
@@ -108,7 +108,7 @@ fn told(item: &Item) -> String {
                 output.as_deref().map(|output| format!("<pre>{}</pre>", body(output))).unwrap_or_default();
             format!(
                 "<details><summary class=\"{class}\">{time}calls <code>{tool}</code>{state}</summary><pre>{}</pre>{output}</details>\n",
-                body(&pretty(arguments))
+                escaped(visible(&pretty(arguments)).trim_end())
             )
         }
         What::Letter { from, text } => {

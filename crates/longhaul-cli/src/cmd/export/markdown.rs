@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::transcript::{Transcript, What, line, pretty};
-use crate::view::{clean, moment, one_line};
+use crate::view::{clean, moment, one_line, visible};
 
 /// All of it.
 pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
@@ -50,7 +50,8 @@ fn told(what: &What) -> String {
                 (Some(_), false) => "",
             };
             let tool = one_line(tool).replace('`', "'");
-            let mut text = format!("**calls** `{tool}`{state}\n\n{}", fenced(&pretty(arguments), "json"));
+            let mut text =
+                format!("**calls** `{tool}`{state}\n\n{}", fenced(&visible(&pretty(arguments)), "json"));
             if let Some(output) = output {
                 text += &format!("\n{}", fenced(output, ""));
             }

@@ -149,8 +149,8 @@ fn asks(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         return;
     }
     let keys = match question.tool.is_some() {
-        true if model.finds() && focused(model, Pane::Detail) => "y yes · a always · Esc, then n no",
-        true => "y yes · n no · a always, in this tree",
+        true if model.finds() && focused(model, Pane::Detail) => "y yes · a always this · Esc, then n no",
+        true => "y yes · n no · a always this · A wider",
         false => "m answers",
     };
     buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));

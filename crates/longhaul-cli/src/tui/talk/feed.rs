@@ -6,7 +6,7 @@ use longhaul::id::CallId;
 
 use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
 use crate::view::tell::{call, waits_for};
-use crate::view::{Ink, clean, one_line};
+use crate::view::{Ink, clean, one_line, visible, visible_line};
 
 impl Talk {
     /// Takes an entry in; one that it has already is passed over.
@@ -105,9 +105,12 @@ impl Talk {
             }
             Entry::Asked { question, asks, .. } => {
                 let mut text = clean(&asks.text);
-                if let Wants::Leave { tool, arguments } = &asks.wants {
+                if let Wants::Leave { tool, arguments, why } = &asks.wants {
                     // Whole, however long: it is read here before it is allowed.
                     text = format!("may it call {}?", call(tool, arguments, usize::MAX));
+                    if let Some(why) = why {
+                        text.push_str(&format!("\na person has to decide: {}", one_line(why)));
+                    }
                 }
                 self.blocks.retain(|block| {
                     !matches!(&block.what, What::Asked { question: other, answer: None, .. } if other == question)
@@ -195,7 +198,7 @@ fn inner(text: &str) -> &str {
     let text = text.trim();
     let inner =
         text.strip_prefix("<task_ended ").and_then(|text| text.split_once('>')).map(|(_, inner)| inner);
-    inner.map_or(text, |inner| inner.trim_end_matches("</task_ended>").trim())
+    inner.map_or(text, |inner| inner.strip_suffix("</task_ended>").unwrap_or(inner).trim())
 }
 
 /// Arguments as people read them: one a line.
@@ -203,12 +206,12 @@ fn pretty(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let line = |(key, value): (&String, &serde_json::Value)| match value {
-                serde_json::Value::String(text) => format!("{}: {}", one_line(key), clean(text)),
-                other => format!("{}: {}", one_line(key), clean(&other.to_string())),
+                serde_json::Value::String(text) => format!("{}: {}", visible_line(key), visible(text)),
+                other => format!("{}: {}", visible_line(key), visible(&other.to_string())),
             };
             map.iter().map(line).collect::<Vec<_>>().join("\n")
         }
-        Err(_) => clean(arguments),
+        Err(_) => visible(arguments),
     }
 }
 

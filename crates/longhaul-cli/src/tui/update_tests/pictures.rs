@@ -108,7 +108,7 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         .called(0, &evil("tool"))
         .and(Entry::Said { voice: Voice::Progress, text: evil("progress") });
     let waits = ran.clone().asked(Wants::Words { schema: None }, &evil("question"));
-    let tool = Wants::Leave { tool: evil("tool"), arguments: arguments.clone() };
+    let tool = Wants::Leave { tool: evil("tool"), arguments: arguments.clone(), why: None };
     let asks = ran.child(2, &evil("child"), &evil("below")).claimed().asked(tool, &evil("leave"));
     let answered = Answer::Given(evil("answer"));
     let over = Story::new(3, "b", "Do.")
@@ -145,13 +145,13 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
                     let shown = picture(&mut model);
                     let bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
                     assert!(!shown.contains(bad), "{chosen} {keys} {size:?}: {shown:?}");
-                    assert!(!shown.contains("pwned") && !shown.contains("cHduZ"), "{chosen} {keys}: {shown}");
                     seen.push_str(&shown);
                 }
             }
         }
     }
-    // All of it was there to be seen.
+    // All of it was there to be seen, also what would have been obeyed.
+    assert!(seen.contains("␛]0;pwned␇") && seen.contains("⟨U+009D⟩0;pwned"), "{seen}");
     for word in [
         "agent",
         "task",

@@ -30,11 +30,11 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
 fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
     let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
     let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-    let wants = Wants::Leave { tool: "shell".to_owned(), arguments };
+    let wants = Wants::Leave { tool: "shell".to_owned(), arguments, why: None };
     let lead = Story::new(1, "lead", "Do.").claimed();
     let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
     let stories = [lead, asks];
-    for (key, words) in [("y", "yes"), ("a", "always")] {
+    for (key, words) in [("y", "yes"), ("a", "always exact")] {
         for size in [(120, 40), (80, 24), (40, 12)] {
             let mut model = screen(size, &stories);
             assert_eq!(chosen(&model), "t-00001");

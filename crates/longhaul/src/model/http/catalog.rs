@@ -187,6 +187,20 @@ pub fn usual_keys() -> impl Iterator<Item = (&'static str, &'static [&'static st
     PROVIDERS.iter().filter(|entry| !entry.keys.is_empty()).map(|entry| (entry.name, entry.keys))
 }
 
+/// The variables that may have the key of a provider.
+pub(crate) fn usual_keys_of(provider: &str) -> &'static [&'static str] {
+    PROVIDERS.iter().find(|entry| entry.name == usual(provider)).map_or(&[], |entry| entry.keys)
+}
+
+/// Whether a URL leads to where a provider is, or to this machine: nobody else hears what is sent there.
+pub(crate) fn is_at_home(provider: &str, url: &str) -> bool {
+    let entry = PROVIDERS.iter().find(|entry| entry.name == usual(provider));
+    let home = entry.filter(|entry| entry.base_url.is_some());
+    // Without a place of its own only this machine is home.
+    let home = home.copied().unwrap_or(local("", Some("http://localhost")));
+    Url::parse(url.trim()).is_ok() && foreign(url, &home).is_none()
+}
+
 /// Whether this is the name of a provider, in any spelling.
 pub fn is_known_provider(name: &str) -> bool {
     known_providers().any(|known| known == usual(name))

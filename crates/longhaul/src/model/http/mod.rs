@@ -35,6 +35,7 @@ pub use cassette::{Cassette, CassetteError};
 pub use catalog::{
     ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers, usual_keys,
 };
+pub(crate) use catalog::{is_at_home, usual_keys_of};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::Fallback;
 pub use keys::{Key, Keys, NoKeys};

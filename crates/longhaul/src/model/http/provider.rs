@@ -76,6 +76,7 @@ impl Provider {
             }
             ModelErrorKind::Unreachable(text) => ModelErrorKind::Unreachable(clean(text)),
             ModelErrorKind::Cut(text) => ModelErrorKind::Cut(clean(text)),
+            ModelErrorKind::TooLarge(text) => ModelErrorKind::TooLarge(clean(text)),
             ModelErrorKind::Silent(time) => ModelErrorKind::Silent(time),
             ModelErrorKind::Rejected(text) => ModelErrorKind::Rejected(clean(text)),
         };

@@ -113,7 +113,7 @@ impl Sse {
 
     fn room(&self, more: usize) -> Result<(), ModelErrorKind> {
         if self.line.len() + self.data.len() + more > LONGEST {
-            return Err(ModelErrorKind::Cut(format!("an event of more than {} MiB", LONGEST >> 20)));
+            return Err(ModelErrorKind::TooLarge(format!("an event of more than {} MiB", LONGEST >> 20)));
         }
         Ok(())
     }
@@ -121,7 +121,10 @@ impl Sse {
     fn count(&mut self, bytes: usize) -> Result<(), ModelErrorKind> {
         self.taken += bytes;
         if self.taken > WHOLE {
-            return Err(ModelErrorKind::Cut(format!("an answer of more than {} MiB", WHOLE >> 20)));
+            return Err(ModelErrorKind::TooLarge(format!(
+                "more than {} MiB came, and it is not asked for again",
+                WHOLE >> 20
+            )));
         }
         Ok(())
     }

@@ -143,3 +143,16 @@ proptest! {
         prop_assert_eq!(events(stream.chunks(size)), whole);
     }
 }
+
+#[test]
+fn a_stream_or_an_event_that_does_not_end_is_not_asked_for_again() {
+    let event = format!("data: {}\n\n", "x".repeat(1 << 20));
+    let mut sse = Sse::new();
+    let ended = (0..70).find_map(|_| sse.feed(event.as_bytes(), |_| Ok(())).err()).unwrap();
+    assert!(matches!(&ended, ModelErrorKind::TooLarge(why) if why.contains("64 MiB")), "{ended}");
+    assert!(!ended.is_passing() && !ended.is_outage());
+    let mut sse = Sse::new();
+    let line = "x".repeat(1 << 20);
+    let ended = (0..20).find_map(|_| sse.feed(line.as_bytes(), |_| Ok(())).err()).unwrap();
+    assert!(matches!(&ended, ModelErrorKind::TooLarge(why) if why.contains("16 MiB")), "{ended}");
+}

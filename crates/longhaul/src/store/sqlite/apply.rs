@@ -7,21 +7,23 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, params, params_from_iter};
 
 use super::SqliteOptions;
+use super::checksum::Sum;
 use super::deletion;
 use super::errors::{OrTrouble as _, Place};
 use super::heads::{Heads, Unsaved};
 use super::rows;
 use super::saved;
 use super::watch::Bell;
-use super::workers::Roll;
+use super::workers::{self, Roll};
 use super::writer::{Answer, Ask};
 use crate::entry::{Entry, FORMAT, Record};
 use crate::id::{LetterId, Seq, TaskId, WorkerId};
 use crate::store::judge::{Archive, Draft, judge};
-use crate::store::{AtMost, Clock, Fence, Hint, StoreError, lease_end};
+use crate::store::leases::LeaseWatch;
+use crate::store::{AtMost, Clock, Fence, Hint, StoreError};
 use crate::task::Head;
 
 /// The writer's connection, and what it knows.
@@ -31,6 +33,7 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     patience: Duration,
     pub(super) roll: Roll,
+    pub(super) leases: Arc<LeaseWatch>,
     bell: Arc<Bell>,
     /// The lock files of the workers of this process.
     pub(super) held: HashMap<WorkerId, File>,
@@ -49,6 +52,8 @@ pub(super) struct Transaction {
     first_row: i64,
     pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
+    /// Workers that are forgotten with it.
+    pub(super) swept: Vec<WorkerId>,
 }
 
 impl Desk {
@@ -56,7 +61,7 @@ impl Desk {
         connection: Connection,
         place: Place,
         options: SqliteOptions,
-        roll: Roll,
+        (roll, leases): (Roll, Arc<LeaseWatch>),
         bell: Arc<Bell>,
     ) -> Result<Desk, StoreError> {
         connection.busy_timeout(Duration::ZERO).or_trouble(&place)?;
@@ -66,6 +71,7 @@ impl Desk {
             clock: options.clock,
             patience: options.patience,
             roll,
+            leases,
             bell,
             held: HashMap::new(),
             heads: Heads::default(),
@@ -121,6 +127,7 @@ impl Desk {
                 self.roll.strike(&worker, file);
             }
         }
+        done.swept.iter().for_each(|worker| self.roll.clear(worker));
         Ok(())
     }
 
@@ -142,10 +149,7 @@ impl Desk {
                 self.append(drafts, encoded, only_if).map(Answer::Ends)
             }
             Ask::Claim(claim) => self.claim(claim).map(Answer::Claimed),
-            Ask::Renew { worker, lease } => {
-                let until = lease_end(self.clock.now(), *lease);
-                self.renew(worker, until).map(|()| Answer::Done)
-            }
+            Ask::Renew { worker, lease } => self.renew(worker, *lease).map(|()| Answer::Done),
             Ask::Retire(worker) => {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
                 self.transaction.retired.push(worker.clone());
@@ -153,12 +157,13 @@ impl Desk {
             }
             Ask::Keep { digest, bytes } => {
                 let sql = "INSERT INTO kept (digest, bytes, at) VALUES (?1, ?2, ?3) \
-                           ON CONFLICT DO UPDATE SET at = excluded.at";
+                           ON CONFLICT DO UPDATE SET at = excluded.at, bytes = excluded.bytes";
                 self.execute(sql, params![digest.as_str(), &*bytes, self.clock.now().as_millisecond()])?;
                 Ok(Answer::Done)
             }
             Ask::Slip { name, after, bytes } => self.write_slip(name, *after, bytes).map(Answer::Fits),
             Ask::Delete(tasks) => self.delete(tasks).map(|()| Answer::Done),
+            Ask::Mend(tasks) => self.mend(tasks).map(|()| Answer::Done),
             #[cfg(test)]
             Ask::Test { act, .. } => act(&self.connection).map(|()| Answer::Done),
         }
@@ -191,7 +196,7 @@ impl Desk {
         }
         self.transaction.hints.extend(hints);
         if drafts.iter().any(|d| matches!(d.fence, Fence::Abandoned(_))) {
-            self.sweep(at)?;
+            self.sweep()?;
         }
         Ok(verdict.ends)
     }
@@ -221,8 +226,8 @@ impl Desk {
         let n = self.last_task;
         self.buffer.clear();
         write_head(&mut self.buffer, &head);
-        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let columns = params![
             n,
             head.id.to_string(),
@@ -235,6 +240,7 @@ impl Desk {
             head.worker.as_ref().map(WorkerId::as_str),
             head.created.as_millisecond(),
             self.buffer,
+            Sum::of_task(n, &head, &self.buffer),
         ];
         self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_trouble(&self.place)?;
         let saved = head.seq;
@@ -248,12 +254,12 @@ impl Desk {
             Entry::Letter(letter) => Some(letter.id.as_str()),
             _ => None,
         };
-        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
-        let columns =
-            params![self.last_row, task, seq, record.at.as_millisecond(), kind, FORMAT, letter, bytes];
-        self.execute(sql, columns)?;
+        let at = record.at.as_millisecond();
+        let sum = Sum::of_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
+        self.execute(sql, params![self.last_row, task, seq, at, kind, FORMAT, letter, bytes, sum])?;
         if let Entry::Returned(returned) = &record.entry
             && let Some(whole) = &returned.whole
         {
@@ -270,14 +276,17 @@ impl Desk {
         let saved = self.heads.save(|known| -> rusqlite::Result<()> {
             buffer.clear();
             write_head(buffer, &known.head);
+            let sum = Sum::of_task(known.n, &known.head, buffer);
             if known.unsaved == Unsaved::Head {
-                let sql = "UPDATE tasks SET head = ?2 WHERE n = ?1";
-                connection.prepare_cached(sql)?.execute(params![known.n, &*buffer])?;
+                let sql = "UPDATE tasks SET head = ?2, sum = ?3 WHERE n = ?1";
+                connection.prepare_cached(sql)?.execute(params![known.n, &*buffer, sum])?;
                 return Ok(());
             }
             let worker = known.head.worker.as_ref().map(WorkerId::as_str);
-            let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5 WHERE n = ?1";
-            let columns = params![known.n, known.head.status as u8, known.head.attempt.0, worker, &*buffer];
+            let sql =
+                "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6 WHERE n = ?1";
+            let columns =
+                params![known.n, known.head.status as u8, known.head.attempt.0, worker, &*buffer, sum];
             connection.prepare_cached(sql)?.execute(columns)?;
             Ok(())
         });
@@ -297,12 +306,12 @@ impl Desk {
     fn write_slip(&self, name: &str, after: u64, bytes: &[u8]) -> Result<bool, StoreError> {
         let changed = match i64::try_from(after).unwrap_or(i64::MAX) {
             0 => self.changed(
-                "INSERT INTO slips (name, written, bytes) VALUES (?1, 1, ?2) ON CONFLICT DO NOTHING",
-                params![name, bytes],
+                "INSERT INTO slips (name, written, bytes, sum) VALUES (?1, 1, ?2, ?3) ON CONFLICT DO NOTHING",
+                params![name, bytes, Sum::of_slip(name, 1, bytes)],
             )?,
             after => self.changed(
-                "UPDATE slips SET written = written + 1, bytes = ?3 WHERE name = ?1 AND written = ?2",
-                params![name, after, bytes],
+                "UPDATE slips SET written = ?2 + 1, bytes = ?3, sum = ?4 WHERE name = ?1 AND written = ?2",
+                params![name, after, bytes, Sum::of_slip(name, after.saturating_add(1), bytes)],
             )?,
         };
         Ok(changed == 1)
@@ -326,11 +335,10 @@ impl Archive for Desk {
         if let Some(known) = self.heads.get(task) {
             return Ok(Some(known.head.clone()));
         }
-        let sql = "SELECT n, id, head FROM tasks WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_trouble(&self.place)?;
         let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
         let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
-        let rows::Found { n, head, saved } = rows::head(&self.connection, &self.place, row)?;
+        let rows::Found { n, head, saved, .. } = rows::head(&self.connection, &self.place, row, Some(task))?;
         self.heads.learn(n, head.clone(), saved);
         Ok(Some(head))
     }
@@ -345,11 +353,10 @@ impl Archive for Desk {
 
     fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError> {
         let Some(worker) = &head.worker else { return Ok(true) };
-        let sql = "SELECT lease_until FROM workers WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let lease: Option<i64> =
-            statement.query_row([worker.as_str()], |row| row.get(0)).optional().or_trouble(&self.place)?;
-        let has_ended = lease.is_none_or(|until| until <= self.clock.now().as_millisecond());
-        Ok(has_ended || (!self.held.contains_key(worker) && self.roll.is_dead(worker)))
+        let before = self.clock.elapsed();
+        let lease = workers::lease(&self.connection, worker).or_trouble(&self.place)?;
+        let Some(lease) = lease else { return Ok(true) };
+        let is_dead = !self.held.contains_key(worker) && self.roll.is_dead(worker);
+        Ok(is_dead || self.leases.has_run_out(worker, lease, before, self.clock.elapsed()))
     }
 }

@@ -1,15 +1,22 @@
 //! What the writer does for workers: claims and leases.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use rusqlite::params;
 
 use super::apply::Desk;
 use super::errors::OrTrouble as _;
-use super::rows;
+use super::{rows, workers};
 use crate::entry::{Entry, Kind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
 use crate::store::judge::Archive as _;
-use crate::store::{Claim, Claimed, Hint, Kinds, StoreError};
+use crate::store::leases::Renewal;
+use crate::store::{Claim, Claimed, Hint, Kinds, StoreError, lease_end};
+
+/// After this time, in milliseconds, a worker that has no task is forgotten even if nothing else is known of it.
+const LONG_PAST: i64 = 24 * 60 * 60 * 1000;
 
 impl Desk {
     pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
@@ -93,34 +100,62 @@ impl Desk {
         Ok(found)
     }
 
-    pub(super) fn renew(&mut self, worker: &WorkerId, until: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn renew(&mut self, worker: &WorkerId, lease: Duration) -> Result<(), StoreError> {
         if !self.held.contains_key(worker) {
             // Locked before the row can be seen, so that nobody takes the worker for dead.
-            if let Some(file) = self.roll.sign(worker) {
+            if let Some(file) = self.roll.sign(worker).map_err(|why| self.place.unsigned(&why))? {
                 self.held.insert(worker.clone(), file);
             }
-            self.sweep(self.clock.now())?;
+            self.sweep()?;
+            self.clear_strays(worker)?;
         }
-        let sql = "INSERT INTO workers (id, lease_until) VALUES (?1, ?2) \
-                   ON CONFLICT DO UPDATE SET lease_until = excluded.lease_until";
-        self.execute(sql, params![worker.as_str(), until.as_millisecond()])
+        let until = lease_end(self.clock.now(), lease).as_millisecond();
+        let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        let sql = "INSERT INTO workers (id, lease_until, renewals, length) VALUES (?1, ?2, 1, ?3) \
+                   ON CONFLICT DO UPDATE SET lease_until = excluded.lease_until, renewals = renewals + 1, \
+                   length = excluded.length";
+        self.execute(sql, params![worker.as_str(), until, length])
     }
 
-    /// Forgets workers that are gone and have nothing left.
-    pub(super) fn sweep(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    /// Removes lock files of workers that have no row: their processes died before they could do so themselves.
+    fn clear_strays(&self, own: &WorkerId) -> Result<(), StoreError> {
+        let sql = "SELECT id FROM workers UNION SELECT worker FROM tasks WHERE worker IS NOT NULL";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let names = statement.query_map([], |row| row.get::<_, String>(0)).or_trouble(&self.place)?;
+        let mut known = HashSet::from([self.roll.file(own)]);
+        for name in names {
+            known.insert(self.roll.file(&WorkerId::from(name.or_trouble(&self.place)?)));
+        }
+        // Those that are forgotten in this transaction are known until it is on disk.
+        known.extend(self.transaction.swept.iter().map(|worker| self.roll.file(worker)));
+        self.roll.clear_strays(&known);
+        Ok(())
+    }
+
+    /// Forgets workers that are gone and have nothing left. Their lock files go when that is on disk: a file that is gone
+    /// before its row would leave nothing but the lease to tell that the worker is dead.
+    pub(super) fn sweep(&mut self) -> Result<(), StoreError> {
         self.save_heads()?;
-        let sql = "SELECT id, lease_until FROM workers \
+        let before = self.clock.elapsed();
+        let sql = "SELECT id, renewals, lease_until, length FROM workers \
                    WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.worker = workers.id)";
-        let idle: Vec<(String, i64)> = self
+        let idle: Vec<(String, Renewal)> = self
             .connection
             .prepare_cached(sql)
-            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
+            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, workers::renewal(row, 1)?)))?.collect())
             .or_trouble(&self.place)?;
-        for (name, lease) in idle {
+        let (now, wall) = (self.clock.elapsed(), self.clock.now().as_millisecond());
+        for (name, renewal) in idle {
             let worker = WorkerId::from(name);
-            let is_gone = lease <= now.as_millisecond() || self.roll.is_dead(&worker);
-            if is_gone && !self.held.contains_key(&worker) && self.roll.clear(&worker) {
+            if self.held.contains_key(&worker) {
+                continue;
+            }
+            // One that has nothing and wakes up after so long only has to sign again.
+            let is_old = renewal.until.saturating_add(LONG_PAST) < wall;
+            if self.roll.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old
+            {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
+                self.transaction.swept.push(worker);
             }
         }
         Ok(())

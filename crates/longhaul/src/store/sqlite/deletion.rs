@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rusqlite::params;
 
 use super::apply::Desk;
+use super::checksum::Sum;
 use super::errors::OrTrouble as _;
 use crate::entry::FORMAT;
 use crate::id::{Seq, TaskId};
@@ -47,9 +48,11 @@ impl Desk {
         self.execute(sql, [kept_since(now).as_millisecond()])?;
         self.last_row += 1;
         self.execute("DELETE FROM journal WHERE task = 0", [])?;
-        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry) \
-                   VALUES (?1, 0, ?2, ?3, 0, ?4, NULL, x'')";
-        self.execute(sql, params![self.last_row, self.last_task, now.as_millisecond(), FORMAT])?;
+        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
+                   VALUES (?1, 0, ?2, ?3, 0, ?4, NULL, x'', ?5)";
+        let at = now.as_millisecond();
+        let sum = Sum::of_entry(0, self.last_task, at, 0, FORMAT.into(), None, b"");
+        self.execute(sql, params![self.last_row, self.last_task, at, FORMAT, sum])?;
         self.heads.forget();
         // There is no hint of a task that is not there: all have to look.
         self.transaction.hints.push(Hint::Lagged);

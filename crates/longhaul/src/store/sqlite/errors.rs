@@ -25,7 +25,7 @@ impl Place {
                 );
                 return Err(StoreError::Database { what, passing: false });
             }
-            std::fs::create_dir_all(parent).map_err(|e| {
+            super::private::make_dir(parent).map_err(|e| {
                 let what = format!(
                     "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
                     parent.display(),
@@ -51,6 +51,46 @@ impl Place {
     /// An error that trying again does not mend.
     pub(super) fn wrong(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Database { what: format!("{} {what}.", self.name()), passing: false }
+    }
+
+    /// The worker's lock file is held by somebody else, so that others would not see that this process lives.
+    pub(super) fn unsigned(&self, why: &std::io::Error) -> StoreError {
+        let what = format!("{}: the lock file of this process cannot be locked: {why}.", self.name());
+        StoreError::Database { what, passing: true }
+    }
+
+    /// The file cannot be made.
+    pub(super) fn cannot_make(&self, error: &std::io::Error) -> StoreError {
+        if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem
+            || error.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return self.wrong(format_args!(
+                "cannot be opened ({error}): check that you may write to its directory, or give another path"
+            ));
+        }
+        self.wrong(format_args!(
+            "cannot be opened ({error}): check that the path is right and that you may read and write the file and its \
+             directory"
+        ))
+    }
+
+    /// The file is no longer what was opened.
+    pub(super) fn lost(&self, how: &str) -> StoreError {
+        self.wrong(format_args!(
+            "{how} while it was in use. What happens from now on goes on, but is stored where nobody will find it: let \
+             it end, or stop it and start again"
+        ))
+    }
+
+    /// Something in the file is not what was written there.
+    pub(super) fn damaged(&self, what: std::fmt::Arguments<'_>) -> StoreError {
+        StoreError::Damaged {
+            what: format!(
+                "{what} is damaged: what is stored is not what was written. It is in {name}; put a backup in its \
+                 place, and see with `longhaul doctor` what else is harmed",
+                name = self.name()
+            ),
+        }
     }
 
     pub(super) fn read_only(&self) -> StoreError {

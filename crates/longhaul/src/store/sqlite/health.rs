@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::errors::{OrTrouble as _, Place};
 use super::workers::Roll;
-use super::{Sqlite, schema};
+use super::{Sqlite, check, schema};
 use crate::id::WorkerId;
 use crate::store::StoreError;
 
@@ -25,7 +25,7 @@ pub struct Health {
     pub free: u64,
     /// How many tasks are in it.
     pub tasks: u64,
-    /// What is wrong with its pages, in SQLite's words.
+    /// What is damaged: pages, indexes, journals, what derives from them, what is kept; the first of it, if it is much.
     pub wrong: Vec<String>,
     /// How many processes that are alive run tasks of it.
     pub workers: usize,
@@ -53,7 +53,7 @@ impl Sqlite {
             size: page * number("PRAGMA page_count")?,
             free: page * number("PRAGMA freelist_count")?,
             tasks: if version == 0 { 0 } else { number("SELECT count(*) FROM tasks")? },
-            wrong: wrong(&connection).or_trouble(&place)?,
+            wrong: check::wrong(&connection, &place, version == schema::VERSION).or_trouble(&place)?,
             workers: if version == 0 {
                 0
             } else {
@@ -61,12 +61,6 @@ impl Sqlite {
             },
         }))
     }
-}
-
-fn wrong(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection.prepare("PRAGMA quick_check(5)")?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    Ok(lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect())
 }
 
 fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {

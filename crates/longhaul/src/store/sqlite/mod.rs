@@ -6,11 +6,15 @@
 //! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
 
 mod apply;
+mod check;
+mod checksum;
 mod claims;
 mod deletion;
 mod errors;
 mod heads;
 mod health;
+mod identity;
+pub(crate) mod private;
 mod reader;
 mod rows;
 mod saved;
@@ -29,12 +33,16 @@ use jiff::Timestamp;
 
 use self::errors::Place;
 pub use self::health::Health;
+use self::identity::Identity;
 use self::reader::Readers;
 use self::watch::{Bell, Watch};
 use self::workers::Roll;
 use self::writer::{Answer, Ask, Writer};
 use super::judge::Draft;
-use super::{Batch, Claim, Claimed, Clock, Filter, Hints, Slip, Store, StoreError, StoreFuture};
+use super::leases::LeaseWatch;
+use super::{
+    Batch, Claim, Claimed, Clock, Damage, Filter, Hints, Lease, Slip, Store, StoreError, StoreFuture,
+};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::task::Head;
@@ -74,8 +82,10 @@ pub struct Sqlite {
     bell: Arc<Bell>,
     writer: Writer,
     roll: Roll,
+    leases: Arc<LeaseWatch>,
     clock: Clock,
     place: Place,
+    identity: Identity,
 }
 
 impl Sqlite {
@@ -87,13 +97,18 @@ impl Sqlite {
     /// Opens the store in this file, or begins one there, in this way.
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Sqlite, StoreError> {
         let place = Place::of(path.as_ref())?;
+        private::create(place.path()).map_err(|error| place.cannot_make(&error))?;
+        private::mend(place.path());
         let connection = schema::open(&place, options.patience)?;
+        let identity = Identity::of(&connection, &place)?;
         let bell = Arc::new(Bell::new(&connection, &place)?);
         let roll = Roll::beside(place.path());
         let readers = Readers::start(place.clone(), options.patience)?;
         let clock = options.clock.clone();
-        let writer = Writer::start(connection, place.clone(), options, roll.clone(), bell.clone())?;
-        Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, clock, place })
+        let leases = Arc::new(LeaseWatch::default());
+        let others = (roll.clone(), leases.clone());
+        let writer = Writer::start(connection, place.clone(), options, others, bell.clone())?;
+        Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, leases, clock, place, identity })
     }
 
     /// The file.
@@ -157,8 +172,12 @@ impl Store for Sqlite {
     }
 
     fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        let (roll, clock) = (self.roll.clone(), self.clock.clone());
-        self.readers.with(move |reader| reader.abandoned(&roll, clock.now()))
+        let (roll, leases, clock) = (self.roll.clone(), self.leases.clone(), self.clock.clone());
+        self.readers.with(move |reader| reader.abandoned(&roll, &leases, &clock))
+    }
+
+    fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
+        self.readers.with(move |reader| reader.lease(&worker))
     }
 
     fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
@@ -192,11 +211,29 @@ impl Store for Sqlite {
         Box::pin(async move { self.writer.ask(Ask::Delete(tasks)).await.map(drop) })
     }
 
+    fn check(&self, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+        Box::pin(async move {
+            let found = self.readers.with(move |reader| reader.check(journals)).await?;
+            if !found.mend.is_empty() {
+                tracing::warn!(
+                    tasks = found.mend.len(),
+                    "rows that were damaged are made again from journals"
+                );
+                self.writer.ask(Ask::Mend(found.mend)).await?;
+            }
+            Ok(found.damage)
+        })
+    }
+
+    fn lost(&self) -> Option<StoreError> {
+        self.bell.lost()
+    }
+
     fn hints(&self) -> Hints {
         let hints = self.bell.listen();
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.is_none() {
-            match Watch::start(&self.place, self.bell.clone()) {
+            match Watch::start(&self.place, self.bell.clone(), self.identity.clone()) {
                 Ok(started) => *watch = Some(started),
                 // The hints of this process still come, and a hint may be lost.
                 Err(error) => tracing::warn!(%error, "what other processes write will not be noticed"),

@@ -12,11 +12,12 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{OrTrouble as _, Place};
-use super::workers::Roll;
+use super::workers::{self, Roll};
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Filter, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
+use crate::store::leases::{LeaseWatch, Renewal};
+use crate::store::{Clock, Filter, Lease, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
 use crate::task::Head;
 
 /// How many threads read at once.
@@ -31,11 +32,10 @@ pub(super) struct Readers(Arc<Room>);
 
 struct Room {
     place: Place,
-    patience: Duration,
     queue: Option<Sender<Look>>,
     threads: Vec<JoinHandle<()>>,
     /// The connection for what is read on the spot.
-    glances: Mutex<Option<Reader>>,
+    glances: Mutex<Reader>,
 }
 
 type Look = Box<dyn FnOnce(&mut Desk) + Send>;
@@ -46,7 +46,9 @@ impl Readers {
         let looks = Arc::new(Mutex::new(looks));
         let mut threads = Vec::with_capacity(THREADS);
         for _ in 0..THREADS {
-            let (looks, mut desk) = (looks.clone(), Desk { place: place.clone(), patience, reader: None });
+            // Opened now: what has the file's name later may be another file.
+            let reader = Some(Reader::open(&place, patience)?);
+            let (looks, mut desk) = (looks.clone(), Desk { place: place.clone(), patience, reader });
             let work = move || {
                 while let Ok(look) = next(&looks) {
                     // A fault in one look must not take the thread from the others.
@@ -58,7 +60,8 @@ impl Readers {
                 place.wrong(format_args!("cannot be read: no thread could be started ({e})"))
             })?);
         }
-        let room = Room { place, patience, queue: Some(queue), threads, glances: Mutex::default() };
+        let glances = Reader::open(&place, Duration::ZERO)?;
+        let room = Room { place, queue: Some(queue), threads, glances: Mutex::new(glances) };
         Ok(Readers(Arc::new(room)))
     }
 
@@ -111,18 +114,12 @@ impl Room {
     /// Reads a head on the spot, which takes less time than handing it to another thread. `None` if the connection
     /// for that is not free, or if somebody would have to be waited for.
     fn glance(&self, task: TaskId) -> Option<Result<Option<Head>, StoreError>> {
-        let mut glances = self.glances.try_lock().ok()?;
-        if glances.is_none() {
-            let connection = schema::open_reader(&self.place, self.patience).ok()?;
-            connection.busy_timeout(Duration::ZERO).ok()?;
-            *glances = Some(Reader { connection, place: self.place.clone() });
-        }
-        let seen = glances.as_ref()?.head(task);
+        let seen = self.glances.try_lock().ok()?.head(task);
         Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { passing: true, .. })))
     }
 }
 
-/// Where a thread reads. The connection is opened when it is first needed.
+/// Where a thread reads.
 struct Desk {
     place: Place,
     patience: Duration,
@@ -133,10 +130,7 @@ impl Desk {
     fn reader(&mut self) -> Result<&Reader, StoreError> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader {
-                connection: schema::open_reader(&self.place, self.patience)?,
-                place: self.place.clone(),
-            },
+            None => Reader::open(&self.place, self.patience)?,
         };
         Ok(self.reader.insert(reader))
     }
@@ -144,11 +138,18 @@ impl Desk {
 
 /// One connection that reads.
 pub(super) struct Reader {
-    connection: Connection,
-    place: Place,
+    pub(super) connection: Connection,
+    pub(super) place: Place,
 }
 
 impl Reader {
+    fn open(place: &Place, patience: Duration) -> Result<Reader, StoreError> {
+        let connection = schema::open_reader(place, patience)?;
+        // The log is opened by the first read.
+        connection.query_row("SELECT count(*) FROM store", [], |_| Ok(())).or_trouble(place)?;
+        Ok(Reader { connection, place: place.clone() })
+    }
+
     pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError> {
         let sql = "SELECT n FROM tasks WHERE id = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
@@ -158,18 +159,20 @@ impl Reader {
     }
 
     pub(super) fn head(&self, task: TaskId) -> Result<Option<Head>, StoreError> {
-        let sql = "SELECT n, id, head FROM tasks WHERE id = ?1";
-        Ok(self.heads(sql, vec![Value::Text(task.to_string())])?.pop())
+        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_trouble(&self.place)?;
+        let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
+        let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
+        Ok(Some(rows::head(&self.connection, &self.place, row, Some(task))?.head))
     }
 
     pub(super) fn list(&self, filter: &Filter) -> Result<Vec<Head>, StoreError> {
         let (condition, mut values) = rows::condition(filter);
         let Some(limit) = filter.limit else {
-            return self
-                .heads(&format!("SELECT n, id, head FROM tasks WHERE {condition} ORDER BY n"), values);
+            let sql = format!("SELECT {} FROM tasks WHERE {condition} ORDER BY n", rows::TASK);
+            return self.heads(&sql, values);
         };
         values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
-        let sql = format!("SELECT n, id, head FROM tasks WHERE {condition} ORDER BY n DESC LIMIT ?");
+        let sql = format!("SELECT {} FROM tasks WHERE {condition} ORDER BY n DESC LIMIT ?", rows::TASK);
         let mut newest = self.heads(&sql, values)?;
         newest.reverse();
         Ok(newest)
@@ -180,7 +183,12 @@ impl Reader {
         let mut found = statement.query(params_from_iter(values)).or_trouble(&self.place)?;
         let mut heads = Vec::new();
         while let Some(row) = found.next().or_trouble(&self.place)? {
-            heads.push(rows::head(&self.connection, &self.place, row)?.head);
+            match rows::head(&self.connection, &self.place, row, None) {
+                Ok(found) => heads.push(found.head),
+                Err(error @ StoreError::Database { .. }) => return Err(error),
+                // One that cannot be loaded must not hide the others. `check` names it.
+                Err(error) => tracing::warn!(%error, "a task that cannot be loaded is left out"),
+            }
         }
         Ok(heads)
     }
@@ -202,40 +210,62 @@ impl Reader {
         only_one(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(super) fn abandoned(&self, roll: &Roll, now: Timestamp) -> Result<Vec<Head>, StoreError> {
-        let sql = "SELECT DISTINCT worker, (SELECT lease_until FROM workers WHERE id = worker) \
-                   FROM tasks WHERE worker IS NOT NULL";
+    pub(super) fn abandoned(
+        &self,
+        roll: &Roll,
+        leases: &LeaseWatch,
+        clock: &Clock,
+    ) -> Result<Vec<Head>, StoreError> {
+        let sql = "SELECT DISTINCT worker FROM tasks WHERE worker IS NOT NULL";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         let owners = statement
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?)))
+            .query_map([], |row| Ok(row.get::<_, Option<String>>(0).ok().flatten()))
             .or_trouble(&self.place)?
-            .collect::<Result<Vec<_>, _>>()
+            .collect::<Result<Vec<Option<String>>, _>>()
             .or_trouble(&self.place)?;
-        let is_gone = |(worker, lease): &(String, Option<i64>)| {
-            lease.is_none_or(|until| until <= now.as_millisecond())
-                || roll.is_dead(&WorkerId::from(worker.as_str()))
-        };
-        let gone: Vec<Value> = owners.into_iter().filter(is_gone).map(|(w, _)| Value::Text(w)).collect();
         let mut heads = Vec::new();
-        for worker in gone {
-            heads.extend(self.heads("SELECT n, id, head FROM tasks WHERE worker = ?1", vec![worker])?);
+        let sql = format!("SELECT {} FROM tasks WHERE worker = ?1", rows::TASK);
+        for name in owners.into_iter().flatten() {
+            let worker = WorkerId::from(name.as_str());
+            let before = clock.elapsed();
+            let lease = workers::lease(&self.connection, &worker).or_trouble(&self.place)?;
+            let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
+            if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
+                heads.extend(self.heads(&sql, vec![Value::Text(name)])?);
+            }
         }
         Ok(heads)
+    }
+
+    pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
+        let lease = workers::lease(&self.connection, worker).or_trouble(&self.place)?;
+        Ok(lease.map(|Renewal { count, until, length }| Lease {
+            renewals: u64::try_from(count).unwrap_or_default(),
+            length,
+            until: Timestamp::from_millisecond(until).unwrap_or(Timestamp::MAX),
+        }))
     }
 
     pub(super) fn kept(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = "SELECT bytes FROM kept WHERE digest = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        statement.query_row([digest.as_str()], |row| row.get(0)).optional().or_trouble(&self.place)
+        let bytes = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_blob().map(<[u8]>::to_vec).ok());
+        let kept = statement.query_row([digest.as_str()], bytes).optional().or_trouble(&self.place)?;
+        match kept {
+            None => Ok(None),
+            Some(Some(bytes)) if Digest::of(&bytes) == *digest => Ok(Some(bytes)),
+            Some(_) => Err(self.place.damaged(format_args!("what is kept under the digest {digest}"))),
+        }
     }
 
     pub(super) fn slip(&self, name: &str) -> Result<Slip, StoreError> {
-        let sql = "SELECT written, bytes FROM slips WHERE name = ?1";
+        let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let slip = |row: &rusqlite::Row<'_>| {
-            let written = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
-            Ok(Slip { written, bytes: row.get(1)? })
-        };
-        statement.query_row([name], slip).optional().or_trouble(&self.place).map(Option::unwrap_or_default)
+        let slip = |row: &rusqlite::Row<'_>| Ok(rows::slip(row).filter(|(found, _)| found == name));
+        match statement.query_row([name], slip).optional().or_trouble(&self.place)? {
+            None => Ok(Slip::default()),
+            Some(Some((_, slip))) => Ok(slip),
+            Some(None) => Err(self.place.damaged(format_args!("the note '{name}'"))),
+        }
     }
 }

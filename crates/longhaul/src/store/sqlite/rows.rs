@@ -1,14 +1,15 @@
 //! Between Longhaul's words and SQLite's columns.
 
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
+use super::checksum::Sum;
 use super::errors::{OrTrouble as _, Place};
 use super::saved;
-use crate::entry::{Entry, Record, TeamRef};
-use crate::id::{Seq, TaskId};
+use crate::entry::{CodecError, Entry, Record, Submitted, TeamRef};
+use crate::id::{Seq, TaskId, TaskKey};
 use crate::store::judge::Draft;
-use crate::store::{Filter, StoreError};
+use crate::store::{Filter, Slip, StoreError};
 use crate::task::Head;
 
 /// The entries of each draft as they are stored.
@@ -40,14 +41,52 @@ pub(super) fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Reads an entry from the columns seq, at, format, entry.
-pub(super) fn record(task: TaskId, row: &Row<'_>) -> rusqlite::Result<Result<Record, StoreError>> {
-    let seq = Seq(u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default());
-    let at = jiff::Timestamp::from_millisecond(row.get(1)?).unwrap_or_default();
-    let format = row.get(2)?;
-    let bytes = row.get_ref(3)?.as_bytes()?;
-    let entry = Entry::decode(format, bytes).map_err(|why| StoreError::Entry { task, seq, why });
-    Ok(entry.map(|entry| Record { seq, at, entry }))
+/// The columns of a task: what its head is read from, and what the checksum is made of.
+pub(super) const TASK: &str = "n, id, head, sum, status, team, agent, parent, root, attempt, worker, created";
+/// The row of a task, by its id.
+pub(super) const ONE_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created \
+                                   FROM tasks WHERE id = ?1";
+
+/// A part of a journal: the columns that [`record`] reads.
+const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, row > (SELECT since FROM store) \
+                       FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+
+/// Reads an entry from the columns of [`JOURNAL`], and checks it.
+pub(super) fn record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreError> {
+    let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
+    let seq = Seq(number(0).and_then(|seq| u64::try_from(seq).ok()).unwrap_or_default());
+    let unreadable = |why: &str| {
+        let why = CodecError::Unreadable(format!("{why}; put a backup of the database in its place"));
+        StoreError::Entry { task, seq, why }
+    };
+    let wrong = || unreadable("what is stored is not what was written");
+    let letter = row.get_ref(6).ok().and_then(|letter| letter.as_bytes_or_null().ok()).ok_or_else(wrong)?;
+    let bytes = row.get_ref(3).ok().and_then(|entry| entry.as_bytes().ok()).ok_or_else(wrong)?;
+    let fields = (number(0), number(1), number(2), number(4), number(5));
+    let (Some(place), Some(at), Some(format), Some(n), Some(kind)) = fields else { return Err(wrong()) };
+    match row.get_ref(7) {
+        Ok(ValueRef::Integer(sum)) if sum == Sum::of_entry(n, place, at, kind, format, letter, bytes) => {}
+        // From before there were checksums.
+        Ok(ValueRef::Null) if number(8) != Some(1) => {}
+        _ => return Err(wrong()),
+    }
+    let at = jiff::Timestamp::from_millisecond(at).map_err(|_| wrong())?;
+    let format = u16::try_from(format).map_err(|_| wrong())?;
+    let entry = Entry::decode(format, bytes).map_err(|why| StoreError::Entry { task, seq, why })?;
+    Ok(Record { seq, at, entry })
+}
+
+/// Reads a slip from the columns name, written, bytes, sum; `None` if it is damaged.
+pub(super) fn slip(row: &Row<'_>) -> Option<(String, Slip)> {
+    let name = row.get_ref(0).ok()?.as_str().ok()?;
+    let written = row.get_ref(1).ok()?.as_i64().ok()?;
+    let bytes = row.get_ref(2).ok()?.as_blob().ok()?;
+    match row.get_ref(3).ok()? {
+        ValueRef::Null => {}
+        ValueRef::Integer(sum) if sum == Sum::of_slip(name, written, bytes) => {}
+        _ => return None,
+    }
+    Some((name.to_owned(), Slip { written: u64::try_from(written).ok()?, bytes: bytes.to_vec() }))
 }
 
 /// A head as it is in the database.
@@ -57,26 +96,84 @@ pub(super) struct Found {
     pub(super) head: Head,
     /// Up to where it was stored; the rest was read from the journal.
     pub(super) saved: Seq,
+    /// Whether the row is as it was written.
+    pub(super) whole: bool,
 }
 
-/// Reads a head from the columns n, id, head, and takes in what its journal has beyond it; makes it again from the
-/// journal if an earlier Longhaul wrote it in a form that is no longer read.
-pub(super) fn head(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<Found, StoreError> {
+/// Reads a head from the columns [`TASK`], and takes in what its journal has beyond it; makes it again from the
+/// journal if it is damaged, or if an earlier Longhaul wrote it in a form that is no longer read. `asked` is the id it was
+/// found by.
+pub(super) fn head(
+    connection: &Connection,
+    place: &Place,
+    row: &Row<'_>,
+    asked: Option<TaskId>,
+) -> Result<Found, StoreError> {
     let n = row.get(0).or_trouble(place)?;
-    let bytes = row.get_ref(2).and_then(|head| Ok(head.as_bytes()?)).or_trouble(place)?;
-    if let Some(mut head) = saved::read(bytes) {
+    let whole = is_whole(row);
+    let stored = row.get_ref(2).ok().and_then(|head| head.as_bytes().ok());
+    if whole
+        && let Some(mut head) = stored.and_then(saved::read)
+        && asked.is_none_or(|asked| asked == head.id)
+    {
         let saved = head.seq;
         catch_up(connection, place, n, &mut head)?;
-        return Ok(Found { n, head, saved });
+        return Ok(Found { n, head, saved, whole });
     }
-    let id = row.get_ref(1).and_then(|id| Ok(id.as_str()?)).or_trouble(place)?;
-    let id: TaskId = id.parse().map_err(|e| place.wrong(format_args!("is damaged: {e}")))?;
-    let journal = journal(connection, place, id, n, Seq(0), usize::MAX)?;
+    let head = fold(connection, place, row)?;
+    Ok(Found { n, head, saved: Seq(0), whole: false })
+}
+
+/// Whether the row of a task is as it was written. One from before there were checksums is taken to be.
+pub(super) fn is_whole(row: &Row<'_>) -> bool {
+    match row.get_ref(3) {
+        Ok(ValueRef::Null) => true,
+        Ok(ValueRef::Integer(sum)) => Sum::of_task_row(row) == Some(sum),
+        _ => false,
+    }
+}
+
+/// The id of a task as far as its row, which may be damaged, tells.
+pub(super) fn id(row: &Row<'_>) -> Option<TaskId> {
+    row.get_ref(1).ok()?.as_str().ok()?.parse().ok()
+}
+
+/// Makes a head from the journal of the task in this row, of which nothing but its number is believed.
+pub(super) fn fold(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<Head, StoreError> {
+    let n = row.get(0).or_trouble(place)?;
+    let stored = row.get_ref(1).ok().and_then(|id| id.as_str().ok()).unwrap_or_default();
+    let named = stored.parse::<TaskId>().ok();
+    let no_name = || place.damaged(format_args!("the row of task number {n}, with its id ('{stored}'),"));
+    let journal = match named {
+        Some(id) => journal(connection, place, id, n, Seq(0), usize::MAX)?,
+        None => {
+            let nobody = TaskKey::chosen("").candidates().next().ok_or_else(no_name)?;
+            journal(connection, place, nobody, n, Seq(0), usize::MAX).map_err(|_| no_name())?
+        }
+    };
+    let id = match journal.first().map(|record| &record.entry) {
+        Some(Entry::Submitted(submitted)) => true_id(submitted, stored, named),
+        _ => named,
+    };
+    let id = id.ok_or_else(no_name)?;
     match Head::of(id, &journal) {
-        Ok(Some(head)) => Ok(Found { n, head, saved: Seq(0) }),
-        Ok(None) => Err(place.wrong(format_args!("is damaged: task {id} has no journal"))),
+        Ok(Some(head)) => Ok(head),
+        Ok(None) => Err(place.damaged(format_args!("task {id}, which has no journal,"))),
         Err(why) => Err(StoreError::Illegal { task: id, why }),
     }
+}
+
+/// The id of a task, where the one that is stored may be damaged: a root names itself, and an id derives from the key.
+fn true_id(submitted: &Submitted, stored: &str, named: Option<TaskId>) -> Option<TaskId> {
+    if submitted.parent.is_none() {
+        return Some(submitted.root);
+    }
+    let is_near = |id: &TaskId| {
+        let id = id.to_string();
+        id.len() == stored.len()
+            && id.bytes().zip(stored.bytes()).filter(|(one, two)| one != two).count() <= 1
+    };
+    submitted.key.candidates().find(is_near).or(named)
 }
 
 /// Takes the end of a journal into a head. An entry there that cannot be read counts for its place only: one damaged
@@ -85,19 +182,16 @@ fn catch_up(connection: &Connection, place: &Place, n: i64, head: &mut Head) -> 
     let mut statement = connection.prepare_cached(JOURNAL).or_trouble(place)?;
     let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_trouble(place)?;
     while let Some(row) = rows.next().or_trouble(place)? {
-        let seq = Seq(u64::try_from(row.get::<_, i64>(0).or_trouble(place)?).unwrap_or_default());
-        let taken = record(head.id, row).or_trouble(place)?.ok().map(|record| head.step(&record));
+        let seq = row.get::<_, i64>(0).ok().and_then(|seq| u64::try_from(seq).ok());
+        let taken = record(head.id, row).ok().map(|record| head.step(&record));
         if !matches!(taken, Some(Ok(()))) {
-            head.seq = seq;
+            head.seq = Seq(seq.unwrap_or(head.seq.0 + 1));
         }
     }
     Ok(())
 }
 
-const JOURNAL: &str =
-    "SELECT seq, at, format, entry FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-
-/// Reads a journal by the number of its task.
+/// Reads a journal by the number of its task. Entries follow on each other without a gap.
 pub(super) fn journal(
     connection: &Connection,
     place: &Place,
@@ -110,8 +204,15 @@ pub(super) fn journal(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![n, number(after.0), limit]).or_trouble(place)?;
     let mut records = Vec::new();
+    let mut expected = Seq(after.0.saturating_add(1));
     while let Some(row) = rows.next().or_trouble(place)? {
-        records.push(record(task, row).or_trouble(place)??);
+        let record = record(task, row)?;
+        if record.seq != expected {
+            let why = CodecError::Unreadable("it is missing".to_owned());
+            return Err(StoreError::Entry { task, seq: expected, why });
+        }
+        expected = Seq(expected.0.saturating_add(1));
+        records.push(record);
     }
     Ok(records)
 }

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 5] = [
     "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
@@ -78,6 +78,22 @@ const STEPS: [&str; 3] = [
                 THEN json_extract(CAST(entry AS TEXT), '$.returned.whole') END AS digest
             FROM journal WHERE kind = 8
         ) WHERE digest IS NOT NULL;
+",
+    "
+    ALTER TABLE workers ADD COLUMN renewals INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workers ADD COLUMN length   INTEGER NOT NULL DEFAULT 0;  -- of the lease, milliseconds; 0: not known
+",
+    "
+    ALTER TABLE journal ADD COLUMN sum INTEGER;     -- see checksum.rs; NULL in rows from before there were any
+    ALTER TABLE tasks   ADD COLUMN sum INTEGER;
+    ALTER TABLE slips   ADD COLUMN sum INTEGER;
+
+    CREATE TABLE store (
+        id    TEXT    NOT NULL,         -- of this database and its copies, at random
+        since INTEGER NOT NULL          -- the last row of the journal that may be without a checksum
+    );
+    INSERT INTO store (id, since)
+        SELECT lower(hex(randomblob(16))), coalesce((SELECT max(row) FROM journal), 0);
 ",
 ];
 

@@ -22,6 +22,10 @@ fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
 }
 
 mod bad_files;
+mod damage;
+mod lost;
+#[cfg(unix)]
+mod rights;
 mod sharing;
 
 mod exam {
@@ -114,7 +118,10 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
         store.append(Batch::one(id(1), Fence::Attempt(Attempt(1)), vec![finished])).await.unwrap();
         (store.list(Filter::default()).await.unwrap(), digest)
     };
-    let back = "DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; PRAGMA user_version = 2;";
+    let back = "DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; DROP TABLE store; ALTER TABLE workers DROP COLUMN renewals; \
+                ALTER TABLE workers DROP COLUMN length; \
+                ALTER TABLE journal DROP COLUMN sum; ALTER TABLE tasks DROP COLUMN sum; \
+                ALTER TABLE slips DROP COLUMN sum; PRAGMA user_version = 2;";
     Connection::open(&path).unwrap().execute_batch(back).unwrap();
 
     let store = Sqlite::open(&path).unwrap();

@@ -6,7 +6,7 @@
 //! look as a safety net.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,25 +14,40 @@ use rusqlite::{Connection, params};
 use tokio::sync::broadcast;
 
 use super::errors::{OrTrouble as _, Place};
+use super::identity::Identity;
 use super::schema;
 use crate::id::TaskId;
 use crate::store::{HINTS_KEPT, Hint, Hints, Kinds, StoreError};
 
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_millis(50);
+/// After how many looks at what is in the file it is asked whether it is still the same file.
+const SAME_FILE: u32 = 10;
 
 /// What rings when a journal grows.
 pub(super) struct Bell {
     hints: broadcast::Sender<Hint>,
     /// The last row of the journal that was rung for.
     known: Mutex<i64>,
+    /// Why the file is no longer the one that was opened, once that is so.
+    lost: OnceLock<StoreError>,
 }
 
 impl Bell {
     pub(super) fn new(connection: &Connection, place: &Place) -> Result<Bell, StoreError> {
         let known = last_row(connection).or_trouble(place)?;
         let (hints, _) = broadcast::channel(HINTS_KEPT);
-        Ok(Bell { hints, known: Mutex::new(known) })
+        Ok(Bell { hints, known: Mutex::new(known), lost: OnceLock::new() })
+    }
+
+    /// Why the file is no longer the one that was opened, if that is so.
+    pub(super) fn lost(&self) -> Option<StoreError> {
+        self.lost.get().cloned()
+    }
+
+    /// The last row of the journal that is known of.
+    fn known(&self) -> i64 {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn listen(&self) -> Hints {
@@ -113,10 +128,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(place: &Place, bell: Arc<Bell>) -> Result<Watch, StoreError> {
+    pub(super) fn start(place: &Place, bell: Arc<Bell>, identity: Identity) -> Result<Watch, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
-        let look = move || watch(&connection, &bell, &ended);
+        let look = move || watch(&connection, &bell, identity, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
@@ -125,9 +140,17 @@ impl Watch {
     }
 }
 
-fn watch(connection: &Connection, bell: &Bell, ended: &Receiver<()>) {
+fn watch(connection: &Connection, bell: &Bell, mut identity: Identity, ended: &Receiver<()>) {
+    let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         bell.look(connection);
+        looks += 1;
+        if looks % SAME_FILE == 0
+            && bell.lost.get().is_none()
+            && let Some(why) = identity.differs(bell.known())
+        {
+            let _ = bell.lost.set(why);
+        }
     }
 }
 

@@ -4,12 +4,17 @@
 //! lock when the process dies, however it dies, so that anybody who gets the lock knows the worker to be dead.
 //! Where there is no file nothing is known, and only the lease counts.
 
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
 use crate::id::{Digest, WorkerId};
+use crate::store::leases::{ASSUMED, Renewal};
 
 /// The directory of the lock files.
 #[derive(Debug, Clone)]
@@ -21,7 +26,7 @@ impl Roll {
         Roll(super::beside(database, "-workers").into())
     }
 
-    fn file(&self, worker: &WorkerId) -> PathBuf {
+    pub(super) fn file(&self, worker: &WorkerId) -> PathBuf {
         let name = worker.as_str();
         let is_plain = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
@@ -34,22 +39,35 @@ impl Roll {
 
     /// Says that this process has the worker, for as long as the file is held. To be called before others can
     /// know of the worker. `None` where the file system has no locks: then there must be no file either.
-    pub(super) fn sign(&self, worker: &WorkerId) -> Option<File> {
+    pub(super) fn sign(&self, worker: &WorkerId) -> io::Result<Option<File>> {
         let path = self.file(worker);
-        std::fs::create_dir_all(&self.0).ok()?;
-        let file = File::options().create(true).append(true).open(&path).ok()?;
-        for _ in 0..5 {
+        if super::private::make_dir(&self.0).is_err() {
+            return Ok(None);
+        }
+        for _ in 0..200 {
+            if super::private::create(&path).is_err() {
+                return Ok(None);
+            }
+            let file = match File::options().append(true).open(&path) {
+                Ok(file) => file,
+                // Cleared away in this very moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return Ok(None),
+            };
             match file.try_lock() {
-                Ok(()) => return Some(file),
+                // Whoever cleared an earlier worker of this name away may have taken the file between the two.
+                Ok(()) if is_at(&file, &path) => return Ok(Some(file)),
+                Ok(()) => {}
                 // Somebody just looks whether an earlier worker of this name is dead.
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
                 Err(TryLockError::Error(_)) => {
                     let _ = std::fs::remove_file(&path);
-                    return None;
+                    return Ok(None);
                 }
             }
         }
-        None
+        // To go on without it would be to look dead.
+        Err(io::Error::new(io::ErrorKind::WouldBlock, format!("{} is in use", path.display())))
     }
 
     /// Whether the worker is known to be dead.
@@ -58,16 +76,63 @@ impl Roll {
         File::open(self.file(worker)).is_ok_and(|file| file.try_lock_shared().is_ok())
     }
 
-    /// Takes a worker off the roll that this process has signed.
+    /// Takes a worker off the roll that this process has signed, when nobody can know of it any more.
     pub(super) fn strike(&self, worker: &WorkerId, held: File) {
         let _ = std::fs::remove_file(self.file(worker));
         drop(held);
     }
 
-    /// Takes a worker off the roll whose lease has ended, unless its process still lives. Says whether it is off.
-    pub(super) fn clear(&self, worker: &WorkerId) -> bool {
-        let path = self.file(worker);
-        let Ok(file) = File::open(&path) else { return !path.exists() };
-        file.try_lock().is_ok() && std::fs::remove_file(&path).is_ok()
+    /// Takes a worker off the roll that nobody knows of any more, unless its process still lives.
+    pub(super) fn clear(&self, worker: &WorkerId) {
+        clear(&self.file(worker));
     }
+
+    /// Takes away the files of processes that died between two steps, when nobody knows of them any more. Those who are
+    /// just about to sign have their files locked, or make them again.
+    pub(super) fn clear_strays(&self, known: &HashSet<PathBuf>) {
+        let Ok(files) = std::fs::read_dir(&self.0) else { return };
+        for path in files.flatten().map(|file| file.path()) {
+            let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+            if is_lock && !known.contains(&path) {
+                clear(&path);
+            }
+        }
+    }
+}
+
+/// Removes a lock file that nobody holds.
+fn clear(path: &Path) {
+    if let Ok(file) = File::open(path)
+        && file.try_lock().is_ok()
+        && is_at(&file, path)
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Whether the file that was opened is the one that has this name now.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let which = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    file.metadata().ok().zip(path.metadata().ok()).is_some_and(|(one, two)| which(one) == which(two))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// The lease of a worker, if it has one.
+pub(super) fn lease(connection: &Connection, worker: &WorkerId) -> rusqlite::Result<Option<Renewal>> {
+    let sql = "SELECT renewals, lease_until, length FROM workers WHERE id = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_row([worker.as_str()], |row| renewal(row, 0)).optional()
+}
+
+/// What three columns say of a lease.
+pub(super) fn renewal(row: &Row<'_>, first: usize) -> rusqlite::Result<Renewal> {
+    let length = u64::try_from(row.get::<_, i64>(first + 2)?).unwrap_or_default();
+    let length = if length == 0 { ASSUMED } else { Duration::from_millis(length) };
+    Ok(Renewal { count: row.get(first)?, until: row.get(first + 1)?, length })
 }

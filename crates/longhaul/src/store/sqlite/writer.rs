@@ -16,6 +16,7 @@ use super::workers::Roll;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::judge::Draft;
+use crate::store::leases::LeaseWatch;
 use crate::store::{AtMost, Claim, Claimed, StoreError};
 
 /// How many errands are run in one transaction, at most.
@@ -53,6 +54,8 @@ pub(super) enum Ask {
         bytes: Vec<u8>,
     },
     Delete(Vec<(TaskId, Seq)>),
+    /// Rows of tasks, by their numbers, that are to be made again from their journals.
+    Mend(Vec<i64>),
     /// What a test does in the writer's place.
     #[cfg(test)]
     Test {
@@ -73,7 +76,7 @@ impl Ask {
             }
             // A lease is worth nothing after a power cut.
             Ask::Renew { .. } | Ask::Retire(_) => false,
-            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) => true,
+            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) | Ask::Mend(_) => true,
             #[cfg(test)]
             Ask::Test { durable, .. } => *durable,
         }
@@ -105,12 +108,12 @@ impl Writer {
         connection: Connection,
         place: Place,
         options: SqliteOptions,
-        roll: Roll,
+        others: (Roll, Arc<LeaseWatch>),
         bell: Arc<Bell>,
     ) -> Result<Writer, StoreError> {
         let (queue, errands) = channel();
         let durability = options.durability;
-        let desk = Desk::new(connection, place.clone(), options, roll, bell)?;
+        let desk = Desk::new(connection, place.clone(), options, others, bell)?;
         let mut scribe = Scribe { desk, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())

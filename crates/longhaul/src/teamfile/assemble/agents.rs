@@ -220,7 +220,9 @@ pub(super) fn limits(root: &AgentPart) -> Limits {
     let usual = Limits::default();
     let of_toolset = launching(root).map(|(limits, _)| *limits).unwrap_or_default();
     let running = root.limits.running.or(of_toolset.running);
+    let processes = root.limits.processes.or(of_toolset.processes);
     Limits {
+        processes: processes.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.processes),
         running: running.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.running),
         depth: root.limits.depth.or(of_toolset.depth).unwrap_or(usual.depth),
         tree: root.limits.tree.or(of_toolset.tree).or(usual.tree),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{AssembleError, Job, Workshop};
 use crate::agent::{Agent, Habits};
+use crate::message::envelope::escape;
 use crate::message::{Block, Call, Message, Reply, StopReason};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 use crate::toolset::{A2a, Headers};
@@ -131,8 +132,10 @@ fn arguments(messages: &[Message]) -> serde_json::Value {
         (Some(task), _) => json!({"message": said, "task_id": task, "context_id": named("context_id")}),
         (None, Some(answer)) => {
             // It keeps nothing of a conversation that has ended.
-            let message =
-                format!("You have answered before:\n\n<answer>\n{answer}\n</answer>\n\nNow:\n\n{said}");
+            let message = format!(
+                "You have answered before:\n\n<answer>\n{}\n</answer>\n\nNow:\n\n{said}",
+                escape(answer)
+            );
             json!({ "message": message })
         }
         (None, None) => json!({ "message": said }),

@@ -66,7 +66,7 @@ fn keys_of_an_agent_become_its_habits() {
         "budget: {max_cost: 2}\nbudgets: {small: {max_cost: 0.25, max_tokens: 500}}\nagents:\n  first:\n    model: openai/gpt-5\n    \
          sub_agents: [second]\n    max_iterations: 7\n    num_history_items: 30\n    max_consecutive_tool_calls: 4\n    \
          max_tool_result_tokens: 1000\n    readonly: true\n    add_date: true\n    budgets: [small]\n    \
-         budget: {max_tokens: 9000, max_time: 1m}\n    limits: {running: 3, depth: 1, tree: 9, timeout: 5m, inactivity: 20s}\n    \
+         budget: {max_tokens: 9000, max_time: 1m}\n    limits: {running: 3, processes: 5, depth: 1, tree: 9, timeout: 5m, inactivity: 20s}\n    \
          background: {on_finish: detach, notices: quiet}\n    toolsets: [{type: background_agents, limits: {turns: 3, timeout: 9}, budget: {max_tokens: 70}}]\n  second: {model: openai/gpt-5}\n",
     );
     assert_eq!(assembly.team.root().as_str(), "first");
@@ -85,6 +85,7 @@ fn keys_of_an_agent_become_its_habits() {
     assert_eq!(habits.budget, budget);
     assert_eq!(assembly.budget, Budget { cost: Some(2_000_000), ..Budget::default() });
     assert_eq!((assembly.limits.running, assembly.limits.depth, assembly.limits.tree), (3, 1, Some(9)));
+    assert_eq!(assembly.limits.processes, 5);
     let order = Order {
         max_turns: Some(0),
         ..Order::new("second", "x").budget(Budget { tokens: Some(99), ..Budget::default() })

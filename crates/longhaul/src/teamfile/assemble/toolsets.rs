@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::agents::is_dialect;
-use super::{Job, Workshop};
+use super::{Job, Outfit, Workshop};
 use crate::teamfile::walk::join;
 use crate::teamfile::{
     AgentPart, ApiPart, FetchPart, FilesystemPart, SkillsPart, ToolsetKind, ToolsetPart, Unfilled,
@@ -69,7 +69,7 @@ impl Workshop<'_> {
         path: &str,
     ) -> Option<Arc<dyn Toolset>> {
         match &part.kind {
-            ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files))),
+            ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.outfit))),
             #[cfg(unix)]
             ToolsetKind::Shell(shell) => {
                 let mut builder = crate::toolset::Shell::builder().watchman(self.outfit.watchman.clone());
@@ -276,8 +276,14 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' }).collect()
 }
 
-fn filesystem(part: &FilesystemPart) -> Filesystem {
+fn filesystem(part: &FilesystemPart, outfit: &Outfit) -> Filesystem {
     let mut builder = Filesystem::builder();
+    #[cfg(unix)]
+    {
+        builder = builder.watchman(outfit.watchman.clone());
+    }
+    #[cfg(not(unix))]
+    let _ = outfit;
     for path in &part.allow_paths {
         builder = builder.allow_path(path);
     }

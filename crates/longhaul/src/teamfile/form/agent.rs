@@ -146,9 +146,14 @@ pub(super) static BUDGET: Object = Object {
 pub(super) static LIMITS: Object = Object {
     name: "limits",
     id: "Limits",
-    doc: "Bounds on tasks. running, depth and tree count for the whole run, and are read on the root.",
+    doc: "Bounds on tasks. running, processes, depth and tree count for the whole run, and are read on the root.",
     keys: &[
         key("running", Type::Whole(1), "How many tasks run at once."),
+        key(
+            "processes",
+            Type::Whole(1),
+            "How many commands and hooks of all its tasks run at once; more wait.",
+        ),
         key("depth", Type::Whole(0), "How far a task may be from its root."),
         key("tree", Type::Whole(1), "How many tasks a tree may have."),
         key("turns", Type::Whole(0), "At most this many replies; 0 is no bound."),

@@ -132,6 +132,8 @@ pub struct StructuredPart {
 pub struct LimitsPart {
     /// How many run at once.
     pub running: Option<u32>,
+    /// How many processes tool calls and hooks run at once.
+    pub processes: Option<u32>,
     /// How far a task may be from its root.
     pub depth: Option<u32>,
     /// How many tasks a tree may have.

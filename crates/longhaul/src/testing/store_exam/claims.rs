@@ -122,20 +122,39 @@ pub async fn leases_end_and_are_renewed(make: Make<'_>) {
     let (a, b) = (s.task().await, s.task().await);
     s.claim(claim("w", 9)).await.unwrap();
     assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a, b], "a worker without a lease has none");
-    s.store.renew(w.clone(), ten).await.unwrap();
-    assert!(s.store.abandoned().await.unwrap().is_empty());
-    s.clock.advance(Duration::from_secs(9));
-    s.store.renew(w.clone(), ten).await.unwrap();
-    s.clock.advance(Duration::from_secs(9));
-    assert!(s.store.abandoned().await.unwrap().is_empty());
-    s.clock.advance(Duration::from_secs(1));
-    assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a, b], "it ends at its end");
+    assert_eq!(s.store.lease(w.clone()).await.unwrap(), None);
+    for renewals in 1..4 {
+        s.store.renew(w.clone(), ten).await.unwrap();
+        let lease = s.store.lease(w.clone()).await.unwrap().unwrap();
+        assert_eq!((lease.renewals, lease.length), (renewals, ten));
+        assert!(s.watched(9).await.is_empty());
+    }
+    assert_eq!(s.watched(10).await, [a, b], "it ends at its end");
     s.write(a, Fence::Abandoned(Attempt(1)), vec![released(1)]).await.unwrap();
     assert_eq!(ids(&s.store.abandoned().await.unwrap()), [b]);
     s.store.renew(w, ten).await.unwrap();
     assert!(s.store.abandoned().await.unwrap().is_empty(), "it was only late");
     s.write(b, owner(1), vec![replied("still here")]).await.unwrap();
     s.store.renew(WorkerId::from("odd/../name \u{1F980}"), Duration::MAX).await.unwrap();
+}
+
+/// Clocks may be set, and differ between processes: no lease ends by that, and none lasts for ever.
+pub async fn a_clock_that_is_set_ends_no_lease(make: Make<'_>) {
+    for seconds in [3600, -3600] {
+        let s = Setting::new(make);
+        let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
+        let a = s.task().await;
+        s.store.renew(w.clone(), ten).await.unwrap();
+        s.claim(claim("w", 9)).await.unwrap();
+        assert!(s.store.abandoned().await.unwrap().is_empty());
+        s.clock.set(seconds);
+        assert!(s.watched(5).await.is_empty(), "by {seconds} s");
+        let refused = s.write(a, Fence::Abandoned(Attempt(1)), vec![released(1)]).await;
+        assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
+        s.store.renew(w, ten).await.unwrap();
+        assert!(s.watched(9).await.is_empty());
+        assert_eq!(s.watched(10).await, [a], "nobody renewed it");
+    }
 }
 
 /// A worker that says that it is gone is gone, and nobody else with it.

@@ -1,7 +1,5 @@
 //! Questions about fences and limits: who may write what, and when not.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 
 use super::Make;
@@ -55,7 +53,7 @@ pub async fn only_a_dead_owner_is_abandoned(make: Make<'_>) {
     let id = s.running().await;
     let abandoned = |n| Fence::Abandoned(Attempt(n));
     superseded(s.write(id, abandoned(1), vec![released(1)]).await);
-    s.clock.advance(Duration::from_secs(31));
+    s.watched(31).await;
     superseded(s.write(id, abandoned(2), vec![released(2)]).await);
     s.write(id, abandoned(1), vec![released(1)]).await.unwrap();
     superseded(s.write(id, abandoned(1), vec![released(1)]).await);

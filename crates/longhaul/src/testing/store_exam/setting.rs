@@ -18,23 +18,37 @@ use crate::task::Head;
 
 /// A clock that stands still until it is told to go on.
 #[derive(Debug, Clone)]
-pub struct TestClock(Arc<AtomicI64>);
+pub struct TestClock {
+    wall: Arc<AtomicI64>,
+    /// What has passed, in milliseconds.
+    passed: Arc<AtomicI64>,
+}
 
 impl TestClock {
     /// A clock that stands at some moment in 2026.
     pub fn new() -> Self {
-        TestClock(Arc::new(AtomicI64::new(1_790_000_000_000)))
+        TestClock { wall: Arc::new(AtomicI64::new(1_790_000_000_000)), passed: Arc::default() }
     }
 
     /// Lets time pass.
     pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.wall.fetch_add(by, Ordering::SeqCst);
+        self.passed.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// Sets the clock on the wall: so many seconds ahead, or back. No time passes.
+    pub fn set(&self, seconds: i64) {
+        self.wall.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
     /// The clock, as stores take it.
     pub fn clock(&self) -> Clock {
-        let now = self.0.clone();
-        Clock::of(move || Timestamp::from_millisecond(now.load(Ordering::SeqCst)).unwrap_or_default())
+        let (wall, passed) = (self.wall.clone(), self.passed.clone());
+        Clock::with_elapsed(
+            move || Timestamp::from_millisecond(wall.load(Ordering::SeqCst)).unwrap_or_default(),
+            move || Duration::from_millis(u64::try_from(passed.load(Ordering::SeqCst)).unwrap_or_default()),
+        )
     }
 }
 
@@ -73,6 +87,16 @@ impl Setting {
             );
         }
         Ok(claimed.into_iter().map(|task| task.head).collect())
+    }
+
+    /// Lets this much time pass while somebody looks for abandoned tasks, second by second; those that are abandoned then.
+    pub async fn watched(&self, seconds: u64) -> Vec<TaskId> {
+        let mut found = self.store.abandoned().await.expect("abandoned tasks are listed");
+        for _ in 0..seconds {
+            self.clock.advance(Duration::from_secs(1));
+            found = self.store.abandoned().await.expect("abandoned tasks are listed");
+        }
+        ids(&found)
     }
 
     /// The id of a task that is not there yet.

@@ -1,5 +1,4 @@
-//! A running command and what it writes: everything it starts is one process group, which never outlives its [`Group`],
-//! nor this process.
+//! A running command and what it writes. Nothing of it that is known of outlives its [`Group`], nor this process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,12 +7,12 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
-use tokio::process::{ChildStdout, Command};
+use tokio::process::ChildStdout;
 use tokio::time::timeout;
 
 use super::Launch;
 use super::capture::Sink;
-use crate::process::{self, Watchman};
+use crate::process::{self, Left, Watchman};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -21,7 +20,11 @@ const GRACE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_millis(250);
 
 /// A running command. When it is dropped, everything in its process group is killed.
-pub(in crate::toolset) struct Group(process::Group);
+pub(in crate::toolset) struct Group {
+    group: process::Group,
+    /// Whether nothing that it starts can outlive it.
+    contained: bool,
+}
 
 impl Group {
     /// Starts it. What it writes, to stdout or stderr, comes out of the pipe in the order of writing.
@@ -32,11 +35,20 @@ impl Group {
         let (reader, writer) = io::pipe()?;
         let pipe = ChildStdout::from_std(OwnedFd::from(reader).into())?;
         let for_stderr = writer.try_clone()?;
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
-        // The command holds the pipe's writing ends; the pipe ends only if it is gone after this.
-        command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
-        Ok((Group(process::Group::spawn(command, watchman)?), pipe))
+        let group = process::Group::start(&launch.program, watchman, |command| {
+            command.args(&launch.args).current_dir(&launch.dir).env_clear().envs(&launch.env);
+            // The command holds the pipe's writing ends; the pipe ends only if it is gone after this.
+            command.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(for_stderr));
+        })?;
+        Ok((Group { group, contained: launch.contained }, pipe))
+    }
+
+    /// What is known of the processes that it started, when it was ended.
+    pub(in crate::toolset) fn left(&self) -> Left {
+        match self.group.left() {
+            Left::Unknown if self.contained => Left::None,
+            left => left,
+        }
     }
 
     /// Waits until the shell has exited, and reads the pipe meanwhile. A background process that keeps the pipe
@@ -48,14 +60,14 @@ impl Group {
     ) -> io::Result<ExitStatus> {
         let mut drained = pin!(drain(pipe, sink));
         tokio::select! {
-            status = self.0.exits() => {
+            status = self.group.exits() => {
                 let status = status?;
                 let _ = timeout(MOMENT, drained).await;
                 return Ok(status);
             }
             () = &mut drained => {}
         }
-        self.0.exits().await
+        self.group.exits().await
     }
 
     /// SIGTERM to all, SIGKILL to whoever has not heard it.
@@ -66,14 +78,14 @@ impl Group {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = self.0.terminate(GRACE) => {}
+            () = self.group.terminate(GRACE) => {}
             () = reading => {}
         }
     }
 
     /// SIGKILL to all, and waits until they are dead. Answers whether there was anybody.
     pub(in crate::toolset) async fn kill(&mut self) -> bool {
-        self.0.kill().await
+        self.group.kill().await
     }
 }
 

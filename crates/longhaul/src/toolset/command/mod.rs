@@ -1,8 +1,8 @@
 //! Runs one command to its end, and leaves nothing of it running.
 //!
 //! A command has a process group of its own, and the group ends with the run: when the command has exited, when the
-//! time is up, when the task is stopped, and when the run is dropped. Only a process that leaves the group
-//! (`setsid`) survives; keeping those in is the sandbox's business.
+//! time is up, when the task is stopped, and when the run is dropped. With a supervisor, or in bubblewrap, so do
+//! processes that have left the group (`setsid`); without one it is not known whether there are any, and said so.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use nix::sys::signal::Signal;
-use tokio_util::sync::CancellationToken;
 
-use crate::process::Watchman;
+use crate::process::{Left, Watchman};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 use capture::Capture;
 use group::Group;
@@ -43,13 +42,39 @@ pub(super) struct Launch {
     pub(super) args: Vec<OsString>,
     pub(super) dir: PathBuf,
     pub(super) env: Env,
+    /// Whether nothing that it starts can outlive it, whatever it does: it has a process namespace of its own.
+    pub(super) contained: bool,
+    /// What is removed when it has ended, if it made it.
+    pub(super) removed: Vec<PathBuf>,
 }
 
 impl Launch {
     /// A shell that runs a command line.
     pub(super) fn shell(cmd: impl Into<OsString>, dir: PathBuf, env: Env) -> Self {
-        Launch { program: "/bin/sh".into(), args: vec!["-c".into(), cmd.into()], dir, env }
+        let args = vec!["-c".into(), cmd.into()];
+        Launch { program: "/bin/sh".into(), args, dir, env, contained: false, removed: Vec::new() }
     }
+}
+
+/// Removes what a command was not to make.
+pub(super) async fn remove(paths: &[PathBuf]) {
+    if paths.is_empty() {
+        return;
+    }
+    let paths = paths.to_vec();
+    let removal = tokio::task::spawn_blocking(move || {
+        for path in paths {
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            // Under Landlock the directory may have been replaced by a link that leads elsewhere.
+            if path.parent().is_none_or(|dir| dir.canonicalize().ok().as_deref() != Some(dir)) {
+                continue;
+            }
+            let gone =
+                if meta.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            tracing::warn!(path = %path.display(), ?gone, "a command made what would lead git elsewhere; it was removed");
+        }
+    });
+    let _ = removal.await;
 }
 
 /// How a command came to its end.
@@ -66,24 +91,24 @@ pub(super) struct Ran {
     pub(super) output: String,
     /// Whether it left something running, which was ended then.
     pub(super) left_behind: bool,
+    /// What is known of the processes that it started.
+    left: Left,
     timeout: Duration,
 }
 
-/// Runs a command to its end, or ends it.
+/// Runs a command to its end, or ends it. It begins when fewer run than may.
 pub(super) async fn run(
     launch: &Launch,
     timeout: Duration,
-    cancel: &CancellationToken,
+    context: &CallContext,
     watchman: &Watchman,
 ) -> Result<Ran, ToolError> {
-    if cancel.is_cancelled() {
-        return Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()));
-    }
+    let _slot = context.process_slot().await?;
     let (mut group, mut pipe) = Group::spawn(launch, watchman).map_err(|error| not_started(&error))?;
     let mut capture = Capture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;
-        () = cancel.cancelled() => End::Stopped,
+        () = context.cancel.cancelled() => End::Stopped,
         status = group.follow(&mut pipe, &mut capture) => End::Exited(
             status.map_err(|error| ToolError::Failed(format!("the command was lost: {error}")))?,
         ),
@@ -97,7 +122,9 @@ pub(super) async fn run(
         }
     };
     group::drain_rest(&mut pipe, &mut capture).await;
-    Ok(Ran { end, output: capture.into_text(), left_behind, timeout })
+    remove(&launch.removed).await;
+    let left = group.left();
+    Ok(Ran { end, output: capture.into_text(), left_behind, left, timeout })
 }
 
 pub(super) fn not_started(error: &io::Error) -> ToolError {
@@ -118,16 +145,32 @@ impl Ran {
         if self.left_behind {
             text.push_str("[what the command left running in the background was ended]\n");
         }
+        if let Left::Some(n) = self.left {
+            let them = if n == 1 { "1 process".to_owned() } else { format!("{n} processes") };
+            text.push_str(&format!("[{them} that the command started could not be ended]\n"));
+        }
+        let with = ended_with(self.left);
         match self.end {
             End::Exited(status) if status.success() => Ok(format!("{text}[exit code 0]").into()),
             End::Exited(status) => Err(ToolError::Failed(format!("{text}[{}]", ending(status)))),
             End::TimedOut => Err(ToolError::Failed(format!(
-                "{text}[the command took longer than {} s, and was ended with everything it had started{longer}]",
+                "{text}[the command took longer than {} s, and was ended{with}{longer}]",
                 self.timeout.as_secs_f64()
             ))),
             End::Stopped => Err(ToolError::Failed(format!(
-                "{text}[the task is being stopped: the command was ended with everything it had started]"
+                "{text}[the task is being stopped: the command was ended{with}]"
             ))),
+        }
+    }
+}
+
+/// With what a command was ended, as far as that is known.
+pub(super) fn ended_with(left: Left) -> &'static str {
+    match left {
+        Left::None => " with everything it had started",
+        Left::Some(_) => "",
+        Left::Unknown => {
+            " with its process group; whether a process that left the group is still running is not known"
         }
     }
 }
@@ -162,6 +205,34 @@ pub(super) async fn directory(context: &CallContext, cwd: Option<&str>) -> Resul
         ))),
         (false, None) => {
             Err(ToolError::Failed(format!("the working directory {} does not exist", working_dir.display())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
+        for (left, told) in [
+            (Left::None, "was ended with everything it had started]"),
+            (Left::Some(1), "[1 process that the command started could not be ended]\n"),
+            (Left::Some(2), "[2 processes that the command started could not be ended]\n"),
+            (Left::Unknown, "was ended with its process group; whether a process that left the group"),
+        ] {
+            for end in [End::TimedOut, End::Stopped] {
+                let ran = Ran {
+                    end,
+                    output: String::new(),
+                    left_behind: false,
+                    left,
+                    timeout: Duration::from_secs(1),
+                };
+                let text = ran.report("").unwrap_err().to_string();
+                assert!(text.contains(told), "{text}");
+                assert_eq!(text.contains("everything it had started"), left == Left::None, "{text}");
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ground::Ground;
 use super::lines::Lines;
@@ -22,7 +22,7 @@ const MAX_ROWS: usize = 100;
 #[derive(Clone, Copy)]
 pub(super) struct CountLines;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct CountLinesArgs {
     /// The file or directory to count, relative to the working directory; all of it if left out.
     path: Option<String>,

@@ -2,15 +2,16 @@
 
 use memchr::memmem;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::toolset::text::clipped;
 
 /// One replacement.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub(super) struct Edit {
     /// The text to replace, exactly as it is in the file; it must be there exactly once, so take as many lines around it
     /// as that needs.
+    // Its other names are in the ALIASES of `edit_file` too, for permission rules.
     #[serde(rename = "oldText", alias = "old_text")]
     pub(super) old_text: String,
     /// What stands there instead.

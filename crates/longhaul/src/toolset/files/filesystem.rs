@@ -27,6 +27,8 @@ pub struct FilesystemBuilder {
     allow: Vec<PathBuf>,
     ignore_vcs: bool,
     post_edit: Vec<PostEdit>,
+    #[cfg(unix)]
+    watchman: crate::process::Watchman,
 }
 
 impl Filesystem {
@@ -37,7 +39,13 @@ impl Filesystem {
 
     /// One that does more.
     pub fn builder() -> FilesystemBuilder {
-        FilesystemBuilder { allow: Vec::new(), ignore_vcs: true, post_edit: Vec::new() }
+        FilesystemBuilder {
+            allow: Vec::new(),
+            ignore_vcs: true,
+            post_edit: Vec::new(),
+            #[cfg(unix)]
+            watchman: crate::process::Watchman::new(),
+        }
     }
 }
 
@@ -67,11 +75,21 @@ impl FilesystemBuilder {
         self
     }
 
+    /// Who sees to it that commands after edits end when this process is killed. It has its own, if it is not given one.
+    #[cfg(unix)]
+    pub fn watchman(mut self, watchman: crate::process::Watchman) -> Self {
+        self.watchman = watchman;
+        self
+    }
+
     /// The toolset.
     pub fn build(self) -> Filesystem {
         let skip = if self.ignore_vcs { Skip::Ignored } else { Skip::Nothing };
         let reach = Arc::new(Reach::new(self.allow, skip));
-        Filesystem { kit: Kit { reach, post: Arc::new(PostEdits::new(self.post_edit)) } }
+        let post = PostEdits::new(self.post_edit);
+        #[cfg(unix)]
+        let post = post.guarded_by(self.watchman);
+        Filesystem { kit: Kit { reach, post: Arc::new(post) } }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `list_directory`.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ground::Ground;
 use super::walk::Kind;
@@ -17,7 +17,7 @@ const MAX_SEEN: usize = 100_000;
 #[derive(Clone, Copy)]
 pub(super) struct ListDirectory;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct ListDirectoryArgs {
     /// The directory, relative to the working directory; the working directory itself if left out.
     path: Option<String>,

@@ -30,6 +30,11 @@ impl PostEdits {
         PostEdits { list, ..PostEdits::default() }
     }
 
+    #[cfg(unix)]
+    pub(super) fn guarded_by(self, watchman: crate::process::Watchman) -> Self {
+        PostEdits { watchman, ..self }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -78,7 +83,7 @@ impl PostEdits {
         let mut env = plain_env();
         env.insert("path".into(), file.into());
         let launch = Launch::shell(cmd, dir, env);
-        let ran = run(&launch, TIMEOUT, &context.cancel, &self.watchman).await;
+        let ran = run(&launch, TIMEOUT, context, &self.watchman).await;
         let ran = ran.map_err(|error| error.to_string())?;
         ran.report("").map(drop).map_err(|error| error.to_string())
     }

@@ -1,13 +1,13 @@
 //! `read_file` and `read_multiple_files`.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::ground::{Ground, cannot_read};
 use super::lines::Lines;
 use super::{Deed, Done, paths};
-use crate::tool::ToolError;
+use crate::tool::{Aliases, ToolError};
 use crate::toolset::text::{counted, grouped};
 use crate::toolset::verb::flag;
 
@@ -20,12 +20,11 @@ const MAX_FILES: usize = 50;
 #[derive(Clone, Copy)]
 pub(super) struct ReadFile;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct ReadFileArgs {
     /// The file, relative to the working directory.
     path: String,
     /// The first line to read, counted from 1; 1 if left out.
-    #[serde(alias = "offset")]
     line: Option<u64>,
     /// How many lines to read; 1000 if left out.
     limit: Option<u64>,
@@ -34,6 +33,7 @@ pub(super) struct ReadFileArgs {
 impl Deed for ReadFile {
     type Args = ReadFileArgs;
     const NAME: &'static str = "read_file";
+    const ALIASES: Aliases = &[("offset", "line")];
     const DESCRIPTION: &'static str =
         "Reads a text file. A long file comes in parts: the end of a part says with which `line` to go on.";
 
@@ -83,7 +83,7 @@ fn part(ground: &Ground, typed: &str, first: u64, last: u64, room: usize) -> Res
 #[derive(Clone, Copy)]
 pub(super) struct ReadMultipleFiles;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct ReadMultipleFilesArgs {
     /// The files, relative to the working directory; at most 50.
     #[serde(deserialize_with = "paths")]
@@ -97,6 +97,7 @@ pub(super) struct ReadMultipleFilesArgs {
 impl Deed for ReadMultipleFiles {
     type Args = ReadMultipleFilesArgs;
     const NAME: &'static str = "read_multiple_files";
+    const ALIASES: Aliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Reads several text files at once. They share the room for one answer: a file \
         that is too long for its share says with which `line` to go on with read_file.";
 

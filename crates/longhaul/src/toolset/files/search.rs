@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 
 use regex::Regex;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ground::Ground;
 use super::lines::Lines;
 use super::walk::{Kind, Walk, patterns};
 use super::way::Place;
 use super::{Deed, Done, paths};
-use crate::tool::ToolError;
+use crate::tool::{Aliases, ToolError};
 use crate::toolset::text::{clipped, counted};
 use crate::toolset::verb::flag;
 
@@ -25,7 +25,7 @@ const MAX_LINE: usize = 64 * 1024;
 #[derive(Clone, Copy)]
 pub(super) struct SearchFilesContent;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct SearchFilesContentArgs {
     /// The text to look for, exactly as it is written in the file; or a regular expression, with `is_regex`.
     query: String,
@@ -35,7 +35,7 @@ pub(super) struct SearchFilesContentArgs {
     /// The file or directory to search, relative to the working directory; all of it if left out.
     path: Option<String>,
     /// What to leave out: patterns as in a .gitignore, like `*.min.js` or `dist/`.
-    #[serde(default, rename = "excludePatterns", alias = "exclude_patterns", deserialize_with = "paths")]
+    #[serde(default, rename = "excludePatterns", deserialize_with = "paths")]
     #[schemars(with = "Vec<String>")]
     exclude_patterns: Vec<String>,
 }
@@ -43,6 +43,7 @@ pub(super) struct SearchFilesContentArgs {
 impl Deed for SearchFilesContent {
     type Args = SearchFilesContentArgs;
     const NAME: &'static str = "search_files_content";
+    const ALIASES: Aliases = &[("exclude_patterns", "excludePatterns")];
     const DESCRIPTION: &'static str = "Finds the lines that contain a text, in all files below a directory: \
         'path:line: text'. Binary files, symbolic links, .git, target and node_modules are not searched.";
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ground::Ground;
 use super::walk::{Kind, Walk};
@@ -18,7 +18,7 @@ const MAX_SHOWN: usize = 1_000;
 #[derive(Clone, Copy)]
 pub(super) struct DirectoryTree;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct DirectoryTreeArgs {
     /// The directory, relative to the working directory; the working directory itself if left out.
     path: Option<String>,

@@ -162,9 +162,19 @@ fn is_variable(word: &str) -> bool {
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// The name on the way, if any, below which programs of version control keep what they execute.
-pub(super) fn guarded(rel: &Path) -> Option<&OsStr> {
-    rel.iter().find(|name| [".git", ".hg"].iter().any(|guarded| name.eq_ignore_ascii_case(guarded)))
+/// The name on the way, if any, below which programs of version control keep what they execute. Some file systems take
+/// other names for the same: in other case, with characters that are not seen, or short ones of DOS.
+pub(in crate::toolset) fn guarded(rel: &Path) -> Option<&OsStr> {
+    rel.iter().find(|name| {
+        let plain: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
+        let plain = plain.trim_end_matches(['.', ' ']).to_lowercase();
+        [".git", ".hg", "git~1", "hg~1"].contains(&plain.as_str())
+    })
+}
+
+/// Characters that HFS+ leaves out of a name when it compares it.
+fn is_ignored(c: char) -> bool {
+    matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -268,7 +278,9 @@ mod tests {
     #[test]
     fn guarded_names_are_found_in_any_case() {
         assert!(guarded(Path::new("a/.git/hooks/x")).is_some());
-        assert!(guarded(Path::new(".GIT")).is_some());
+        for name in [".GIT", ".git", "a/.git", ".g\u{200c}it", ".git.", "GIT~1", ".hg/hgrc"] {
+            assert!(guarded(Path::new(name)).is_some(), "{name}");
+        }
         assert!(guarded(Path::new(".github/x.git")).is_none());
     }
 }

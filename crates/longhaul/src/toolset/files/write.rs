@@ -6,14 +6,14 @@ use std::io::{self, Read as _, Write as _};
 use cap_fs_ext::{FollowSymlinks, MetadataExt as _, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
 
 use super::edit::{Edit, edited};
 use super::ground::{Ground, cannot_read};
 use super::way::Place;
 use super::{Changed, Deed, Done, paths};
-use crate::tool::{Manner, ToolError};
+use crate::tool::{Aliases, Manner, ToolError};
 use crate::toolset::text::counted;
 
 /// The largest file that is written or edited.
@@ -25,7 +25,7 @@ pub(super) struct WriteFile {
     pub(super) alone: bool,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct WriteFileArgs {
     /// The file, relative to the working directory. Directories that are missing are made.
     path: String,
@@ -57,7 +57,7 @@ impl Deed for WriteFile {
 #[derive(Clone, Copy)]
 pub(super) struct EditFile;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct EditFileArgs {
     /// The file, relative to the working directory.
     path: String,
@@ -87,6 +87,7 @@ fn edits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Edit>, D::Err
 impl Deed for EditFile {
     type Args = EditFileArgs;
     const NAME: &'static str = "edit_file";
+    const ALIASES: Aliases = &[("old_text", "oldText"), ("new_text", "newText")];
     const DESCRIPTION: &'static str = "Changes a text file: replaces pieces of its text by others. Each `oldText` must be \
         in the file exactly once. Either all edits are made or none.";
 
@@ -238,10 +239,10 @@ fn keep_owner(_: &cap_std::fs::File, _: &Metadata) {}
 #[derive(Clone, Copy)]
 pub(super) struct CreateDirectory;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 pub(super) struct DirectoriesArgs {
     /// The directories, relative to the working directory.
-    #[serde(alias = "path", deserialize_with = "paths")]
+    #[serde(deserialize_with = "paths")]
     #[schemars(with = "Vec<String>")]
     paths: Vec<String>,
 }
@@ -249,6 +250,7 @@ pub(super) struct DirectoriesArgs {
 impl Deed for CreateDirectory {
     type Args = DirectoriesArgs;
     const NAME: &'static str = "create_directory";
+    const ALIASES: Aliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Makes directories, with those above them that are missing.";
 
     fn manner(&self) -> Manner {
@@ -274,6 +276,7 @@ pub(super) struct RemoveDirectory;
 impl Deed for RemoveDirectory {
     type Args = DirectoriesArgs;
     const NAME: &'static str = "remove_directory";
+    const ALIASES: Aliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Removes directories that are empty.";
 
     fn manner(&self) -> Manner {

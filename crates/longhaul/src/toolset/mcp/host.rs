@@ -11,7 +11,7 @@ use rmcp::service::{ClientInitializeError, ClientLifecycleMode, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,7 +21,7 @@ use super::handler::Handler;
 use super::health::{Health, Turn};
 use super::link::{InUse, Link};
 use super::login::Logins;
-use super::program::{self, Stderr};
+use super::program::{self, Reading, Stderr};
 use super::remote;
 use super::settings::{McpServer, McpWay};
 use crate::process::Group;
@@ -33,6 +33,8 @@ const MOST_PAGES: usize = 100;
 /// How long a server may take to end by itself when its connection is closed, and then after a SIGTERM.
 const LEAVING: Duration = Duration::from_millis(1500);
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a program whose connection is over may take to exit by itself.
+const EXITING: Duration = Duration::from_millis(500);
 /// What a server says about itself is cut there.
 const LONGEST_INSTRUCTIONS: usize = 4000;
 
@@ -172,13 +174,19 @@ impl Host {
             return Ok(in_use);
         }
         let turn = self.health().turn(Instant::now());
-        match turn {
-            Turn::Now => {}
-            Turn::At(at) => tokio::time::sleep_until(at).await,
+        let at = match turn {
+            Turn::Now => None,
+            Turn::At(at) => Some(at),
             Turn::Refused(why) => return Err(why),
-        }
+        };
+        let starting = async {
+            if let Some(at) = at {
+                tokio::time::sleep_until(at).await;
+            }
+            self.start().await
+        };
         let started = tokio::select! {
-            started = self.start() => started,
+            started = starting => started,
             () = self.over.cancelled() => Err("it has been shut down".to_owned()),
         };
         match started {
@@ -198,15 +206,36 @@ impl Host {
         let stderr = Arc::new(Stderr::new(&self.server, self.label.clone()));
         let limit = self.options.connect;
         let connecting = async {
-            let started = self.connect(&stderr).await?;
-            let listed =
-                list(started.service.peer()).await.map_err(|why| format!("{why}{}", stderr.last_words()))?;
-            Ok::<_, String>((started, listed))
+            let mut started = self.connect(&stderr).await?;
+            match list(started.service.peer()).await {
+                Ok(listed) => Ok((started, listed)),
+                Err(why) => {
+                    let why = match exited_just_now(&mut started.group).await {
+                        Some(how) => {
+                            stderr.hear_out().await;
+                            format!("{how} before its tools were listed")
+                        }
+                        None => why,
+                    };
+                    if let Some(group) = &mut started.group {
+                        group.terminate(GRACE).await;
+                    }
+                    Err(format!("{why}{}", stderr.last_words().await))
+                }
+            }
         };
-        let (started, listed) = timeout(limit, connecting).await.unwrap_or_else(|_| {
-            let what = if self.server.program().is_some() { "`initialize`" } else { "in time" };
-            Err(format!("it did not answer {what} within {limit:?}{}", stderr.last_words()))
-        })?;
+        let connected = timeout(limit, connecting).await;
+        let (started, listed) = match connected {
+            Ok(connected) => connected?,
+            Err(_) => {
+                let what = if self.server.program().is_some() { "`initialize`" } else { "in time" };
+                // It was killed when the connection was given up.
+                return Err(format!(
+                    "it did not answer {what} within {limit:?}{}",
+                    stderr.last_words().await
+                ));
+            }
+        };
         let info = started.service.peer().peer_info();
         let version = info.as_ref().map(|info| info.protocol_version.clone());
         self.old.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
@@ -256,29 +285,42 @@ impl Host {
         let program::Program { mut group, stdin, stdout, stderr: pipe } =
             program::start(&program, &self.options).map_err(refused)?;
         // It ends with the pipe, or with the server's last process.
-        let reader = stderr.clone();
-        let over = self.over.clone();
-        self.tasks.spawn(async move { reader.read(pipe, over).await });
+        self.tasks.spawn(Reading::new(stderr).read(pipe, self.over.clone()));
         let transport = AsyncRwTransport::new_client(stdout, stdin);
-        match rmcp::service::serve_client_with_lifecycle(handler, transport, mode).await {
-            Ok(service) => Ok(Started { service, changed, calls, group: Some(group) }),
-            Err(error) => {
-                let ended = timeout(Duration::from_millis(300), group.exits()).await.ok();
-                // One of old that was slow: what it was asked first it has answered late, in place of `initialize`.
-                let late = matches!(
-                    error,
-                    ClientInitializeError::UncorrelatedErrorResponse { .. }
-                        | ClientInitializeError::ConflictInitResponseId(..)
-                );
-                let again = ended.is_some() || late;
-                group.terminate(GRACE).await;
-                let how = match ended {
-                    Some(status) => format!("{} before it was ready", program::ending(status)),
-                    None => format!("it does not speak MCP as expected: {}", self.explained(&error)),
-                };
-                Err(Refused { why: format!("{how}{}", stderr.last_words()), again })
-            }
+        let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
+        // What it has left behind may hold its output open: that is no server.
+        let exited = async {
+            let status = group.exits().await;
+            tokio::time::sleep(EXITING).await;
+            status
+        };
+        let (error, ended) = tokio::select! {
+            biased;
+            served = serving => match served {
+                Ok(service) => return Ok(Started { service, changed, calls, group: Some(group) }),
+                Err(error) => (Some(error), timeout(EXITING, group.exits()).await.ok()),
+            },
+            status = exited => (None, Some(status)),
+        };
+        // One of old that was slow: what it was asked first it has answered late, in place of `initialize`.
+        let late = matches!(
+            error,
+            Some(
+                ClientInitializeError::UncorrelatedErrorResponse { .. }
+                    | ClientInitializeError::ConflictInitResponseId(..)
+            )
+        );
+        let again = ended.is_some() || late;
+        if ended.is_some() {
+            stderr.hear_out().await;
         }
+        group.terminate(GRACE).await;
+        let how = match (ended, error) {
+            (Some(status), _) => format!("{} before it was ready", program::ending(status)),
+            (None, Some(error)) => format!("it does not speak MCP as expected: {}", self.explained(&error)),
+            (None, None) => "it ended before it was ready".to_owned(),
+        };
+        Err(Refused { why: format!("{how}{}", stderr.last_words().await), again })
     }
 
     pub(super) fn explained(&self, error: &ClientInitializeError) -> String {
@@ -327,29 +369,31 @@ impl Host {
             }
         };
         match &end {
-            End::Exited(how) => link.end(format!("{how}{}", stderr.last_words())),
+            End::Exited(how) => link.end(format!("{how}{}", all_words(&mut group, &stderr).await)),
             End::Disconnected => {
                 // It closes its output before it exits; how it did says more.
-                let exited = timeout(Duration::from_millis(300), exits(&mut group)).await.ok();
-                let how = exited.map_or_else(|| "it closed the connection".to_owned(), program::ending);
-                link.end(format!("{how}{}", stderr.last_words()));
+                link.end(match exited_just_now(&mut group).await {
+                    Some(how) => format!("{how}{}", all_words(&mut group, &stderr).await),
+                    None => format!("it closed the connection{}", stderr.words_so_far()),
+                });
             }
             End::Idle | End::Over => link.end("it was stopped".to_owned()),
         }
         if matches!(end, End::Exited(_) | End::Disconnected) {
-            tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_words());
+            tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.words_so_far());
             self.health().died(Instant::now(), link.since);
         } else {
             tracing::debug!(server = %self.label, "an MCP server is stopped");
         }
         // First its input is closed, then it is asked to end, then it is made to.
         stop.cancel();
+        let leaves_by = Instant::now() + LEAVING;
         if is_running {
-            let _ = timeout(LEAVING, &mut running).await;
+            let _ = timeout_at(leaves_by, &mut running).await;
         }
         if let Some(mut group) = group {
             if matches!(end, End::Idle | End::Over) {
-                let _ = timeout(LEAVING, group.exits()).await;
+                let _ = timeout_at(leaves_by, group.exits()).await;
             }
             group.terminate(GRACE).await;
         }
@@ -374,6 +418,20 @@ async fn exits(group: &mut Option<Group>) -> std::io::Result<std::process::ExitS
         Some(group) => group.exits().await,
         None => std::future::pending().await,
     }
+}
+
+/// How a program ended whose connection is over. It closes its output before it exits.
+async fn exited_just_now(group: &mut Option<Group>) -> Option<String> {
+    timeout(EXITING, exits(group)).await.ok().map(program::ending)
+}
+
+/// The last words of a program that has exited, and of what it has left behind, which ends here.
+async fn all_words(group: &mut Option<Group>, stderr: &Stderr) -> String {
+    stderr.hear_out().await;
+    if let Some(group) = group {
+        group.kill().await;
+    }
+    stderr.last_words().await
 }
 
 async fn now<F: Future + Unpin>(future: &mut Option<F>) -> Option<F::Output> {

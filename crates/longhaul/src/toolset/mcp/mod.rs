@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Patron, Toolset, ToolsetError};
+use crate::message::envelope::escape;
 use crate::process::Watchman;
 use crate::tool::DynTool;
 use call::McpTool;
@@ -212,7 +213,7 @@ impl Toolset for Mcp {
 
     fn instruction(&self, _patron: &Patron) -> Option<String> {
         let text = self.host.known()?.instructions?;
-        Some(format!("About the tools of the MCP server '{}':\n{text}", self.label))
+        Some(format!("About the tools of the MCP server '{}':\n{}", self.label, escape(&text)))
     }
 
     fn generation(&self) -> u64 {

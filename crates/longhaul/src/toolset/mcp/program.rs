@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::time::Instant;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::McpOptions;
@@ -22,6 +23,11 @@ const LONGEST_LINE: usize = 4096;
 const SHOWN: usize = 400;
 /// How many lines are remembered.
 const LAST_WORDS: usize = 6;
+/// How long the end of stderr is waited for when a server has ended. Only somebody who left its process group can hold
+/// it open for so long.
+const READ_TO_END: Duration = Duration::from_secs(2);
+/// How long processes may still write that a server has started and left behind.
+const LEFT_BEHIND: Duration = Duration::from_millis(500);
 
 /// A program that runs.
 pub(super) struct Program {
@@ -41,13 +47,14 @@ pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Progra
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(format!("there is no directory {} to run '{name}' in", dir.display()));
     }
-    let mut command = Command::new(name);
-    command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some(dir) = dir {
-        command.current_dir(dir);
-    }
-    let mut group = Group::spawn(command, &options.watchman).map_err(|error| match error.kind() {
+    let started = Group::start(name, &options.watchman, |command| {
+        command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(dir) = dir {
+            command.current_dir(dir);
+        }
+    });
+    let mut group = started.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound if name == "docker" => {
             "Docker is not installed: there is no 'docker' on the PATH, and a server of `ref: docker:…` runs in it"
                 .to_owned()
@@ -80,15 +87,37 @@ pub(super) struct Stderr {
     server: McpServer,
     label: Arc<str>,
     last: Mutex<VecDeque<Vec<u8>>>,
+    /// How many pipes are being read.
+    open: watch::Sender<usize>,
+}
+
+/// A pipe that is being read, until this is dropped.
+pub(super) struct Reading(Arc<Stderr>);
+
+impl Reading {
+    pub(super) fn new(stderr: &Arc<Stderr>) -> Self {
+        stderr.open.send_modify(|open| *open += 1);
+        Reading(stderr.clone())
+    }
+
+    /// Reads all there is until it ends or is `over`: a server whose pipe is full stands still.
+    pub(super) async fn read(self, pipe: ChildStderr, over: CancellationToken) {
+        self.0.read(pipe, over).await;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
 }
 
 impl Stderr {
     pub(super) fn new(server: &McpServer, label: Arc<str>) -> Self {
-        Stderr { server: server.clone(), label, last: Mutex::default() }
+        Stderr { server: server.clone(), label, last: Mutex::default(), open: watch::Sender::new(0) }
     }
 
-    /// Reads all there is until it ends or is `over`: a server whose pipe is full stands still.
-    pub(super) async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
+    async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
         let mut buffer = vec![0; 16 << 10];
         let mut line = Vec::new();
         let mut log = Log { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
@@ -122,8 +151,24 @@ impl Stderr {
         last.push_back(line);
     }
 
-    /// The last words, for an error: empty, or a clause that begins with a semicolon.
-    pub(super) fn last_words(&self) -> String {
+    /// The last words of a server that has ended, for an error: empty, or a clause that begins with a semicolon. What it
+    /// wrote before it ended is read first.
+    pub(super) async fn last_words(&self) -> String {
+        self.read_to_end(READ_TO_END).await;
+        self.words_so_far()
+    }
+
+    /// Has the last words of what a server has left behind read too: whoever ends that should wait for this first.
+    pub(super) async fn hear_out(&self) {
+        self.read_to_end(LEFT_BEHIND).await;
+    }
+
+    async fn read_to_end(&self, longest: Duration) {
+        let _ = timeout(longest, self.open.subscribe().wait_for(|open| *open == 0)).await;
+    }
+
+    /// The same of one that may have more to say.
+    pub(super) fn words_so_far(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {
             return String::new();

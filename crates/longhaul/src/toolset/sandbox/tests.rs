@@ -28,6 +28,7 @@ fn what_bubblewrap_is_told() {
         writable: vec!["/work/.git".into()],
         fixed: vec!["/work/.git/config".into()],
         empty: vec!["/work/.git/hooks".into()],
+        removed: vec!["/work/.git/commondir".into()],
     }];
     let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, false, plain());
     assert_eq!(
@@ -72,9 +73,10 @@ fn a_forged_worktree_opens_nothing() {
     fs::write(at("work/.git"), format!("gitdir: {}", at("work/fake/worktrees/x").display())).unwrap();
     fs::write(at("work/fake/worktrees/x/gitdir"), at("work/.git").display().to_string()).unwrap();
     fs::write(at("work/fake/worktrees/x/commondir"), at("elsewhere").display().to_string()).unwrap();
-    assert_eq!(GitDirs::of(&at("work")), None);
+    let nothing = GitDirs { fixed: vec![at("work/.git")], ..GitDirs::default() };
+    assert_eq!(GitDirs::of(&at("work")), Ok(Some(nothing.clone())));
     fs::write(at("work/.git"), format!("gitdir: {}", at("elsewhere").display())).unwrap();
-    assert_eq!(GitDirs::of(&at("work")), None);
+    assert_eq!(GitDirs::of(&at("work")), Ok(Some(nothing)));
 }
 
 /// Runs a command in a sandbox of bubblewrap, in `work` below a directory of its own.
@@ -84,12 +86,19 @@ struct Yard {
 }
 
 impl Yard {
-    /// `None` where bubblewrap does not work.
+    /// `None` where bubblewrap does not work: the test is skipped then, and counted.
     async fn new(sandbox: Sandbox) -> Option<Self> {
-        bubblewrap_works(false).await.ok()?;
-        // Not in /tmp: commands have one of their own, and what they write there is nowhere else.
+        // Where the checkout is, wherever that is.
         let here = std::env::current_exe().unwrap();
-        let outer = TempDir::new_in(here.parent().unwrap()).unwrap();
+        Yard::new_in(here.parent().unwrap(), sandbox).await
+    }
+
+    async fn new_in(place: &Path, sandbox: Sandbox) -> Option<Self> {
+        if let Err(why) = bubblewrap_works(false).await {
+            crate::testing::skipped(&why);
+            return None;
+        }
+        let outer = TempDir::new_in(place).unwrap();
         fs::create_dir_all(outer.path().join("work/sub")).unwrap();
         fs::write(outer.path().join("secret.txt"), "secret").unwrap();
         Some(Yard { outer, shell: Shell::builder().sandbox(sandbox).build() })
@@ -111,10 +120,31 @@ impl Yard {
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
     let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    writes_only_below(&yard).await;
+}
+
+/// Where commands have a directory of their own otherwise.
+#[tokio::test]
+async fn in_bubblewrap_commands_write_only_below_the_working_directory_in_tmp() {
+    let Some(yard) = Yard::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
+    let beside = TempDir::new_in("/tmp").unwrap();
+    writes_only_below(&yard).await;
+    assert_eq!(
+        yard.run("cat ../secret.txt").await.unwrap(),
+        "secret\n[exit code 0]",
+        "it is read as elsewhere"
+    );
+    assert!(
+        yard.run(&format!("ls {}", beside.path().display())).await.is_err(),
+        "what else is in /tmp is not there"
+    );
+}
+
+async fn writes_only_below(yard: &Yard) {
     let work = yard.work();
     let git = |args: &str| format!("git -c user.name=a -c user.email=a@b {args}");
     let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&work).status();
-    let has_git = made.is_ok_and(|status| status.success());
+    assert!(made.unwrap().success());
 
     let text = yard
         .run("echo hi > a.txt; cat a.txt; mkdir d; echo x > /tmp/own; cat /tmp/own; ls /dev/null")
@@ -143,37 +173,85 @@ async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
     assert_eq!(fs::read_dir(yard.outer.path()).unwrap().count(), 2, "nothing came beside them");
     assert!(!Path::new("/tmp/own").exists(), "their /tmp is their own");
 
-    if has_git {
-        for cmd in [
-            "echo pwned > .git/hooks/post-commit",
-            "git config core.fsmonitor 'touch pwned'",
-            "mv .git/hooks .git/hooks-old",
-            "mv .git .git-old",
-            "rm -rf .git/hooks; test ! -e .git/hooks",
-        ] {
-            assert!(yard.run(cmd).await.is_err(), "{cmd}");
-        }
-        let commit =
-            format!("{} && {}", git("add a.txt"), git("commit -qm one && git log --oneline | wc -l"));
-        assert!(yard.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
+    fs::remove_dir_all(work.join(".git/hooks")).unwrap();
+    for cmd in [
+        "git config core.fsmonitor 'touch pwned'",
+        "mv .git/hooks .git/hooks-old",
+        "mv .git .git-old",
+        "rm -rf .git/hooks .git/config; test ! -e .git/config",
+        "ln -sf /dev/null .git/config",
+        "mv .git/config .git/config-old",
+    ] {
+        assert!(yard.run(cmd).await.is_err(), "{cmd}");
     }
+    // They may write there, and only they see it.
+    let _ = yard.run("echo pwned > .git/hooks/post-commit").await;
+    assert_eq!(fs::read_dir(work.join(".git/hooks")).unwrap().count(), 0, "nothing has become a hook");
+    // It cannot be kept from being made, and is gone when the command has ended.
+    yard.run("mkdir evil; git init -q --bare evil; echo ../evil > .git/commondir").await.unwrap();
+    assert!(!work.join(".git/commondir").exists());
+    let commit = format!("{} && {}", git("add a.txt"), git("commit -qm one && git log --oneline | wc -l"));
+    assert!(yard.run(&commit).await.unwrap().contains("1\n[exit code 0]"), "commits are fine");
+    // One that was there before is not worked with.
+    fs::write(work.join(".git/commondir"), "../evil").unwrap();
+    assert!(yard.run("true").await.unwrap_err().contains("commondir"));
+    fs::remove_file(work.join(".git/commondir")).unwrap();
+}
+
+#[tokio::test]
+async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let work = yard.work();
+    let git = |dir: &Path, args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command
+            .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"])
+            .args(args);
+        assert!(command.current_dir(dir).status().unwrap().success(), "{args:?}");
+    };
+    let inner = yard.outer.path().join("inner");
+    for dir in [&inner, &work] {
+        fs::create_dir_all(dir).unwrap();
+        git(dir, &["init", "-q"]);
+        git(dir, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    }
+    git(&work, &["submodule", "--quiet", "add", "../inner", "module"]);
+    git(&work, &["commit", "-q", "-m", "two"]);
+    git(&work, &["worktree", "add", "-q", "../linked"]);
+    git(&work, &["config", "extensions.worktreeConfig", "true"]);
+    let kept = ["modules/module/config", "worktrees/linked/commondir", "worktrees/linked/gitdir", "config"];
+    let kept = || kept.map(|name| fs::read_to_string(work.join(".git").join(name)).unwrap());
+    let before = kept();
+    for cmd in [
+        "echo pwned > .git/worktrees/linked/commondir",
+        "echo pwned > .git/worktrees/linked/gitdir",
+        "mv .git/worktrees .git/old",
+        "mv .git/worktrees/linked .git/worktrees/old",
+        "echo pwned >> .git/config.worktree",
+        "echo pwned >> .git/modules/module/config",
+        "echo pwned > .git/modules/module/hooks/post-checkout",
+        "mv .git/modules .git/old",
+        "mv .git/modules/module .git/old",
+    ] {
+        assert!(yard.run(cmd).await.is_err(), "{cmd}");
+        assert_eq!(kept(), before, "{cmd}");
+    }
+    assert_eq!(fs::read_to_string(work.join(".git/config.worktree")).unwrap(), "");
 }
 
 #[tokio::test]
 async fn in_bubblewrap_there_is_no_network_unless_it_is_allowed() {
+    if !Path::new("/bin/bash").exists() {
+        return crate::testing::skipped("there is no /bin/bash");
+    }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let has_bash = Path::new("/bin/bash").exists();
     let connect = format!("/bin/bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected'");
     let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    if has_bash {
-        assert!(yard.run(&connect).await.is_err());
-    }
+    assert!(yard.run(&connect).await.is_err());
     assert!(yard.run("grep -v lo: /proc/net/dev | grep :").await.is_err(), "only the loopback of its own");
     let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
-    if has_bash {
-        assert!(yard.run(&connect).await.unwrap().contains("connected"));
-    }
+    assert!(yard.run(&connect).await.unwrap().contains("connected"));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Commands that run beside a task, and end with it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,11 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use super::tape::Tape;
 use crate::id::TaskId;
-use crate::process::Watchman;
+use crate::process::{Left, Watchman};
 use crate::tool::ToolError;
 use crate::toolset::command::capture::Sink;
 use crate::toolset::command::group::{self, Group};
-use crate::toolset::command::{Launch, ending, not_started};
+use crate::toolset::command::{Launch, ended_with, ending, not_started, remove};
 use crate::toolset::text::{clipped, counted};
 
 /// How many jobs of a task run at a time, and how many are remembered.
@@ -54,6 +55,7 @@ pub(super) struct Job {
 struct State {
     tape: Tape,
     ended: Option<(End, Instant)>,
+    left: Option<Left>,
 }
 
 #[derive(Clone)]
@@ -95,7 +97,7 @@ impl Jobs {
         {
             roll.jobs.remove(oldest);
         }
-        self.followers.spawn(follow(job.clone(), group, pipe));
+        self.followers.spawn(follow(job.clone(), group, pipe, launch.removed.clone()));
         Ok(job)
     }
 
@@ -153,7 +155,7 @@ async fn end_all(jobs: Vec<Arc<Job>>) {
 }
 
 /// Reads what a job writes until it has ended, or ends it.
-async fn follow(job: Arc<Job>, mut group: Group, mut pipe: ChildStdout) {
+async fn follow(job: Arc<Job>, mut group: Group, mut pipe: ChildStdout, removed: Vec<PathBuf>) {
     // Also if this is dropped in the middle: then the group is killed, and nobody should wait.
     let _over = job.over.clone().drop_guard();
     let mut sink = &*job;
@@ -173,7 +175,10 @@ async fn follow(job: Arc<Job>, mut group: Group, mut pipe: ChildStdout) {
         }
     };
     group::drain_rest(&mut pipe, &mut sink).await;
-    job.state().ended = Some((end, Instant::now()));
+    remove(&removed).await;
+    let mut state = job.state();
+    state.ended = Some((end, Instant::now()));
+    state.left = Some(group.left());
 }
 
 impl Sink for &Job {
@@ -197,6 +202,11 @@ impl Job {
         self.stop.cancel();
         self.over.cancelled().await;
         ran
+    }
+
+    /// With what it was ended, as far as that is known.
+    pub(super) fn ended_with(&self) -> &'static str {
+        self.state().left.map_or("", ended_with)
     }
 
     /// Waits until it has ended, but not for ever.

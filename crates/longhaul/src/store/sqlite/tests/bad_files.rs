@@ -64,13 +64,20 @@ async fn a_damaged_page_is_an_error_and_not_a_panic() {
     trouble(store.append(submission(id(99), "")).await, &path, &["damaged"]);
 }
 
+/// Makes the second task's journal one of a later Longhaul, whose checksums this one does not know.
+fn from_the_future(path: &Path) {
+    let database = Connection::open(path).unwrap();
+    database.execute("UPDATE store SET since = 99", []).unwrap();
+    let sql = "UPDATE journal SET format = ?1, sum = NULL WHERE task = 2";
+    database.execute(sql, [FORMAT + 1]).unwrap();
+}
+
 #[tokio::test]
 async fn an_entry_of_the_future_says_so_and_hides_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 2).await;
-    let sql = "UPDATE journal SET format = ?1 WHERE task = 2";
-    Connection::open(&path).unwrap().execute(sql, [FORMAT + 1]).unwrap();
+    from_the_future(&path);
     let store = Sqlite::open(&path).unwrap();
     let read = store.read(id(1), Seq(0), 9).await;
     let Err(StoreError::Entry { task, seq: Seq(1), why }) = read else { panic!("{read:?}") };
@@ -84,8 +91,7 @@ async fn a_task_that_cannot_be_read_keeps_no_other_from_being_claimed() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 3).await;
-    let sql = "UPDATE journal SET format = ?1 WHERE task = 2";
-    Connection::open(&path).unwrap().execute(sql, [FORMAT + 1]).unwrap();
+    from_the_future(&path);
     let store = Sqlite::open(&path).unwrap();
     let claimed: Vec<_> = store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.head.id).collect();
     assert_eq!(claimed, [id(0), id(2)]);
@@ -139,7 +145,7 @@ impl Disk {
         if mounted.is_ok_and(|o| o.status.success()) {
             return Some(Disk(directory));
         }
-        eprintln!("skipped: this test mounts a file system, which is not permitted here");
+        crate::testing::skipped("it mounts a file system, which is not permitted here");
         None
     }
 

@@ -233,3 +233,69 @@ fn many_may_be_the_first_to_open_a_file() {
         });
     }
 }
+
+/// A crash between the two must not leave a row of a worker without the file that proves it dead.
+#[tokio::test]
+async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory);
+    let lock = beside(&path, "-workers").join("w.lock");
+    let dead = Sqlite::open(&path).unwrap();
+    dead.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    drop(dead);
+    assert!(lock.exists());
+
+    let place = Place::of(&path).unwrap();
+    let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
+    let bell = Arc::new(Bell::new(&connection, &place).unwrap());
+    let others = (Roll::beside(&path), Arc::default());
+    let mut desk = apply::Desk::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
+    desk.begin().unwrap();
+    desk.sweep().unwrap();
+    assert!(lock.exists(), "nothing is on disk yet");
+    desk.roll_back();
+    assert!(lock.exists(), "and now nothing ever will be");
+    desk.begin().unwrap();
+    desk.sweep().unwrap();
+    desk.commit().unwrap();
+    assert!(!lock.exists());
+}
+
+#[tokio::test]
+async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(file(&directory)).unwrap();
+    let locks = beside(&file(&directory), "-workers");
+    std::fs::create_dir_all(&locks).unwrap();
+    std::fs::write(locks.join("stray.lock"), "").unwrap();
+    let held = std::fs::File::create(locks.join("held.lock")).unwrap();
+    held.lock().unwrap();
+    store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+    let mut left: Vec<_> = std::fs::read_dir(&locks)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["held.lock", "w.lock"]);
+}
+
+/// Who opened the file before another removed it must not hold a file that nobody sees.
+#[test]
+fn whoever_signs_holds_the_file_that_others_see() {
+    let directory = tempfile::tempdir().unwrap();
+    let roll = Roll::beside(&file(&directory));
+    let (w, enough) = (WorkerId::from("w"), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !enough.load(std::sync::atomic::Ordering::SeqCst) {
+                roll.clear(&w);
+            }
+        });
+        for _ in 0..500 {
+            let held = roll.sign(&w).unwrap().unwrap();
+            assert!(roll.file(&w).exists() && !roll.is_dead(&w), "it lives, and looks dead");
+            drop(held);
+        }
+        enough.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}

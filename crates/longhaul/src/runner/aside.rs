@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures::task::AtomicWaker;
 
 /// A future that costs next to nothing to poll while nothing has happened to it.
-pub(super) struct Aside<F> {
+pub(crate) struct Aside<F> {
     future: Pin<Box<F>>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -31,7 +31,7 @@ impl Wake for Bell {
 }
 
 impl<F: Future> Aside<F> {
-    pub(super) fn new(future: F) -> Self {
+    pub(crate) fn new(future: F) -> Self {
         let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() });
         Aside { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
     }

@@ -1,0 +1,358 @@
+//! Whether somebody has agreed to what a team file starts, reads and sends by itself.
+//!
+//! The list comes from [`teamfile::trust_items`]. Who agrees is remembered in the data directory: the list, and which file
+//! it was. Another list is asked about again, and so is another file.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use longhaul::teamfile::{self, Bundle, TrustItem};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::cmd::Desk;
+use crate::exit::{Code, Trouble};
+use crate::place::Place;
+use crate::view::{Ink, Out, Term, clean, one_line};
+
+/// The directory of what was agreed to, in that of the data.
+const TRUSTED: &str = "trusted";
+
+/// What is remembered of a team file that somebody has agreed to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// Where the file was, without links.
+    file: PathBuf,
+    /// By what the operating system knows it, so that it may be moved.
+    device: u64,
+    inode: u64,
+    /// Of the list.
+    digest: String,
+    items: Vec<TrustItem>,
+}
+
+/// How a team file stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// There is nothing to agree to, or somebody has.
+    Trusted,
+    /// Nobody has been asked about it.
+    New,
+    /// It does other things than those that somebody has agreed to.
+    Changed(Vec<TrustItem>),
+}
+
+/// A team file, and what it does by itself.
+pub(crate) struct Trust<'a> {
+    place: &'a Place,
+    name: String,
+    file: PathBuf,
+    items: Vec<TrustItem>,
+}
+
+impl<'a> Trust<'a> {
+    /// That of a team file and the files that it refers to, as they have been read.
+    pub(crate) fn of(place: &'a Place, file: &Path, bundle: &Bundle) -> Trust<'a> {
+        let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let name = one_line(&file.display().to_string());
+        Trust { place, name, file: real, items: teamfile::trust_items(bundle) }
+    }
+
+    /// For what a person starts. At a terminal somebody is asked who has not agreed yet; elsewhere it is said in a line, and
+    /// goes on. With `accepted` nobody is asked.
+    pub(crate) fn ask(&self, desk: &Desk, accepted: bool) -> Result<(), Trouble> {
+        let standing = self.standing();
+        if standing == Standing::Trusted {
+            return Ok(());
+        }
+        if accepted {
+            self.remember(desk);
+            return Ok(());
+        }
+        if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+            desk.note(&format!(
+                "note: {} {}; `longhaul check` lists it, `--trust` accepts it",
+                self.name,
+                self.summary()
+            ));
+            return Ok(());
+        }
+        let term = Term::of(Out::Stderr);
+        for line in self.question(&standing, term) {
+            term.line(&line)?;
+        }
+        if !agreed("Run it? [y/N] ")? {
+            return Err(Trouble::new(
+                Code::Team,
+                format!("{} was not run: you did not agree to it", self.name),
+            )
+            .hint(format!("`longhaul check {}` lists what it does; `--trust` agrees to it", self.name)));
+        }
+        self.remember(desk);
+        Ok(())
+    }
+
+    /// For everything that starts what a file says without being watched: nobody is asked, and a file that nobody has agreed
+    /// to is refused.
+    pub(crate) fn demand(&self, desk: &Desk, accepted: bool) -> Result<(), Trouble> {
+        if self.standing() == Standing::Trusted {
+            return Ok(());
+        }
+        if accepted {
+            self.remember(desk);
+            return Ok(());
+        }
+        let what = format!("{} is not trusted: it {}", self.name, self.summary());
+        Err(Trouble::new(Code::Team, what).hint(format!(
+            "`longhaul check {}` lists it; `--trust` accepts it and remembers that",
+            self.name
+        )))
+    }
+
+    /// Whether nobody needs to be asked.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.standing() == Standing::Trusted
+    }
+
+    fn standing(&self) -> Standing {
+        if self.items.is_empty() {
+            return Standing::Trusted;
+        }
+        let here = identity(&self.file);
+        let same = |record: &Record| {
+            record.file == self.file || here.is_some_and(|here| here == (record.device, record.inode))
+        };
+        let records = self.records();
+        let digest = teamfile::trust_digest(&self.items);
+        match records.iter().filter(|record| same(record)).max_by_key(|record| record.digest == digest) {
+            None => Standing::New,
+            Some(record) if record.digest == digest && record.items == self.items => Standing::Trusted,
+            Some(record) => Standing::Changed(record.items.clone()),
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.place.directory().join(TRUSTED)
+    }
+
+    /// What cannot be read was not agreed to.
+    fn records(&self) -> Vec<Record> {
+        let entries = std::fs::read_dir(self.directory()).into_iter().flatten().flatten();
+        let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
+        texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect()
+    }
+
+    fn remember(&self, desk: &Desk) {
+        let (device, inode) = identity(&self.file).unwrap_or_default();
+        let record = Record {
+            file: self.file.clone(),
+            device,
+            inode,
+            digest: teamfile::trust_digest(&self.items),
+            items: self.items.clone(),
+        };
+        let name: String = Sha256::digest(self.file.as_os_str().as_encoded_bytes())
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        if let Err(error) = write(&self.directory(), &name, &record) {
+            let dir = self.directory();
+            desk.note(&format!(
+                "warning: {} is not remembered as trusted: {}: {error}",
+                self.name,
+                dir.display()
+            ));
+        }
+    }
+
+    /// What it does, in a clause.
+    fn summary(&self) -> String {
+        let mut parts: Vec<(&str, usize)> = Vec::new();
+        for item in &self.items {
+            match parts.iter_mut().find(|(heading, _)| *heading == item.heading()) {
+                Some((_, count)) => *count += 1,
+                None => parts.push((item.heading(), 1)),
+            }
+        }
+        parts.iter().map(|(heading, count)| format!("{heading} ({count})")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn question(&self, standing: &Standing, term: Term) -> Vec<String> {
+        let name = &self.name;
+        let mut lines = Vec::new();
+        match standing {
+            Standing::Changed(before) => {
+                lines.push(format!("{name} does other things than you agreed to. What has changed:"));
+                let gone = before.iter().filter(|item| !self.items.contains(item));
+                let new = self.items.iter().filter(|item| !before.contains(item));
+                lines.extend(
+                    new.map(|item| {
+                        term.paint(Ink::Waits, &format!("  + {}: {}", item.heading(), shown(item)))
+                    }),
+                );
+                lines.extend(
+                    gone.map(|item| {
+                        term.paint(Ink::Faint, &format!("  - {}: {}", item.heading(), shown(item)))
+                    }),
+                );
+                lines.push(String::new());
+                lines.push("All of it:".to_owned());
+            }
+            _ => lines.push(format!("{name} has not been run here before. By itself it")),
+        }
+        lines.extend(listed(&self.items, term));
+        lines.push(String::new());
+        lines
+    }
+}
+
+/// Items below their headings, for people.
+pub(crate) fn listed(items: &[TrustItem], term: Term) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut heading = "";
+    for item in items {
+        if item.heading() != heading {
+            heading = item.heading();
+            lines.push(format!("  {}", term.paint(Ink::Strong, heading)));
+        }
+        let text = term.wrapped_to(&shown(item), 4);
+        lines.extend(text.lines().map(|line| format!("    {line}")));
+    }
+    lines
+}
+
+/// An item in one line, in which nothing is hidden: a line break is shown, too.
+fn shown(item: &TrustItem) -> String {
+    one_line(&item.to_string().trim_end().replace('\n', " ⏎ "))
+}
+
+fn agreed(question: &str) -> Result<bool, Trouble> {
+    let mut err = std::io::stderr();
+    write!(err, "{}", clean(question))?;
+    err.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    if !line.ends_with('\n') {
+        writeln!(err)?;
+    }
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(unix)]
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<(u64, u64)> {
+    None
+}
+
+/// Writes a record that only its owner can read, whole or not at all.
+fn write(dir: &Path, name: &str, record: &Record) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        builder.mode(0o700);
+        options.mode(0o600);
+    }
+    builder.create(dir)?;
+    let (path, draft) =
+        (dir.join(format!("{name}.json")), dir.join(format!("{name}.{}.new", std::process::id())));
+    let _ = std::fs::remove_file(&draft);
+    let mut file = options.open(&draft)?;
+    serde_json::to_writer(&mut file, record)?;
+    file.sync_all()?;
+    std::fs::rename(draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Stage {
+        dir: tempfile::TempDir,
+        place: Place,
+        desk: Desk,
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            let dir = tempfile::tempdir().unwrap();
+            let place = Place::of(Some(&dir.path().join("data"))).unwrap();
+            let out = Out::Stderr;
+            let desk = Desk { data: None, term: Term::of(out), screen: crate::view::Screen::on(out) };
+            Stage { dir, place, desk }
+        }
+
+        fn write(&self, name: &str, instruction: &str, command: &str) -> PathBuf {
+            let path = self.dir.path().join(name);
+            let text = format!(
+                "agents: {{root: {{model: auto, instruction: {instruction}, hooks: {{task_end: [{{type: command, command: {command}}}]}}}}}}"
+            );
+            std::fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn trust(&self, path: &Path) -> Trust<'_> {
+            Trust::of(&self.place, path, &Bundle::gather(path).unwrap())
+        }
+    }
+
+    #[test]
+    fn what_was_agreed_to_is_remembered_with_the_file() {
+        let stage = Stage::new();
+        let file = stage.write("team.yaml", "kind", "./a");
+        assert_eq!(stage.trust(&file).standing(), Standing::New);
+        assert!(stage.trust(&file).demand(&stage.desk, false).is_err());
+        stage.trust(&file).demand(&stage.desk, true).unwrap();
+        assert!(stage.trust(&file).is_trusted());
+        assert!(stage.trust(&file).demand(&stage.desk, false).is_ok());
+
+        stage.write("team.yaml", "rude", "./a");
+        assert!(stage.trust(&file).is_trusted(), "an instruction may change");
+        let moved = stage.dir.path().join("moved.yaml");
+        std::fs::rename(&file, &moved).unwrap();
+        assert!(stage.trust(&moved).is_trusted(), "the file may be moved");
+
+        let copy = stage.write("copy.yaml", "kind", "./a");
+        assert_eq!(stage.trust(&copy).standing(), Standing::New, "what ./a is differs from place to place");
+
+        let changed = stage.write("moved.yaml", "kind", "./b");
+        let Standing::Changed(before) = stage.trust(&changed).standing() else { panic!("it has changed") };
+        assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
+        let told = stage
+            .trust(&changed)
+            .question(&Standing::Changed(before), Term { color: false, ..stage.desk.term });
+        assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
+        assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_reads_what_is_remembered() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let stage = Stage::new();
+        let file = stage.write("team.yaml", "kind", "./a");
+        stage.trust(&file).demand(&stage.desk, true).unwrap();
+        let dir = stage.trust(&file).directory();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let records: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!((mode(&dir), records.len(), mode(&records[0])), (0o700, 1, 0o600));
+        std::fs::write(&records[0], "{").unwrap();
+        assert_eq!(stage.trust(&file).standing(), Standing::New, "a damaged record is none");
+    }
+
+    #[test]
+    fn nothing_is_hidden_in_a_line() {
+        let item = TrustItem::Command { what: "hook".into(), command: "true\nrm -rf /\r\n\u{1b}[2K".into() };
+        assert_eq!(shown(&item), "hook: true ⏎ rm -rf /␍ ⏎ ␛[2K");
+    }
+}

@@ -1,0 +1,115 @@
+//! A call, as rules see it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::command::straight;
+use super::shell;
+
+/// By which names rules know a tool and its arguments, besides its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleNames {
+    /// Other names of its arguments: `(other, own)`.
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// Tools whose rules that deny or ask count for this one too.
+    pub covered_by: Vec<String>,
+}
+
+/// A call that is judged: its tool, and its arguments as the tool will read them.
+#[derive(Debug)]
+pub struct Request {
+    tool: String,
+    covered_by: Vec<String>,
+    /// As they were given, and under all their names.
+    given: Value,
+    arguments: Value,
+    directory: Option<PathBuf>,
+    /// Command lines that were read.
+    lines: RefCell<HashMap<String, Rc<shell::Line>>>,
+}
+
+impl Request {
+    /// A call of a tool that rules know by its own names only.
+    pub fn new(tool: &str, arguments: Value) -> Request {
+        Request {
+            tool: tool.to_owned(),
+            covered_by: Vec::new(),
+            given: arguments.clone(),
+            arguments,
+            directory: None,
+            lines: RefCell::default(),
+        }
+    }
+
+    /// The same, where rules may use other names too.
+    #[must_use]
+    pub fn known_as(mut self, names: &RuleNames) -> Request {
+        self.covered_by.clone_from(&names.covered_by);
+        also_as(&mut self.arguments, names.aliases, 0);
+        self
+    }
+
+    /// The same, where relative paths begin in a directory.
+    #[must_use]
+    pub fn in_directory(mut self, directory: Option<&Path>) -> Request {
+        self.directory = directory.map(Path::to_owned);
+        self
+    }
+
+    pub(super) fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    pub(super) fn tools(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.tool.as_str()).chain(self.covered_by.iter().map(String::as_str))
+    }
+
+    pub(super) fn given(&self) -> &Value {
+        &self.given
+    }
+
+    pub(super) fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// What a command line runs.
+    pub(super) fn line(&self, text: &str) -> Rc<shell::Line> {
+        let read = || Rc::new(shell::read(text));
+        self.lines.borrow_mut().entry(text.to_owned()).or_insert_with(read).clone()
+    }
+
+    /// Other ways to write a path: from the root, and from the working directory.
+    pub(super) fn paths(&self, text: &str) -> Vec<String> {
+        let Some(directory) = self.directory.as_deref().and_then(Path::to_str) else { return Vec::new() };
+        let whole = match text.starts_with('/') {
+            true => straight(text),
+            false => straight(&format!("{directory}/{text}")),
+        };
+        let base = straight(directory);
+        let own = whole.strip_prefix(&base).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
+        own.into_iter().chain([whole]).collect()
+    }
+}
+
+/// Puts what is under its own name under its other names too.
+fn also_as(value: &mut Value, aliases: &[(&str, &str)], depth: usize) {
+    if aliases.is_empty() || depth > 4 {
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            for (other, own) in aliases {
+                if let Some(value) = fields.get(*own).cloned() {
+                    fields.entry(*other).or_insert(value);
+                }
+            }
+            fields.values_mut().for_each(|value| also_as(value, aliases, depth + 1));
+        }
+        Value::Array(all) => all.iter_mut().for_each(|value| also_as(value, aliases, depth + 1)),
+        _ => {}
+    }
+}

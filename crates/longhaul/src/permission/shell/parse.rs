@@ -1,0 +1,527 @@
+//! The grammar of the shell, as far as it says where commands begin and what their words are.
+
+use super::words::joined;
+use super::{DEEPEST, MOST, Piece, Word};
+
+/// A command as it is written: what is set for it, and its words.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    pub(super) sets: Vec<(String, Word)>,
+    pub(super) words: Vec<Word>,
+}
+
+/// Where a list of commands ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Text,
+    Paren,
+    /// `;;` or `esac`.
+    Arm,
+}
+
+/// What ended a list or a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    Esac,
+    Other,
+}
+
+/// A document that begins after the next line break.
+pub(super) struct Here {
+    end: String,
+    tabs: bool,
+    plain: bool,
+}
+
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) commands: Vec<Simple>,
+    /// Texts in quotes that a shell may still evaluate.
+    pub(super) aside: Vec<String>,
+}
+
+pub(super) struct Parser<'a> {
+    pub(super) text: Vec<char>,
+    pub(super) at: usize,
+    depth: usize,
+    pub(super) found: &'a mut Found,
+    here: Vec<Here>,
+    /// In how many `((` it is, which only some shells take for arithmetic.
+    pub(super) arithmetic: usize,
+}
+
+/// All commands of a text. What was found before an error stays.
+pub(super) fn parse(text: &str, depth: usize, found: &mut Found) -> Parsed<()> {
+    if text.contains('\0') {
+        return Err("it has a zero byte in it".to_owned());
+    }
+    let mut parser = Parser::new(text, depth, found);
+    parser.list(End::Text)?;
+    parser.documents_read()
+}
+
+/// What the shell would never take for a part of a word.
+pub(super) fn is_meta(c: char) -> bool {
+    matches!(c, '|' | '&' | ';' | '(' | ')' | '<' | '>' | ' ' | '\t' | '\n')
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(fits)
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &str, depth: usize, found: &'a mut Found) -> Parser<'a> {
+        let text = text.chars().collect();
+        Parser { text, at: 0, depth, found, here: Vec::new(), arithmetic: 0 }
+    }
+
+    /// The next character. A backslash before a line break is none, and neither is the line break.
+    pub(super) fn peek(&mut self) -> Option<char> {
+        while self.text.get(self.at) == Some(&'\\') && self.text.get(self.at + 1) == Some(&'\n') {
+            self.at += 2;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    pub(super) fn eat(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// The next characters as they are, without those that continue a line.
+    pub(super) fn ahead(&mut self, count: usize) -> String {
+        let from = self.at;
+        let mut ahead = String::new();
+        while ahead.len() < count
+            && let Some(c) = self.peek()
+        {
+            ahead.push(c);
+            self.at += 1;
+        }
+        self.at = from;
+        ahead
+    }
+
+    fn blanks(&mut self) {
+        while self.eat(' ') || self.eat('\t') {}
+        if self.peek() == Some('#') {
+            while self.text.get(self.at).is_some_and(|c| *c != '\n') {
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Blanks and line breaks.
+    fn space(&mut self) -> Parsed<()> {
+        loop {
+            self.blanks();
+            if !self.eat('\n') {
+                return Ok(());
+            }
+            for here in std::mem::take(&mut self.here) {
+                self.document(&here)?;
+            }
+        }
+    }
+
+    fn documents_read(&self) -> Parsed<()> {
+        match self.here.is_empty() {
+            true => Ok(()),
+            false => Err("a here-document does not begin where it should".to_owned()),
+        }
+    }
+
+    pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= DEEPEST {
+            return Err("it is too deeply nested to be read".to_owned());
+        }
+        self.depth += 1;
+        let done = work(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// Does something with another text, one level deeper.
+    pub(super) fn inside(
+        &mut self,
+        text: &str,
+        work: impl FnOnce(&mut Parser<'_>) -> Parsed<()>,
+    ) -> Parsed<()> {
+        if self.depth >= DEEPEST {
+            return Err("it is too deeply nested to be read".to_owned());
+        }
+        let mut inner = Parser::new(text, self.depth + 1, self.found);
+        work(&mut inner)?;
+        inner.documents_read()
+    }
+
+    /// Commands up to an end, which is taken away too.
+    pub(super) fn list(&mut self, end: End) -> Parsed<Closed> {
+        loop {
+            self.space()?;
+            match self.peek() {
+                None if end == End::Text => return Ok(Closed::Other),
+                None => return Err("something in it is not closed".to_owned()),
+                Some(')') if end == End::Paren => {
+                    self.at += 1;
+                    return self.documents_read().map(|()| Closed::Other);
+                }
+                Some(')') => return Err("it has a ')' too many".to_owned()),
+                Some(';') => {
+                    self.at += 1;
+                    if self.eat(';') || self.eat('&') {
+                        self.eat('&');
+                        if end == End::Arm {
+                            return Ok(Closed::Other);
+                        }
+                    }
+                }
+                Some('&') if self.ahead(2) == "&>" => {
+                    self.command(end)?;
+                }
+                Some('|' | '&') => self.at += 1,
+                Some('(') => {
+                    self.at += 1;
+                    let arithmetic = usize::from(self.peek() == Some('('));
+                    self.arithmetic += arithmetic;
+                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.arithmetic -= arithmetic;
+                }
+                Some(_) => {
+                    if self.command(end)? == Closed::Esac {
+                        return Ok(Closed::Esac);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One command, or the words before one.
+    fn command(&mut self, end: End) -> Parsed<Closed> {
+        let mut simple = Simple::default();
+        // Where one shell goes on with a command, and another begins the next.
+        let mut also = Vec::new();
+        loop {
+            self.blanks();
+            match self.peek() {
+                Some('&') if self.ahead(2) == "&>" => {
+                    self.at += 1;
+                    self.redirect(&mut simple)?;
+                    also.push(simple.words.len());
+                }
+                None | Some('\n' | ';' | '|' | '&' | ')') => break,
+                Some('<' | '>') => self.redirect(&mut simple)?,
+                Some('(') if simple.words.len() == 1 && simple.sets.is_empty() => {
+                    self.at += 1;
+                    self.blanks();
+                    return match self.eat(')') {
+                        // What follows is the body of a function.
+                        true => Ok(Closed::Other),
+                        false => Err("it has a '(' where none can be".to_owned()),
+                    };
+                }
+                Some('(') => return Err("it has a '(' where none can be".to_owned()),
+                Some(_) => {
+                    let word = self.word()?;
+                    let plain = word.known().filter(|_| !word.quoted).map(str::to_owned);
+                    if plain.as_deref().is_some_and(is_descriptor) && matches!(self.peek(), Some('<' | '>')) {
+                        continue;
+                    }
+                    let assigns = self.assignment(&word)?;
+                    if simple.words.is_empty() {
+                        if let Some(sets) = assigns {
+                            simple.sets.extend(sets);
+                            continue;
+                        }
+                        if let Some(plain) = plain.filter(|_| simple.sets.is_empty())
+                            && let Some(closed) = self.reserved(&plain, end)?
+                        {
+                            return Ok(closed);
+                        }
+                    } else if let Some(sets) = assigns.filter(|sets| sets.len() > 1) {
+                        simple.words.extend(sets.into_iter().map(|(_, value)| value));
+                        continue;
+                    }
+                    simple.words.push(word);
+                }
+            }
+        }
+        for from in also.into_iter().filter(|from| *from < simple.words.len()) {
+            self.keep(Simple { sets: Vec::new(), words: simple.words[from..].to_vec() })?;
+        }
+        self.keep(simple)?;
+        Ok(Closed::Other)
+    }
+
+    fn keep(&mut self, simple: Simple) -> Parsed<()> {
+        if simple.words.is_empty() && simple.sets.is_empty() {
+            return Ok(());
+        }
+        if self.found.commands.len() >= MOST {
+            return Err("it has too many commands to be read".to_owned());
+        }
+        self.found.commands.push(simple);
+        Ok(())
+    }
+
+    /// What a word sets, where it may be an assignment; all of a list.
+    fn assignment(&mut self, word: &Word) -> Parsed<Option<Vec<(String, Word)>>> {
+        let Some((name, value)) = split_assignment(word) else { return Ok(None) };
+        let mut sets = vec![(name.clone(), value)];
+        if word.known().is_some_and(|text| text.ends_with('=')) && self.eat('(') {
+            loop {
+                self.space()?;
+                match self.peek() {
+                    None => return Err("a list in it is not closed".to_owned()),
+                    Some(')') => break self.at += 1,
+                    Some(_) => {
+                        let value = self.word_there()?;
+                        sets.push((name.clone(), value));
+                    }
+                }
+            }
+            sets.push((name, Word::default()));
+        }
+        Ok(Some(sets))
+    }
+
+    /// What a word means where a command begins, if it is one of the shell's own.
+    fn reserved(&mut self, word: &str, end: End) -> Parsed<Option<Closed>> {
+        match word {
+            "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "!" | "{" | "}" => {}
+            "esac" if end == End::Arm => return Ok(Some(Closed::Esac)),
+            "time" => {
+                self.blanks();
+                if self.ahead(1) == "-" {
+                    return Ok(None);
+                }
+            }
+            "for" | "select" => self.loop_words()?,
+            "case" => self.arms()?,
+            "function" => {
+                self.blanks();
+                self.word_there()?;
+                self.blanks();
+                if self.eat('(') {
+                    self.blanks();
+                    self.eat(')');
+                }
+            }
+            "coproc" => self.coprocess_name()?,
+            _ => return Ok(None),
+        }
+        Ok(Some(Closed::Other))
+    }
+
+    /// `for NAME`, and `in WORDS` if that follows.
+    fn loop_words(&mut self) -> Parsed<()> {
+        self.blanks();
+        if self.peek() == Some('(') {
+            return Ok(());
+        }
+        self.word_there()?;
+        self.space()?;
+        let from = self.at;
+        if self.peek().is_none_or(is_meta) || self.word()?.known() != Some("in") {
+            self.at = from;
+            return Ok(());
+        }
+        loop {
+            self.blanks();
+            match self.peek() {
+                None | Some('\n' | ';' | '&') => return Ok(()),
+                Some(_) => drop(self.word_there()?),
+            }
+        }
+    }
+
+    fn arms(&mut self) -> Parsed<()> {
+        self.blanks();
+        self.word_there()?;
+        self.space()?;
+        if self.word_there()?.known() != Some("in") {
+            return Err("a `case` in it has no `in`".to_owned());
+        }
+        loop {
+            self.space()?;
+            let open = self.eat('(');
+            self.blanks();
+            let first = self.word_there()?;
+            if !open && !first.quoted && first.known() == Some("esac") {
+                return Ok(());
+            }
+            loop {
+                self.blanks();
+                if self.eat(')') {
+                    break;
+                }
+                if !self.eat('|') {
+                    return Err("a `case` in it cannot be read".to_owned());
+                }
+                self.blanks();
+                self.word_there()?;
+            }
+            if self.deeper(|parser| parser.list(End::Arm))? == Closed::Esac {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The name of a coprocess, which only stands before what is no simple command.
+    fn coprocess_name(&mut self) -> Parsed<()> {
+        self.blanks();
+        let from = self.at;
+        if self.peek().is_none_or(is_meta) {
+            return Ok(());
+        }
+        self.word()?;
+        self.blanks();
+        let name_ends = self.at;
+        let compound = match self.peek() {
+            Some('(') => true,
+            Some(c) if !is_meta(c) => {
+                let word = self.word()?;
+                let words = ["{", "if", "while", "until", "for", "case", "select", "[["];
+                word.known().is_some_and(|word| words.contains(&word))
+            }
+            _ => false,
+        };
+        self.at = if compound { name_ends } else { from };
+        Ok(())
+    }
+
+    /// `<`, `>` and what follows them.
+    fn redirect(&mut self, simple: &mut Simple) -> Parsed<()> {
+        let reads = self.peek() == Some('<');
+        self.at += 1;
+        if self.eat('(') {
+            self.deeper(|parser| parser.list(End::Paren))?;
+            simple.words.push(Word { pieces: vec![Piece::Gap], splits: false, quoted: true });
+            return Ok(());
+        }
+        if reads && self.eat('<') {
+            if !self.eat('<') {
+                return self.document_begins();
+            }
+        } else if !(self.eat('&') || self.eat('>') || reads) {
+            self.eat('|');
+        }
+        self.blanks();
+        if matches!(self.ahead(2).as_str(), "<(" | ">(") {
+            self.at += 2;
+            return self.deeper(|parser| parser.list(End::Paren)).map(drop);
+        }
+        self.word_there().map(drop)
+    }
+
+    fn document_begins(&mut self) -> Parsed<()> {
+        if self.arithmetic > 0 {
+            return Err("it has a '<<' that shells read differently".to_owned());
+        }
+        let tabs = self.eat('-');
+        self.blanks();
+        let (mut end, mut plain) = (String::new(), false);
+        while let Some(c) = self.peek().filter(|c| !is_meta(*c)) {
+            self.at += 1;
+            match c {
+                '\'' | '"' => {
+                    plain = true;
+                    loop {
+                        match self.text.get(self.at) {
+                            None | Some('\\' | '$' | '`') => return Err(unclear_document()),
+                            Some(own) if *own == c => break self.at += 1,
+                            Some(own) => end.push(*own),
+                        }
+                        self.at += 1;
+                    }
+                }
+                '\\' => {
+                    plain = true;
+                    end.extend(self.text.get(self.at));
+                    self.at += 1;
+                }
+                '$' | '`' => return Err(unclear_document()),
+                c => end.push(c),
+            }
+        }
+        if end.contains('\n') || (end.is_empty() && !plain) {
+            return Err(unclear_document());
+        }
+        self.here.push(Here { end, tabs, plain });
+        Ok(())
+    }
+
+    fn document(&mut self, here: &Here) -> Parsed<()> {
+        let mut body = String::new();
+        loop {
+            let rest = &self.text[self.at.min(self.text.len())..];
+            if rest.is_empty() {
+                break;
+            }
+            let long = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
+            let line: String = rest[..long].iter().collect();
+            self.at += long + 1;
+            let line = if here.tabs { line.trim_start_matches('\t') } else { &line };
+            if line == here.end {
+                break;
+            }
+            body.push_str(line);
+            body.push('\n');
+            if !here.plain && line.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1 {
+                return Err(unclear_document());
+            }
+        }
+        self.at = self.at.min(self.text.len());
+        match here.plain {
+            true => Ok(()),
+            false => self.inside(&body, |inner| inner.expansions(usize::MAX)),
+        }
+    }
+
+    /// Looks only for what is expanded, up to a place.
+    pub(super) fn expansions(&mut self, end: usize) -> Parsed<()> {
+        let mut unused = Word::default();
+        while self.at < end
+            && let Some(c) = self.peek()
+        {
+            match c {
+                '\\' => self.at += 2,
+                '$' => self.dollar(&mut unused, true)?,
+                '`' => self.backquote(&mut unused, true)?,
+                _ => self.at += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unclear_document() -> String {
+    "a here-document in it cannot be read".to_owned()
+}
+
+/// The number of a descriptor before a redirection, or `{name}` of one.
+fn is_descriptor(word: &str) -> bool {
+    let named = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
+    (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit())) || named.is_some_and(is_name)
+}
+
+/// The name and the value of a word that sets a variable, or one of a list.
+fn split_assignment(word: &Word) -> Option<(String, Word)> {
+    let (first, rest) = word.pieces.split_first()?;
+    let Piece::Text(text) = first else { return None };
+    let of = |text: &str, rest: &[Piece]| {
+        let mut pieces = vec![Piece::Text(text.to_owned())];
+        pieces.extend_from_slice(rest);
+        Word { pieces: joined(pieces), splits: false, quoted: word.quoted }
+    };
+    if let Some((name, value)) = text.split_once('=') {
+        let name = name.strip_suffix('+').unwrap_or(name);
+        return is_name(name).then(|| (name.to_owned(), of(value, rest)));
+    }
+    None
+}

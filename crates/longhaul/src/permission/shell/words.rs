@@ -1,0 +1,329 @@
+//! The words of a command line, without their quotes; what is expanded in them is a gap.
+
+use super::parse::{End, Parsed, Parser, is_meta};
+use super::{Piece, Word};
+
+/// How far is looked for the end of a bracket; what is longer may end anywhere.
+const FAR: usize = 512;
+
+impl Parser<'_> {
+    /// A word where there has to be one.
+    pub(super) fn word_there(&mut self) -> Parsed<Word> {
+        let from = self.at;
+        let word = self.word()?;
+        match self.at > from {
+            true => Ok(word),
+            false => Err("a word is missing in it".to_owned()),
+        }
+    }
+
+    pub(super) fn word(&mut self) -> Parsed<Word> {
+        let mut word = Word::default();
+        let mut first = true;
+        // From the first brace or class on nobody knows what it becomes.
+        let mut open = None;
+        while let Some(c) = self.peek() {
+            let begins = std::mem::take(&mut first);
+            match c {
+                '<' | '>' if self.ahead(2).ends_with('(') && !begins => {
+                    self.at += 2;
+                    self.deeper(|parser| parser.list(End::Paren))?;
+                    word.push_gap(false);
+                }
+                c if is_meta(c) => break,
+                '\\' => {
+                    self.at += 1;
+                    word.quoted = true;
+                    word.push(self.text.get(self.at).copied().unwrap_or('\\'));
+                    self.at += 1;
+                }
+                '\'' => {
+                    self.at += 1;
+                    word.quoted = true;
+                    self.single(&mut word)?;
+                }
+                '"' => self.double(&mut word)?,
+                '$' => self.dollar(&mut word, false)?,
+                '`' => self.backquote(&mut word, false)?,
+                '*' | '?' => {
+                    self.at += 1;
+                    word.push_gap(false);
+                }
+                '[' if open.is_none() && self.closes("]=", &[]) => {
+                    return Err("it sets a part of a list".to_owned());
+                }
+                '[' if open.is_none() && self.closes("]", &[]) => open = self.opens(&mut word, false),
+                '{' if open.is_none() && self.closes("}", &[",", ".."]) => open = self.opens(&mut word, true),
+                '~' if begins => {
+                    word.push_gap(false);
+                    while self.peek().is_some_and(|c| !is_meta(c) && c != '/') {
+                        self.at += 1;
+                    }
+                }
+                c => {
+                    self.at += 1;
+                    word.push(c);
+                }
+            }
+        }
+        if let Some(at) = open {
+            word.pieces.truncate(at + 1);
+        }
+        word.pieces = joined(std::mem::take(&mut word.pieces));
+        let may_run = |text: &str| text.contains("$(") || text.contains('`');
+        if word.quoted {
+            for piece in &word.pieces {
+                if let Piece::Text(text) = piece
+                    && may_run(text)
+                {
+                    self.found.aside.push(text.clone());
+                }
+            }
+        }
+        Ok(word)
+    }
+
+    /// A gap that takes in all that follows it in the word.
+    fn opens(&mut self, word: &mut Word, splits: bool) -> Option<usize> {
+        self.at += 1;
+        word.splits |= splits;
+        word.pieces.push(Piece::Gap);
+        Some(word.pieces.len() - 1)
+    }
+
+    /// Whether a bracket that is open here may be closed in this word, with one of these between them.
+    fn closes(&self, close: &str, between: &[&str]) -> bool {
+        let rest = self.text[self.at + 1..].iter().take_while(|c| !matches!(c, ' ' | '\t' | '\n'));
+        let rest: String = rest.take(FAR).collect();
+        let between = between.is_empty() || between.iter().any(|text| rest.contains(text));
+        rest.len() >= FAR || (rest.contains(close) && between)
+    }
+
+    /// The rest of a text in single quotes.
+    fn single(&mut self, word: &mut Word) -> Parsed<()> {
+        loop {
+            let Some(c) = self.text.get(self.at).copied() else {
+                return Err("a quote in it is not closed".to_owned());
+            };
+            self.at += 1;
+            if c == '\'' {
+                return Ok(());
+            }
+            word.push(c);
+        }
+    }
+
+    fn double(&mut self, word: &mut Word) -> Parsed<()> {
+        self.at += 1;
+        word.quoted = true;
+        loop {
+            match self.peek() {
+                None => return Err("a quote in it is not closed".to_owned()),
+                Some('"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some('\\') => {
+                    let next = self.text.get(self.at + 1).copied();
+                    if !matches!(next, Some('$' | '`' | '"' | '\\')) {
+                        word.push('\\');
+                    }
+                    next.into_iter().for_each(|c| word.push(c));
+                    self.at += 2;
+                }
+                Some('$') => self.dollar(word, true)?,
+                Some('`') => self.backquote(word, true)?,
+                Some(c) => {
+                    self.at += 1;
+                    word.push(c);
+                }
+            }
+        }
+    }
+
+    pub(super) fn dollar(&mut self, word: &mut Word, in_double: bool) -> Parsed<()> {
+        self.at += 1;
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                if self.peek() != Some('(') {
+                    self.deeper(|parser| parser.list(End::Paren))?;
+                } else if let Some(end) = self.arithmetic_end() {
+                    self.deeper(|parser| parser.expansions(end))?;
+                    self.at = end;
+                    self.eat(')');
+                    self.eat(')');
+                } else {
+                    self.arithmetic += 1;
+                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.arithmetic -= 1;
+                }
+                word.push_gap(!in_double);
+            }
+            Some('{') => {
+                self.at += 1;
+                self.deeper(|parser| parser.parameter(in_double))?;
+                word.push_gap(!in_double);
+            }
+            Some('\'') if !in_double => self.escaped_text(word)?,
+            Some('"') if !in_double => self.double(word)?,
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+                    self.at += 1;
+                }
+                word.push_gap(!in_double);
+            }
+            Some(c) if c.is_ascii_digit() || matches!(c, '@' | '*' | '#' | '?' | '$' | '!' | '-') => {
+                self.at += 1;
+                word.push_gap(c == '@' || (!in_double && !matches!(c, '#' | '?' | '$')));
+            }
+            _ => word.push('$'),
+        }
+        Ok(())
+    }
+
+    /// Where the `))` is that ends the arithmetic which begins here, if it is arithmetic.
+    fn arithmetic_end(&mut self) -> Option<usize> {
+        let mut open = 1;
+        for at in self.at..self.text.len() {
+            match self.text[at] {
+                '(' => open += 1,
+                ')' => open -= 1,
+                '\'' | '"' | '\\' | '#' | ';' => return None,
+                _ => {}
+            }
+            if open == 1 {
+                return (self.text.get(at + 1) == Some(&')')).then_some(at);
+            }
+        }
+        None
+    }
+
+    /// The rest of `${…}`.
+    fn parameter(&mut self, in_double: bool) -> Parsed<()> {
+        let mut unused = Word::default();
+        loop {
+            match self.peek() {
+                None => return Err("a '${' in it is not closed".to_owned()),
+                Some('}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some('\\') => self.at += 2,
+                Some('\'' | '"') if in_double => {
+                    return Err("it has quotes in a '${' that shells read differently".to_owned());
+                }
+                Some('\'') => {
+                    self.at += 1;
+                    self.single(&mut unused)?;
+                }
+                Some('"') => self.double(&mut unused)?,
+                Some('$') => self.dollar(&mut unused, in_double)?,
+                Some('`') => self.backquote(&mut unused, in_double)?,
+                Some('@') if self.ahead(3) == "@P}" => {
+                    return Err("it expands a variable as a prompt, which runs what is in it".to_owned());
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    pub(super) fn backquote(&mut self, word: &mut Word, in_double: bool) -> Parsed<()> {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let Some(c) = self.text.get(self.at).copied() else {
+                return Err("a backquote in it is not closed".to_owned());
+            };
+            self.at += 1;
+            match c {
+                '`' => break,
+                '\\' => {
+                    let next = self.text.get(self.at).copied();
+                    let taken = matches!(next, Some('`' | '\\' | '$')) || (in_double && next == Some('"'));
+                    if !taken {
+                        text.push('\\');
+                    }
+                    text.extend(next);
+                    self.at += 1;
+                }
+                c => text.push(c),
+            }
+        }
+        self.inside(&text, |inner| inner.list(End::Text).map(drop))?;
+        word.push_gap(!in_double);
+        Ok(())
+    }
+
+    /// `$'…'`: one shell makes characters of its escapes, another takes it for a `$` and a quoted text.
+    fn escaped_text(&mut self, word: &mut Word) -> Parsed<()> {
+        self.at += 1;
+        word.quoted = true;
+        loop {
+            let Some(c) = self.text.get(self.at).copied() else {
+                return Err("a quote in it is not closed".to_owned());
+            };
+            self.at += 1;
+            match c {
+                '\'' => return Ok(()),
+                '\\' => {
+                    if self.text.get(self.at) == Some(&'\'') {
+                        return Err("it has a quote in \"$'\" that shells read differently".to_owned());
+                    }
+                    self.escape(word);
+                }
+                c => word.push(c),
+            }
+        }
+    }
+
+    /// The character of a number.
+    fn code(&mut self, radix: u32, most: usize, from: usize) -> Option<char> {
+        let digits: String = self.text[from..].iter().take(most).take_while(|c| c.is_digit(radix)).collect();
+        self.at = from + digits.len();
+        u32::from_str_radix(&digits, radix).ok().and_then(char::from_u32)
+    }
+
+    fn escape(&mut self, word: &mut Word) {
+        let Some(c) = self.text.get(self.at).copied() else { return };
+        self.at += 1;
+        let from = self.at;
+        let made = match c {
+            'n' => Some('\n'),
+            't' => Some('\t'),
+            'r' => Some('\r'),
+            'a' => Some('\x07'),
+            'b' => Some('\x08'),
+            'e' | 'E' => Some('\x1b'),
+            'f' => Some('\x0c'),
+            'v' => Some('\x0b'),
+            'x' => self.code(16, 2, from),
+            'u' => self.code(16, 4, from),
+            'U' => self.code(16, 8, from),
+            '0'..='7' => self.code(8, 3, from - 1),
+            'c' => {
+                self.at += 1;
+                None
+            }
+            c => Some(c),
+        };
+        match made {
+            Some(c) => word.push(c),
+            None => word.push_gap(false),
+        }
+    }
+}
+
+/// Pieces without empty ones, and no two texts beside each other.
+pub(super) fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match (all.last_mut(), piece) {
+            (_, Piece::Text(text)) if text.is_empty() => {}
+            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
+            (Some(Piece::Gap), Piece::Gap) => {}
+            (_, piece) => all.push(piece),
+        }
+    }
+    all
+}

@@ -1,0 +1,538 @@
+//! Longhaul's own git calls, on a repository that an agent may have written to.
+//!
+//! Git runs what a repository's configuration names: filters, hooks, file system monitors, helpers of every kind, and it
+//! goes into nested repositories to do the same there. So the repository's own git directory is never git's `GIT_DIR`
+//! here. Each use has a private one, with a configuration that is ours and nothing else but links to the data: objects
+//! and refs. Git only reads these. What has to be written into the repository is written by us, relative to an open
+//! handle of it, so that no link leads out.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use uuid::Uuid;
+
+#[cfg(unix)]
+use crate::toolset::linked_git_dirs;
+#[cfg(not(unix))]
+fn linked_git_dirs(_: &Path) -> Option<(PathBuf, PathBuf)> {
+    None
+}
+
+/// How long git may take: a large working tree is checked out file by file.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How much is read of a file that has one line.
+const ONE_LINE: u64 = 64 * 1024;
+/// Environment variables that would lead git elsewhere, or have it run something.
+const REMOVED: [&str; 31] = [
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INDEX_VERSION",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_TEMPLATE_DIR",
+    "GIT_ATTR_SOURCE",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_DEFAULT_HASH",
+    "GIT_DEFAULT_REF_FORMAT",
+    "GIT_REF_STORAGE_FORMAT",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_PROXY_COMMAND",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_PAGER",
+];
+/// Those that keep it from what others configured, and from the network.
+const SET: [(&str, &str); 9] = [
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", NOTHING),
+    ("GIT_CONFIG_GLOBAL", NOTHING),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("LC_ALL", "C"),
+];
+const NOTHING: &str = "/dev/null";
+/// The private configuration, as long as nothing is known of the repository's.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = false\n\
+                      \thooksPath = /dev/null\n\tfsmonitor = false\n\tuntrackedCache = false\n\
+                      \tattributesFile = /dev/null\n\texcludesFile = /dev/null\n\
+                      [protocol]\n\tallow = never\n[submodule]\n\trecurse = false\n";
+
+/// A repository, and where in its working tree somebody stands.
+#[derive(Debug)]
+pub(super) struct Repository {
+    /// Where this working tree's own HEAD is.
+    git_dir: PathBuf,
+    /// Where all working trees have their objects and refs.
+    pub(super) common: PathBuf,
+    /// The way from the working tree's top.
+    pub(super) prefix: PathBuf,
+    /// What we write through.
+    pub(super) dir: Dir,
+    given_up: GivenUp,
+}
+
+/// Says that nobody waits for git any more: one that runs is ended.
+pub(super) type GivenUp = Arc<AtomicBool>;
+
+impl Repository {
+    /// The repository whose working tree `origin` is in. It is found without git, and links and `commondir` files that
+    /// the repository does not confirm are not believed.
+    pub(super) fn find(origin: &Path, given_up: &GivenUp) -> Result<Repository, String> {
+        let none = |why: String| {
+            format!("isolation: worktree needs a git repository, and {} is in none ({why})", origin.display())
+        };
+        let real = origin.canonicalize().map_err(|error| none(error.to_string()))?;
+        for top in real.ancestors() {
+            let dot = top.join(".git");
+            let Ok(meta) = fs::symlink_metadata(&dot) else { continue };
+            let refused = |why: &str| {
+                format!("isolation: worktree cannot use the git repository at {}: {why}", top.display())
+            };
+            let (git_dir, common) = if meta.is_symlink() {
+                return Err(refused("its .git is a symbolic link"));
+            } else if meta.is_file() {
+                match linked_git_dirs(&dot).or_else(|| submodule(&dot, given_up)) {
+                    Some(dirs) => dirs,
+                    None => {
+                        return Err(refused(
+                            "its .git is a file that names a git directory which does not name it in turn",
+                        ));
+                    }
+                }
+            } else if ["objects", "refs"].iter().any(|name| !dot.join(name).is_dir()) {
+                continue;
+            } else {
+                (dot.clone(), dot)
+            };
+            if common.join("commondir").symlink_metadata().is_ok() {
+                return Err(refused(
+                    "there is a file 'commondir' in its git directory, which would lead git elsewhere",
+                ));
+            }
+            let prefix = real.strip_prefix(top).unwrap_or(Path::new("")).to_owned();
+            if prefix.iter().any(|name| name.eq_ignore_ascii_case(".git")) {
+                return Err(refused("the working directory is inside of a git directory"));
+            }
+            let dir = Dir::open_ambient_dir(&common, ambient_authority());
+            let dir = dir.map_err(|error| refused(&error.to_string()))?;
+            for name in ["objects", "refs"] {
+                // Git reads them by their path; they are to be the repository's own.
+                if dir.symlink_metadata(name).map_err(|error| refused(&error.to_string()))?.is_symlink() {
+                    return Err(refused(&format!("'{name}' in its git directory is a symbolic link")));
+                }
+            }
+            return Ok(Repository { git_dir, common, prefix, dir, given_up: given_up.clone() });
+        }
+        Err(none("no .git there or above".to_owned()))
+    }
+
+    /// A private git directory that has this repository's data, with the HEAD of the working tree itself.
+    pub(super) fn git(&self) -> Result<Git, String> {
+        let head =
+            one_line(&self.git_dir.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
+        Git::new(self, &head)
+    }
+
+    /// A private git directory, with the HEAD of another working tree of the repository.
+    pub(super) fn git_of(&self, admin: &Path) -> Result<Git, String> {
+        let head = self.read(&admin.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
+        Git::new(self, &head)
+    }
+
+    /// A small file of the repository.
+    pub(super) fn read(&self, path: &Path) -> io::Result<String> {
+        let mut text = String::new();
+        plain(&self.dir, path)?.take(ONE_LINE).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Writes a file whole, under a name beside it first.
+    pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let beside = path.with_extension(format!("longhaul-{}", Uuid::now_v7().simple()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let written = self.dir.open_with(&beside, &options).and_then(|mut file| file.write_all(content));
+        let written = written.and_then(|()| self.dir.rename(&beside, &self.dir, path));
+        written.inspect_err(|_| drop(self.dir.remove_file(&beside)))
+    }
+
+    /// The directory in which git keeps what belongs to one working tree, if there is one for this.
+    pub(super) fn admin_of(&self, top: &Path) -> Option<PathBuf> {
+        let names = self.dir.read_dir("worktrees").ok()?;
+        let mut all: Vec<_> =
+            names.flatten().map(|entry| Path::new("worktrees").join(entry.file_name())).collect();
+        all.sort();
+        all.into_iter().find(|admin| {
+            let said = self.read(&admin.join("gitdir")).unwrap_or_default();
+            let dot = self.common.join(admin).join(said.trim());
+            lexical(&dot).parent() == Some(top)
+        })
+    }
+
+    /// Makes a branch, unless there is one of this name.
+    pub(super) fn make_branch(&self, name: &str, at: &str) -> io::Result<()> {
+        let path = Path::new("refs/heads").join(name);
+        self.dir.create_dir_all(path.parent().unwrap_or(Path::new("refs/heads")))?;
+        let _lock = RefLock::take(self, &path)?;
+        if self.dir.symlink_metadata(&path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there is a branch {name}")));
+        }
+        self.write(&path, format!("{at}\n").as_bytes())
+    }
+
+    /// Removes a branch, if it is still where it was. One that git has packed away stays.
+    pub(super) fn remove_branch(&self, name: &str, at: &str) -> io::Result<()> {
+        let path = Path::new("refs/heads").join(name);
+        let _lock = RefLock::take(self, &path)?;
+        match self.read(&path)?.trim() == at {
+            true => self.dir.remove_file(&path),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Git's own lock of a ref, held while we change it.
+struct RefLock<'a>(&'a Repository, PathBuf);
+
+impl<'a> RefLock<'a> {
+    fn take(repository: &'a Repository, path: &Path) -> io::Result<Self> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        repository.dir.open_with(&name, &options)?;
+        Ok(RefLock(repository, name.into()))
+    }
+}
+
+impl Drop for RefLock<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.dir.remove_file(&self.1);
+    }
+}
+
+/// The git directory of a submodule: it is in another repository, and its configuration names the working tree.
+fn submodule(dot: &Path, given_up: &GivenUp) -> Option<(PathBuf, PathBuf)> {
+    let top = dot.parent()?;
+    let named = top.join(one_line(dot).ok()?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let values = Scratch::new(given_up).ok()?.config(&named.join("config")).ok()?;
+    let back = values.iter().rev().find(|(key, _)| key == "core.worktree")?;
+    let back = named.join(&back.1).canonicalize().ok()?;
+    (back == top.canonicalize().ok()?).then(|| (named.clone(), named))
+}
+
+/// The first line of a file that is one; a pipe would never end.
+fn one_line(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a plain file"));
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(ONE_LINE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Opens a plain file; a pipe is waited for by nobody.
+fn plain(dir: &Dir, path: &Path) -> io::Result<cap_std::fs::File> {
+    use cap_fs_ext::OpenOptionsSyncExt as _;
+    let mut options = OpenOptions::new();
+    options.read(true).nonblock(true);
+    let file = dir.open_with(path, &options)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a plain file")),
+    }
+}
+
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// A directory of ours, out of reach for sandboxed commands, that goes when it is done with.
+#[derive(Debug)]
+struct Scratch(PathBuf, GivenUp);
+
+impl Scratch {
+    fn new(given_up: &GivenUp) -> Result<Scratch, String> {
+        // Nobody is given `/dev/shm` to write to, as some are `/tmp`.
+        let bases = [Path::new("/dev/shm"), Path::new("/tmp")];
+        let mut why = io::Error::from(io::ErrorKind::NotFound);
+        for base in bases {
+            let path = base.join(format!("longhaul-git-{}", Uuid::now_v7().simple()));
+            match own_dir(&path) {
+                Ok(()) => return Ok(Scratch(path, given_up.clone())),
+                Err(error) => why = error,
+            }
+        }
+        Err(format!("no directory can be made for git's own files: {why}"))
+    }
+
+    /// What a configuration says. Nothing that it names is looked at.
+    fn config(&self, file: &Path) -> Result<Vec<(String, String)>, String> {
+        match fs::metadata(file) {
+            Err(_) => return Ok(Vec::new()),
+            Ok(meta) if !meta.is_file() => return Err("its config is not a plain file".to_owned()),
+            Ok(_) => {}
+        }
+        let mut command = git_command(&self.0);
+        command.args(["config", "--file"]).arg(file).args(["--no-includes", "--null", "--list"]);
+        let text = finished(command.current_dir(&self.0), &self.1)?;
+        let pairs = text.split('\0').filter(|pair| !pair.is_empty());
+        Ok(pairs.map(|pair| pair.split_once('\n').unwrap_or((pair, "true"))).map(owned).collect())
+    }
+}
+
+fn owned((key, value): (&str, &str)) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(unix)]
+fn own_dir(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn own_dir(_: &Path) -> io::Result<()> {
+    Err(io::Error::other("isolation: worktree needs Unix"))
+}
+
+/// A private git directory with a repository's data.
+#[derive(Debug)]
+pub(super) struct Git {
+    dir: Scratch,
+}
+
+impl Git {
+    fn new(repository: &Repository, head: &str) -> Result<Git, String> {
+        let git = Git { dir: Scratch::new(&repository.given_up)? };
+        let made = || -> io::Result<()> {
+            fs::write(git.dir.0.join("config"), CONFIG)?;
+            fs::write(git.dir.0.join("HEAD"), head_of(head)?)?;
+            for name in ["objects", "refs", "packed-refs", "shallow"] {
+                if repository.dir.symlink_metadata(name).is_ok() {
+                    link(&repository.common.join(name), &git.dir.0.join(name))?;
+                }
+            }
+            Ok(())
+        };
+        made().map_err(|error| format!("git's own files cannot be made: {error}"))?;
+        let known = git.dir.config(&repository.common.join("config"))?;
+        let config = format!("{CONFIG}{}", taken_over(&known)?);
+        fs::write(git.dir.0.join("config"), config)
+            .map_err(|error| format!("git's own files cannot be made: {error}"))?;
+        Ok(git)
+    }
+
+    /// Asks git, outside of any working tree.
+    pub(super) fn ask<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
+        finished(git_command(&self.dir.0).args(args).current_dir(&self.dir.0), &self.dir.1)
+    }
+
+    /// Asks git, in a working tree. The index is the private one.
+    pub(super) fn ask_in(&self, top: &Dir, path: &Path, args: &[&str]) -> Result<String, String> {
+        let mut command = git_command(&self.dir.0);
+        command.env("GIT_WORK_TREE", ".").env("GIT_INDEX_FILE", self.index()).args(args);
+        finished(command.current_dir(by_handle(top, path)), &self.dir.1)
+    }
+
+    /// Takes an index over, to look at the working tree with.
+    pub(super) fn take_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
+        let mut from = plain(&repository.dir, path)?;
+        let written = from.metadata()?.modified()?.into_std();
+        let mut to = fs::File::create(self.index())?;
+        io::copy(&mut from, &mut to)?;
+        // By its age git knows which files may have changed without its being seen in their times.
+        to.set_modified(written)
+    }
+
+    /// Hands the private index to the repository.
+    pub(super) fn give_index(&self, repository: &Repository, path: &Path) -> io::Result<()> {
+        repository.write(path, &fs::read(self.index())?)
+    }
+
+    fn index(&self) -> PathBuf {
+        self.dir.0.join("index")
+    }
+}
+
+/// What may be in a HEAD.
+fn head_of(text: &str) -> io::Result<String> {
+    let line = text.lines().next().unwrap_or_default().trim();
+    let id = |id: &str| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match line.strip_prefix("ref:").map(str::trim) {
+        Some(name) if name.starts_with("refs/") && !name.contains("..") => Ok(format!("ref: {name}\n")),
+        None if id(line) => Ok(format!("{line}\n")),
+        _ => Err(io::Error::other("its HEAD names no branch and no commit")),
+    }
+}
+
+/// What of a repository's configuration is needed to read its data, and to write files as it does.
+fn taken_over(known: &[(String, String)]) -> Result<String, String> {
+    let last =
+        |key: &str| known.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.to_lowercase());
+    let mut text = String::new();
+    match last("extensions.objectformat").as_deref() {
+        None | Some("sha1") => {}
+        Some("sha256") => text += "[extensions]\n\tobjectFormat = sha256\n",
+        Some(other) => return Err(format!("its object format '{other}' is not known")),
+    }
+    if let Some(other) = last("extensions.refstorage").filter(|other| other != "files") {
+        return Err(format!("its ref storage '{other}' is not supported"));
+    }
+    text += "[core]\n";
+    for key in ["filemode", "symlinks", "ignorecase", "precomposeunicode", "autocrlf"] {
+        let value = match last(&format!("core.{key}")).as_deref() {
+            Some("true" | "yes" | "on" | "1") => "true",
+            Some("false" | "no" | "off" | "0") => "false",
+            Some("input") => "input",
+            _ => continue,
+        };
+        text += &format!("\t{key} = {value}\n");
+    }
+    Ok(text)
+}
+
+#[cfg(unix)]
+fn link(target: &Path, at: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, at)
+}
+
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::Error::other("isolation: worktree needs Unix"))
+}
+
+/// The path by which a process that is started finds the very directory that is open here, whatever its name is by then.
+#[cfg(target_os = "linux")]
+fn by_handle(dir: &Dir, _: &Path) -> PathBuf {
+    use std::os::fd::AsRawFd as _;
+    PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn by_handle(_: &Dir, path: &Path) -> PathBuf {
+    path.to_owned()
+}
+
+fn git_command(git_dir: &Path) -> Command {
+    let mut command = Command::new("git");
+    REMOVED.iter().for_each(|name| _ = command.env_remove(name));
+    command.envs(SET).env("GIT_DIR", git_dir).arg("--no-pager");
+    // A group of its own, so that it can be ended with what it has started.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command
+}
+
+/// Ends git, and what it has started.
+fn end(mut child: Child) {
+    #[cfg(unix)]
+    if let Ok(group) = i32::try_from(child.id()) {
+        let _ =
+            nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Runs git to its end: what it wrote, or what it complained of.
+fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "git is not installed".to_owned(),
+        _ => format!("git cannot be started: {error}"),
+    })?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+            bytes
+        })
+    };
+    let stdout = read(stdout.map(|pipe| Box::new(pipe) as _));
+    let stderr = read(stderr.map(|pipe| Box::new(pipe) as _));
+    let until = Instant::now() + PATIENCE;
+    let mut nap = Duration::from_micros(500);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until && !given_up.load(Ordering::Relaxed) => {
+                std::thread::sleep(nap)
+            }
+            _ => {
+                end(child);
+                return Err(format!("git did not answer within {PATIENCE:?}"));
+            }
+        }
+        nap = (nap * 2).min(Duration::from_millis(20));
+    };
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    match status.success() {
+        true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&stderr).trim().trim_start_matches("fatal: ").to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_configuration_only_what_describes_the_data_is_taken_over() {
+        let said = |pairs: &[(&str, &str)]| taken_over(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
+        let known = [
+            ("core.filemode", "false"),
+            ("core.autocrlf", "input"),
+            ("core.symlinks", "x\n[filter \"e\"]"),
+            ("core.fsmonitor", "evil"),
+            ("extensions.objectformat", "sha256"),
+            ("filter.e.clean", "evil"),
+        ];
+        let expected =
+            "[extensions]\n\tobjectFormat = sha256\n[core]\n\tfilemode = false\n\tautocrlf = input\n";
+        assert_eq!(said(&known).as_deref(), Ok(expected));
+        assert!(said(&[("extensions.refstorage", "reftable")]).is_err());
+        assert!(said(&[("extensions.objectformat", "other")]).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! Files that only their owner can read: what is said in a conversation is nobody else's.
+//!
+//! What is made here is private from the first moment, whatever the umask says. What an earlier Longhaul made is mended
+//! when it is opened, as far as it is ours: it belongs to us, and a directory holds nothing that is not Longhaul's. So
+//! `--data /tmp` or `--data ~` makes the files there private, and leaves the directory as it is.
+
+use std::io;
+use std::path::Path;
+
+use super::beside;
+
+/// What else Longhaul keeps in the directory of its database.
+const OURS: [&str; 3] = ["carriers", "tokens", "memory"];
+
+/// Makes a directory that only we can enter, and those above it that are missing.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Makes an empty file that only we can read, if there is none. SQLite gives the files beside it the same rights.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    let mut options = std::fs::File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes private what an earlier Longhaul has made. What cannot be is left: it is no reason not to work.
+#[cfg(unix)]
+pub(super) fn mend(database: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        restrict(&beside(database, suffix), 0o600);
+    }
+    restrict(&beside(database, "-workers"), 0o700);
+    if let Some(directory) = database.parent()
+        && holds_only_ours(directory, database)
+    {
+        restrict(directory, 0o700);
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn mend(_: &Path) {}
+
+/// Takes the rights of others away from something of ours.
+#[cfg(unix)]
+fn restrict(path: &Path, mode: u32) {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let Ok(is) = path.symlink_metadata() else { return };
+    let ours = is.uid() == nix::unistd::geteuid().as_raw();
+    if ours && !is.is_symlink() && is.mode() & 0o077 != 0 {
+        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+    }
+}
+
+/// Whether a directory has nothing in it that is not Longhaul's.
+#[cfg(unix)]
+fn holds_only_ours(directory: &Path, database: &Path) -> bool {
+    let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+        return false;
+    };
+    let is_ours = |entry: io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let found = entry.file_name();
+            let found = found.to_string_lossy();
+            found.starts_with(&name) || OURS.contains(&&*found)
+        })
+    };
+    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.all(is_ours))
+}

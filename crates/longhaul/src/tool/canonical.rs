@@ -1,0 +1,177 @@
+//! Arguments as a tool reads them: what models write, brought to the tool's own names and forms.
+//!
+//! There is one reading of a call. The tool parses it with serde, and what serde made of it is written back as JSON: that
+//! is judged, shown, and given to the tool. So an alias, a list that was written as a text or a key given twice cannot
+//! mean one thing to a permission rule and another to the tool.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Number, Value};
+
+use super::ToolError;
+
+/// Other names of arguments: `(other, own)`.
+pub type Aliases = &'static [(&'static str, &'static str)];
+
+/// Arguments as models write them: nothing at all, or `null`, is an empty object.
+pub fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
+    parse_aliased(arguments, &[])
+}
+
+/// The same, where some arguments have other names as well.
+pub fn parse_aliased<T: DeserializeOwned>(arguments: &str, aliases: Aliases) -> Result<T, ToolError> {
+    match fields(arguments, aliases)? {
+        Some(fields) => serde_json::from_value(Value::Object(fields)).map_err(wrong),
+        None => serde_json::from_str(text(arguments)).map_err(wrong),
+    }
+}
+
+/// The arguments as a tool that takes `T` reads them, as JSON. What it does not know is left out, and so is what was not
+/// given and stands for nothing.
+pub fn canonical<T: DeserializeOwned + Serialize>(
+    arguments: &str,
+    aliases: Aliases,
+) -> Result<String, ToolError> {
+    let given = fields(arguments, aliases)?.unwrap_or_default();
+    let read: T = parse_aliased(arguments, aliases)?;
+    let Ok(Value::Object(mut read)) = serde_json::to_value(&read) else {
+        return Ok(Value::Object(given).to_string());
+    };
+    let says_nothing = |value: &Value| {
+        matches!(value, Value::Null | Value::Bool(false)) || *value == Value::Array(Vec::new())
+    };
+    read.retain(|name, value| given.get(name).is_some_and(|given| !given.is_null()) || !says_nothing(value));
+    let mut read = Value::Object(read);
+    whole_numbers(&mut read);
+    Ok(read.to_string())
+}
+
+fn text(arguments: &str) -> &str {
+    match arguments.trim() {
+        "" | "null" => "{}",
+        text => text,
+    }
+}
+
+fn wrong(error: serde_json::Error) -> ToolError {
+    ToolError::Retry(format!(
+        "the arguments are not what this tool takes: {error}. Call it again with valid JSON."
+    ))
+}
+
+/// The fields of an object under their own names; `None` if it is no object.
+fn fields(arguments: &str, aliases: Aliases) -> Result<Option<Map<String, Value>>, ToolError> {
+    let text = text(arguments);
+    if !text.starts_with('{') {
+        return Ok(None);
+    }
+    let Fields(listed) = serde_json::from_str(text).map_err(wrong)?;
+    let mut fields = Map::new();
+    for (name, value) in listed {
+        let own = aliases.iter().find(|(other, _)| *other == name).map(|(_, own)| (*own).to_owned());
+        let own = own.unwrap_or_else(|| name.clone());
+        if fields.contains_key(&own) {
+            let also = if own == name { String::new() } else { format!(" (`{name}` is the same)") };
+            return Err(ToolError::Retry(format!("`{own}` is given twice{also}: give it once")));
+        }
+        fields.insert(own, value);
+    }
+    Ok(Some(fields))
+}
+
+/// The fields of an object as they are written, also those of the same name.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+/// Writes `30.0` as `30`: numbers of seconds and lines are read as fractions, and a rule says `timeout=30`.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(n) = number.as_f64().filter(|n| number.is_f64() && n.fract() == 0.0 && n.abs() < 1e15)
+            {
+                *number = Number::from(n as i64);
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize, Serialize, PartialEq, Debug)]
+    struct Args {
+        cmd: String,
+        #[serde(default)]
+        force: bool,
+        timeout: Option<f64>,
+    }
+
+    const ALIASES: Aliases = &[("command", "cmd")];
+
+    fn of(arguments: &str) -> Result<String, ToolError> {
+        canonical::<Args>(arguments, ALIASES)
+    }
+
+    #[test]
+    fn a_call_is_seen_as_the_tool_reads_it() {
+        for (given, seen) in [
+            (r#"{"cmd":"ls"}"#, r#"{"cmd":"ls"}"#),
+            (r#" {"command":"ls"} "#, r#"{"cmd":"ls"}"#),
+            (r#"{"timeout":30,"command":"ls"}"#, r#"{"cmd":"ls","timeout":30}"#),
+            (r#"{"cmd":"ls","timeout":null,"other":1}"#, r#"{"cmd":"ls"}"#),
+            (r#"{"cmd":"ls","force":false}"#, r#"{"cmd":"ls","force":false}"#),
+            (r#"{"\u0063md":"ls","timeout":0.5}"#, r#"{"cmd":"ls","timeout":0.5}"#),
+        ] {
+            assert_eq!(of(given).as_deref(), Ok(seen), "{given}");
+            assert_eq!(of(seen).as_deref(), Ok(seen), "{seen} is its own form");
+            assert_eq!(parse_aliased::<Args>(given, ALIASES), parse::<Args>(seen), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_says_two_things_is_refused() {
+        for given in [
+            r#"{"cmd":"ls","command":"sudo ls"}"#,
+            r#"{"command":"ls","cmd":"sudo ls"}"#,
+            r#"{"cmd":"ls","cmd":"sudo ls"}"#,
+            r#"{"command":"ls","command":"sudo ls"}"#,
+            r#"{"cmd":"ls","\u0063md":"sudo ls"}"#,
+        ] {
+            let error = of(given).unwrap_err().to_string();
+            assert!(error.contains("`cmd` is given twice"), "{given}: {error}");
+            assert!(parse_aliased::<Args>(given, ALIASES).is_err(), "{given}");
+        }
+        for given in
+            [r#"{"cmd":["sudo","ls"]}"#, r#"{"cmd":7}"#, r#"{"CMD":"ls"}"#, "[\"ls\"]", "\"ls\"", "{", "7"]
+        {
+            assert!(matches!(of(given), Err(ToolError::Retry(_))), "{given}");
+        }
+    }
+}
