@@ -189,7 +189,7 @@ static HOOKS: Object = Object {
     id: "Hooks",
     doc: "Commands that are run when things happen. They get JSON on standard input; exit code 2 blocks.",
     keys: &[
-        key("pre_tool_use", Type::List(&Type::Object(&MATCHER)), "Before a tool runs."),
+        key("pre_tool_use", Type::List(&Type::Object(&JUDGES)), "Before a tool runs."),
         key("post_tool_use", Type::List(&Type::Object(&MATCHER)), "After a tool has run."),
         key("session_start", Type::List(&Type::Object(&HOOK)), "When a session begins."),
         key("session_end", Type::List(&Type::Object(&HOOK)), "When a session ends."),
@@ -216,6 +216,21 @@ static MATCHER: Object = Object {
     rules: &[Rule::Needs(&["hooks"])],
 };
 
+static JUDGES: Object = Object {
+    name: "a hook before tools",
+    id: "PreMatcher",
+    doc: "Hooks before some tools.",
+    keys: &[
+        key(
+            "matcher",
+            Type::Text,
+            "A pattern of tool names, such as shell|edit_file; * is all. Default: all.",
+        ),
+        key("hooks", Type::List(&Type::Object(&JUDGE)), "What is run."),
+    ],
+    rules: &[Rule::Needs(&["hooks"])],
+};
+
 static HOOK: Object = Object {
     name: "a hook",
     id: "Hook",
@@ -224,10 +239,22 @@ static HOOK: Object = Object {
         key("type", Type::Word(&["command"]), "What it is."),
         key("command", Type::Text, "The command."),
         key("timeout", Type::Time, "How long it may take. Default: 60 seconds."),
+    ],
+    rules: &[Rule::Needs(&["command"])],
+};
+
+static JUDGE: Object = Object {
+    name: "a hook that judges a call",
+    id: "PreHook",
+    doc: "A command that judges a call before it is made.",
+    keys: &[
+        key("type", Type::Word(&["command"]), "What it is."),
+        key("command", Type::Text, "The command."),
+        key("timeout", Type::Time, "How long it may take. Default: 60 seconds."),
         key(
             "on_error",
             Type::Word(&["deny", "allow"]),
-            "Whether a call is made if the pre_tool_use hook that judges it fails. Default: deny.",
+            "What becomes of the call if the hook fails. Default: deny.",
         ),
     ],
     rules: &[Rule::Needs(&["command"])],
