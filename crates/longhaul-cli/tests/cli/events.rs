@@ -45,8 +45,8 @@ agents:
     turns: [{errors: [{status: 400, message: no}], text: x}]
 "#;
 
-/// What goes otherwise than it should: a reply with nothing in it, a conversation that is too long, a wait that somebody
-/// cuts short, a process that goes.
+/// What goes otherwise than it should: a reply with nothing in it, a conversation that is too long, a hook that
+/// fails, a wait that somebody cuts short, a process that goes.
 const ODD: &str = r#"
 permissions: {allow: [fetch, shell]}
 agents:
@@ -54,7 +54,10 @@ agents:
     model: play
     sub_agents: [talker, holder]
     toolsets: [{type: background_agents}, {type: fetch}]
-  talker: {model: play, toolsets: [{type: think}]}
+  talker:
+    model: play
+    toolsets: [{type: think}]
+    hooks: {task_start: [{type: command, command: exit 3}]}
   holder: {model: play, toolsets: [{type: shell}]}
 "#;
 
@@ -142,6 +145,18 @@ fn every_event_fits_the_published_schema() {
     assert!(!schema.is_valid(&nonsense), "a schema that takes everything shows nothing");
 }
 
+/// A variant's name as it is written in JSON: `HookFailed` is `hook_failed`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut word = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
+}
+
 /// The schema names the events that there are.
 #[test]
 fn every_event_is_in_the_schema() {
@@ -154,7 +169,7 @@ fn every_event_is_in_the_schema() {
         .lines()
         .filter_map(|line| line.strip_prefix("    "))
         .filter(|line| line.starts_with(char::is_uppercase))
-        .map(|line| line.trim_end_matches([' ', '{', ',']).to_lowercase())
+        .map(|line| snake_case(line.trim_end_matches([' ', '{', ','])))
         .collect();
     assert_eq!(named, variants);
 }

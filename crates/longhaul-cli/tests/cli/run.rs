@@ -168,7 +168,7 @@ fn every_event_is_documented() {
         .collect();
     assert!(variants.len() > 15, "{variants:?}");
     for variant in variants {
-        let word = variant.to_lowercase();
+        let word = crate::events::snake_case(variant);
         assert!(
             page.contains(&format!("| `{word}` |")),
             "docs/running.md does not tell of the event '{word}'"
