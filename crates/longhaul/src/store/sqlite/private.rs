@@ -10,7 +10,7 @@ use std::path::Path;
 use super::beside;
 
 /// What else Longhaul keeps in the directory of its database.
-const OURS: [&str; 3] = ["carriers", "tokens", "memory"];
+const OURS: [&str; 4] = ["carriers", "tokens", "memory", "trusted"];
 
 /// Makes a directory that only we can enter, and those above it that are missing.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
