@@ -2,11 +2,12 @@
 //!
 //! `./bench/run [TASKS]` (10,000 unless told). Each measurement runs in a process of its own, so that its CPU time and its
 //! peak memory are its own. `./bench/fanout [AGENTS]` (1,000 unless told) compares many agents over HTTP with a bare loop
-//! that makes the same requests.
+//! that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
 
 mod crowd;
 mod fanout;
 mod gauge;
+mod grown;
 mod latency;
 mod throughput;
 
@@ -30,6 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["fanout", agents] => {
             fanout::table(agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?)
         }
+        ["grow", directory, tasks] => {
+            let tasks = tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(grown::grow(directory.as_ref(), tasks))
+        }
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             let reading = runtime.block_on(one(what, tasks.parse()?))?;
@@ -38,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         [] => table(10_000),
         [tasks] => table(tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?),
-        _ => Err("usage: ./bench/run [TASKS] or ./bench/fanout [AGENTS]".into()),
+        _ => Err("usage: ./bench/run [TASKS], ./bench/fanout [AGENTS] or ./bench/grow DIR TASKS".into()),
     }
 }
 

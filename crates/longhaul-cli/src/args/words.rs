@@ -243,6 +243,11 @@ pub(crate) struct DoctorArgs {
     /// Without it, a team file that nobody has agreed to is refused: looking at its servers starts them.
     #[arg(long)]
     pub(crate) trust: bool,
+    /// Check the whole database: every journal, every index and everything kept
+    ///
+    /// Without it, a database of more than 4 MB is checked as far as tasks that have not ended and the newest 200 go.
+    #[arg(long)]
+    pub(crate) full: bool,
     #[command(flatten)]
     pub(crate) outside: super::Outside,
     /// One check a line, as JSON

@@ -67,7 +67,7 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
             .hint(format!("watch it: {}", place.attach(root))));
     }
     let demo = demo::team(args.pace).map_err(super::demo::broken)?;
-    if let Some(damage) = store.check(true).await?.into_iter().find(|damage| damage.root == root) {
+    if let Some(damage) = store.check(Filter::tree(root), true).await?.into_iter().next() {
         let what = format!("{} cannot be loaded: {}", damage.task, damage.why);
         return Err(Trouble::new(Code::Store, what).hint("`longhaul doctor` checks the whole database"));
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use longhaul::model::http::usual_keys;
-use longhaul::store::Sqlite;
+use longhaul::store::{Health, Sqlite};
 use longhaul::teamfile::{self, Bundle, BundleError, Outfit};
 use longhaul::toolset::Sandbox;
 use serde::Serialize;
@@ -89,7 +89,7 @@ pub(super) async fn run(desk: &Desk, args: &DoctorArgs) -> Result<Code, Trouble>
     }
     let mut all = Told { desk, json: args.json, marks: Vec::new() };
     all.tell(Check::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
-    for check in database(&place.database) {
+    for check in database(&place.database, args.full) {
         all.tell(check)?;
     }
     let servers = outfit.http.servers_here().await;
@@ -140,10 +140,10 @@ impl Told<'_> {
 }
 
 /// The database: whether it can be read and written, and how much room there is.
-fn database(path: &Path) -> Vec<Check> {
+fn database(path: &Path, full: bool) -> Vec<Check> {
     let name = path.display();
     let mut checks = Vec::new();
-    match Sqlite::examine(path) {
+    match if full { Sqlite::examine(path) } else { Sqlite::examine_newest(path) } {
         Err(error) => {
             let hint = "`--data DIR` keeps tasks in another place";
             checks.push(Check::broken("database", error.to_string(), hint));
@@ -167,9 +167,19 @@ fn database(path: &Path) -> Vec<Check> {
                 1 => "1 process runs tasks of it now".to_owned(),
                 several => format!("{several} processes run tasks of it now"),
             };
+            let tasks = match health.tasks > Health::COUNTED {
+                true => format!("more than {} tasks", count(Health::COUNTED)),
+                false => many(usize::try_from(health.tasks).unwrap_or(usize::MAX), "task"),
+            };
+            let checked = match health.all {
+                true => "unharmed".to_owned(),
+                false => format!(
+                    "open tasks and the newest {} are unharmed (`longhaul doctor --full` checks all)",
+                    Health::NEWEST
+                ),
+            };
             let what = format!(
-                "{name}: {version}, {}, {} ({} free), unharmed; {others}",
-                many(usize::try_from(health.tasks).unwrap_or(usize::MAX), "task"),
+                "{name}: {version}, {tasks}, {} ({} free), {checked}; {others}",
                 bytes(health.size),
                 bytes(health.free),
             );

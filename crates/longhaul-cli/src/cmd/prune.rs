@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longhaul::store::StoreError;
 use longhaul::supervisor::Grove;
 use longhaul::{Longhaul, LonghaulError, TaskId};
 use serde_json::json;
@@ -16,6 +17,9 @@ use crate::view::{Ink, Term, ago, fit, many, one_line};
 
 /// How long tasks that are stopped first may take for that.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How many tasks are deleted together.
+const TOGETHER: usize = 64;
 
 /// Why a grove is kept.
 enum Kept {
@@ -31,25 +35,46 @@ pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> 
     let (longhaul, place) = (desk.client().await?, desk.place()?);
     let now = Timestamp::now();
     let before = now.saturating_sub(args.older_than).unwrap_or(Timestamp::MIN);
-    let mut groves = longhaul.groves().await?;
-    groves.retain(|grove| grove.active() < before);
     let mut tally = Tally::default();
     let mut gone = HashSet::new();
-    for grove in &groves {
+    let mut seen = HashSet::new();
+    let mut some: Vec<(Grove, Option<Kept>)> = Vec::new();
+    let mut trees = longhaul.quiet_trees(before).await?.into_iter();
+    loop {
+        let next = trees.next();
+        let many = some.iter().map(|(grove, _)| grove.tasks.len()).sum::<usize>() >= TOGETHER;
+        if many || next.is_none() {
+            if !args.dry_run {
+                delete_all(&longhaul, &mut some).await?;
+            }
+            for (grove, kept) in some.drain(..) {
+                tally.count(&grove, kept.as_ref());
+                if kept.is_none() {
+                    gone.extend(grove.tasks.iter().map(|head| head.root));
+                }
+                let told = Told { grove: &grove, kept: kept.as_ref(), now, dry_run: args.dry_run };
+                if args.json { told.json(desk.term)? } else { told.line(desk.term)? }
+            }
+        }
+        let Some(tree) = next else { break };
+        if seen.contains(&tree) {
+            continue;
+        }
+        let grove = match longhaul.grove(tree).await {
+            Ok(grove) => grove,
+            // Somebody else has just deleted it.
+            Err(LonghaulError::Store(StoreError::NoTask(_))) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        seen.extend(grove.tasks.iter().map(|head| head.root).filter(|root| *root != tree));
+        if grove.active() >= before {
+            continue;
+        }
         let kept = match args.force {
             true => None,
-            false => reason(&longhaul, grove).await?,
+            false => reason(&longhaul, &grove).await?,
         };
-        let kept = match kept {
-            None if !args.dry_run => delete(&longhaul, grove).await?,
-            kept => kept,
-        };
-        tally.count(grove, kept.as_ref());
-        if kept.is_none() {
-            gone.extend(grove.tasks.iter().map(|head| head.root));
-        }
-        let told = Told { grove, kept: kept.as_ref(), now, dry_run: args.dry_run };
-        if args.json { told.json(desk.term)? } else { told.line(desk.term)? }
+        some.push((grove, kept));
     }
     // What a process in the background wrote of a tree that is gone, or long ago, helps nobody.
     for log in carrier::old_logs(&place, &gone, before) {
@@ -75,9 +100,18 @@ async fn reason(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trou
     Ok((!unread.is_empty()).then_some(Kept::Unread(unread)))
 }
 
+/// Deletes those that are not to be kept, together: what a write to disk costs, they share.
+async fn delete_all(longhaul: &Longhaul, some: &mut [(Grove, Option<Kept>)]) -> Result<(), Trouble> {
+    let deletions = some.iter_mut().filter(|(_, kept)| kept.is_none()).map(|(grove, kept)| async move {
+        *kept = delete(longhaul, grove).await?;
+        Ok::<(), Trouble>(())
+    });
+    futures::future::try_join_all(deletions).await.map(drop)
+}
+
 /// Deletes it; what runs is stopped first.
 async fn delete(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trouble> {
-    use longhaul::store::StoreError::{Moved, Needed, NoTask, Open};
+    use StoreError::{Moved, Needed, NoTask, Open};
     let ended;
     let grove = match grove.open().next() {
         None => grove,

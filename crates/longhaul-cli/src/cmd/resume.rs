@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use longhaul::agent::Nobody;
 use longhaul::entry::TeamRef;
-use longhaul::store::{Filter, Store, StoreError};
+use longhaul::store::{Filter, Health, Store, StoreError};
 use longhaul::task::Head;
 use longhaul::teamfile::Outfit;
 use longhaul::worker::TeamLoader as _;
@@ -33,7 +33,8 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
     let known = team.reference().clone();
 
-    let damaged = store.check(true).await?;
+    let mut damaged = store.check(Filter::default().live(), true).await?;
+    damaged.extend(store.check(Filter::newest(Health::NEWEST), true).await?);
     let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, &place)?);
     let (named, asked) = asked(&*store, &args.ids).await?;
     let owned = taken(desk, &place, &*store, asked.as_ref()).await?;

@@ -106,7 +106,8 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
     let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.glance(id).await? };
     let tree = longhaul.snapshots(Filter::tree(task.head.root)).await?;
     let below = below(&tree, id);
-    let retried = retried(&longhaul, &task.head, &tree).await?;
+    let again = Filter { retries: Some(id), ..Filter::default() };
+    let retried = longhaul.store().ids(again).await?;
     let spent = Spent::of(below.iter().copied().chain([&task.head]));
     let term = desk.term;
     if args.json {
@@ -164,21 +165,6 @@ fn below(tree: &[Head], id: TaskId) -> Vec<&Head> {
     tree.iter()
         .filter(|head| head.parent.is_some_and(|parent| above.contains(&parent)) && above.insert(head.id))
         .collect()
-}
-
-/// The tasks that try the order of this one again.
-async fn retried(longhaul: &Longhaul, head: &Head, tree: &[Head]) -> Result<Vec<TaskId>, Trouble> {
-    if !matches!(head.status, Status::Failed | Status::Cancelled) {
-        return Ok(Vec::new());
-    }
-    let again = |heads: &[Head]| {
-        heads.iter().filter(|other| other.retries == Some(head.id)).map(|other| other.id).collect()
-    };
-    if head.parent.is_some() {
-        return Ok(again(tree));
-    }
-    let later = Filter { roots: true, since: head.ended, ..Filter::default() };
-    Ok(again(&longhaul.store().list(later).await?))
 }
 
 struct Page {

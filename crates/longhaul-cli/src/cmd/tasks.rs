@@ -1,7 +1,10 @@
 //! `longhaul tasks`.
 
-use jiff::{SignedDuration, Timestamp};
-use longhaul::store::Filter;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::store::{Filter, Health};
 use longhaul::task::Head;
 use longhaul::{Longhaul, Status, TaskId};
 
@@ -13,7 +16,9 @@ use crate::view::{self, Ink, Layout, many, one_line, standing};
 mod watch;
 
 /// How old an ended task may be to be shown where nobody says what is to be shown.
-const RECENT: SignedDuration = SignedDuration::from_hours(24);
+const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How far tasks that are not shown are counted.
+const COUNTED: usize = 1_000;
 
 pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
@@ -22,31 +27,36 @@ pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> 
         return watch::run(desk, &longhaul, &wanted).await;
     }
     let now = Timestamp::now();
-    let code = unloadable(desk, &longhaul).await?;
-    let all = longhaul.snapshots(wanted.filter()).await?;
-    let heads: Vec<Head> = all.iter().filter(|head| wanted.fits(head, now)).cloned().collect();
+    let code = unloadable(desk, &longhaul, &wanted.filters(now)).await?;
+    let heads = wanted.list(&longhaul, now).await?;
     if args.json {
         heads.iter().try_for_each(|head| desk.term.json(head))?;
         return Ok(code);
     }
     if heads.is_empty() {
-        desk.term.line(&desk.term.wrapped(&wanted.nothing(&all)))?;
+        desk.term.line(&desk.term.wrapped(&wanted.nothing(&longhaul).await?))?;
         return Ok(code);
     }
     for line in view::tasks(&heads, desk.term, now, wanted.layout()) {
         desk.term.line(&line)?;
     }
-    for (ink, line) in wanted.footer(&heads, all.len()) {
+    let older = wanted.older(&longhaul, now).await?;
+    for (ink, line) in wanted.footer(&heads, older) {
         desk.term.line(&desk.term.paint(ink, &desk.term.wrapped(&line)))?;
     }
     Ok(code)
 }
 
-/// Names the tasks that cannot be shown, and why.
-async fn unloadable(desk: &Desk, longhaul: &Longhaul) -> Result<Code, Trouble> {
-    let damaged = longhaul.store().check(false).await?;
-    for damage in &damaged {
-        desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
+/// Names the tasks that cannot be shown, and why: of those that are to be shown, of the open ones and of the newest.
+async fn unloadable(desk: &Desk, longhaul: &Longhaul, wanted: &[Filter]) -> Result<Code, Trouble> {
+    let mut damaged = HashSet::new();
+    let others = [Filter::default().live(), Filter::newest(Health::NEWEST)];
+    for which in wanted.iter().chain(&others) {
+        for damage in longhaul.store().check(which.clone(), false).await? {
+            if damaged.insert(damage.task) {
+                desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
+            }
+        }
     }
     Ok(if damaged.is_empty() { Code::Fine } else { Code::Store })
 }
@@ -72,12 +82,53 @@ impl<'a> Wanted<'a> {
         if self.args.table { Layout::Table } else { Layout::Tree }
     }
 
-    /// What the store can leave out already.
-    fn filter(&self) -> Filter {
-        match self.roots[..] {
-            [root] => Filter::tree(root),
-            _ => Filter::default(),
+    /// What the store is asked for: a filter for each tree, if only some are wanted. Only finer words for open tasks are left to
+    /// [`fits`](Self::fits).
+    fn filters(&self, now: Timestamp) -> Vec<Filter> {
+        let TasksArgs { state, agent, since, older_than, .. } = self.args;
+        let ago = |time: Duration| now.saturating_sub(time).unwrap_or(Timestamp::MIN);
+        let filter = match self.is_said() {
+            false => Filter { active_since: Some(ago(RECENT)), ..Filter::default() },
+            true => Filter {
+                status: Status::ALL
+                    .into_iter()
+                    .filter(|status| state.iter().any(|state| may_stand(*status, *state)))
+                    .collect(),
+                agents: agent.iter().map(|name| name.as_str().into()).collect(),
+                since: since.map(ago),
+                before: older_than.map(ago),
+                ..Filter::default()
+            },
+        };
+        match self.roots.is_empty() {
+            true => vec![filter],
+            false => {
+                self.roots.iter().map(|root| Filter { root: Some(*root), ..filter.clone() }).collect()
+            }
         }
+    }
+
+    /// The tasks that are wanted.
+    async fn list(&self, longhaul: &Longhaul, now: Timestamp) -> Result<Vec<Head>, Trouble> {
+        let mut heads = Vec::new();
+        for filter in self.filters(now) {
+            heads.extend(longhaul.snapshots(filter).await?);
+        }
+        if self.roots.len() > 1 {
+            heads.sort_by_key(|head: &Head| head.created);
+        }
+        heads.retain(|head| self.fits(head));
+        Ok(heads)
+    }
+
+    /// How many are left out because nothing has happened to them for long.
+    async fn older(&self, longhaul: &Longhaul, now: Timestamp) -> Result<usize, Trouble> {
+        if self.is_said() {
+            return Ok(0);
+        }
+        let before = now.saturating_sub(RECENT).unwrap_or(Timestamp::MIN);
+        let older = Filter { quiet_before: Some(before), ..Filter::newest(COUNTED + 1) };
+        Ok(longhaul.store().count(older).await?)
     }
 
     /// Whether it was said which are wanted.
@@ -90,44 +141,45 @@ impl<'a> Wanted<'a> {
             || older_than.is_some()
     }
 
-    fn fits(&self, head: &Head, now: Timestamp) -> bool {
-        let TasksArgs { state, agent, since, older_than, .. } = self.args;
-        if !self.is_said() {
-            return !head.status.is_final() || now.duration_since(head.active) < RECENT;
-        }
-        let age = std::time::Duration::try_from(now.duration_since(head.created)).unwrap_or_default();
-        (state.is_empty() || state.iter().any(|state| stands(head, *state)))
-            && (agent.is_empty() || agent.iter().any(|name| name == head.agent.as_str()))
-            && (self.roots.is_empty() || self.roots.contains(&head.root))
-            && since.is_none_or(|since| age <= since)
-            && older_than.is_none_or(|older| age > older)
+    /// Whether it stands as is wanted; all else the store has looked at.
+    fn fits(&self, head: &Head) -> bool {
+        let state = &self.args.state;
+        state.is_empty() || state.iter().any(|state| stands(head, *state))
     }
 
     /// What to say where there is nothing to show.
-    fn nothing(&self, all: &[Head]) -> String {
-        if all.is_empty() {
-            return "There are no tasks yet. `longhaul demo` makes some.".to_owned();
+    async fn nothing(&self, longhaul: &Longhaul) -> Result<String, Trouble> {
+        let store = longhaul.store();
+        let all = match self.roots[..] {
+            [root] => Filter::tree(root),
+            _ => Filter::default(),
+        };
+        let count = store.count(Filter { limit: Some(COUNTED + 1), ..all.clone() }).await?;
+        if count == 0 {
+            return Ok("There are no tasks yet. `longhaul demo` makes some.".to_owned());
         }
-        let known = |name: &String| all.iter().any(|head| head.agent.as_str() == name);
-        if let Some(unknown) = self.args.agent.iter().find(|name| !known(name)) {
-            let mut agents: Vec<String> = all.iter().map(|head| one_line(head.agent.as_str())).collect();
-            agents.sort();
-            agents.dedup();
-            return format!(
+        for unknown in &self.args.agent {
+            let of_it = Filter { agents: vec![unknown.as_str().into()], limit: Some(1), ..all.clone() };
+            if store.count(of_it).await? > 0 {
+                continue;
+            }
+            let some = store.list(Filter { limit: Some(COUNTED), ..all }).await?;
+            let agents: BTreeSet<String> = some.iter().map(|head| one_line(head.agent.as_str())).collect();
+            return Ok(format!(
                 "No task is of an agent '{}'. There are tasks of: {}.",
                 one_line(unknown),
-                agents.join(", ")
-            );
+                agents.into_iter().collect::<Vec<_>>().join(", ")
+            ));
         }
-        match self.is_said() {
-            true => format!("None of {} fits.", many(all.len(), "task")),
+        Ok(match self.is_said() {
+            true => format!("None of {} fits.", counted(count)),
             false => "No task is open, and none ended in the last day. `longhaul tasks --all` shows all."
                 .to_owned(),
-        }
+        })
     }
 
     /// What is said below the tasks: who needs somebody, and what is not shown.
-    fn footer(&self, heads: &[Head], all: usize) -> Vec<(Ink, String)> {
+    fn footer(&self, heads: &[Head], older: usize) -> Vec<(Ink, String)> {
         let mut footer = Vec::new();
         let asking = heads.iter().filter(|head| !head.asked.is_empty()).count();
         if asking > 0 {
@@ -139,13 +191,35 @@ impl<'a> Wanted<'a> {
             let left = many(left, "task");
             footer.push((Ink::Faint, format!("{left} interrupted: longhaul resume")));
         }
-        if heads.len() < all && !self.is_said() {
-            footer.push((
-                Ink::Faint,
-                format!("{} older: longhaul tasks --all", many(all - heads.len(), "task")),
-            ));
+        if older > 0 {
+            footer.push((Ink::Faint, format!("{} older: longhaul tasks --all", counted(older))));
         }
         footer
+    }
+}
+
+/// So many tasks, or more than were counted.
+fn counted(count: usize) -> String {
+    match count > COUNTED {
+        true => format!("more than {COUNTED} tasks"),
+        false => many(count, "task"),
+    }
+}
+
+/// Whether a task with this status may stand like this. One that runs may be shown as interrupted, and so as pending.
+fn may_stand(status: Status, state: State) -> bool {
+    match state {
+        State::Ended => status.is_final(),
+        State::Completed => status == Status::Completed,
+        State::Failed => status == Status::Failed,
+        State::Cancelled => status == Status::Cancelled,
+        State::Open
+        | State::Pending
+        | State::Running
+        | State::Interrupted
+        | State::Waiting
+        | State::Asks
+        | State::Stopping => !status.is_final(),
     }
 }
 

@@ -345,8 +345,9 @@ impl Shelves {
 
     fn allow(&self, limit: &AtMost) -> Result<(), StoreError> {
         let most = usize::try_from(limit.limit).unwrap_or(usize::MAX);
-        let Filter { status, root, parent, agent, roots, since, limit: _ } = &limit.filter;
-        let only_by_status = parent.is_none() && agent.is_none() && !roots && since.is_none();
+        let Filter { status, root, .. } = &limit.filter;
+        let by_status = Filter { status: status.clone(), root: *root, ..Filter::default() };
+        let only_by_status = Filter { limit: None, ..limit.filter.clone() } == by_status;
         let count = match root {
             None if only_by_status => self.census.count(status),
             Some(root) if only_by_status => self.trees.get(root).map_or(0, |t| t.census.count(status)),
@@ -449,9 +450,14 @@ fn matches(filter: &Filter, head: &Head) -> bool {
     (filter.status.is_empty() || filter.status.contains(&head.status))
         && filter.root.is_none_or(|root| head.root == root)
         && filter.parent.is_none_or(|parent| head.parent == Some(parent))
-        && filter.agent.as_ref().is_none_or(|agent| head.agent == *agent)
+        && filter.continues.is_none_or(|old| head.continues == Some(old))
+        && filter.retries.is_none_or(|old| head.retries == Some(old))
+        && (filter.agents.is_empty() || filter.agents.contains(&head.agent))
         && (!filter.roots || head.parent.is_none())
         && filter.since.is_none_or(|since| head.created >= since)
+        && filter.before.is_none_or(|before| head.created < before)
+        && filter.active_since.is_none_or(|since| !head.status.is_final() || head.active >= since)
+        && filter.quiet_before.is_none_or(|before| head.status.is_final() && head.active < before)
 }
 
 #[cfg(test)]

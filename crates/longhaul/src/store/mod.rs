@@ -58,6 +58,18 @@ pub trait Store: Send + Sync + 'static {
     /// Where the tasks stand that match, in the order of their submission.
     fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>>;
 
+    /// The ids of the tasks that match, in the order of their submission.
+    fn ids(&self, filter: Filter) -> StoreFuture<'_, Vec<TaskId>> {
+        let heads = self.list(filter);
+        Box::pin(async move { Ok(heads.await?.into_iter().map(|head| head.id).collect()) })
+    }
+
+    /// How many tasks match; counted no further than the filter's limit.
+    fn count(&self, filter: Filter) -> StoreFuture<'_, usize> {
+        let ids = self.ids(filter);
+        Box::pin(async move { Ok(ids.await?.len()) })
+    }
+
     /// The task with this id, or the only one whose id begins like this.
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId>;
 
@@ -107,10 +119,10 @@ pub trait Store: Send + Sync + 'static {
     /// would stay (of the same tree, or of the same conversation) as [`Needed`](StoreError::Needed).
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()>;
 
-    /// Tasks that cannot be loaded, with why; of each task that has not ended the whole journal is read if `journals` says so.
-    /// What a store keeps beside its journals is made again from them where it is damaged, and then not told.
-    fn check(&self, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
-        let _ = journals;
+    /// Those of the tasks that match which cannot be loaded, with why; of each that has not ended the whole journal is read if
+    /// `journals` says so. What a store keeps beside its journals is made again from them where it is damaged, and then not told.
+    fn check(&self, which: Filter, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+        let _ = (which, journals);
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
@@ -222,8 +234,8 @@ pub struct AtMost {
     pub what: &'static str,
 }
 
-/// Which tasks.
-#[derive(Debug, Clone, Default)]
+/// Which tasks: those that fit everything that is said here.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
     /// In one of these states; all, if empty.
     pub status: Vec<Status>,
@@ -231,12 +243,22 @@ pub struct Filter {
     pub root: Option<TaskId>,
     /// Children of this task.
     pub parent: Option<TaskId>,
-    /// Of this agent.
-    pub agent: Option<AgentName>,
+    /// That go on with the conversation of this task.
+    pub continues: Option<TaskId>,
+    /// That have the order of this task again.
+    pub retries: Option<TaskId>,
+    /// Of one of these agents; of any, if empty.
+    pub agents: Vec<AgentName>,
     /// Only roots.
     pub roots: bool,
     /// Submitted at or after this.
     pub since: Option<Timestamp>,
+    /// Submitted before this.
+    pub before: Option<Timestamp>,
+    /// That have not ended, or to which something happened at or after this.
+    pub active_since: Option<Timestamp>,
+    /// That have ended, and to which nothing happened at or after this.
+    pub quiet_before: Option<Timestamp>,
     /// At most this many, the newest.
     pub limit: Option<usize>,
 }
@@ -250,6 +272,11 @@ impl Filter {
     /// The children of a task.
     pub fn children(parent: TaskId) -> Self {
         Filter { parent: Some(parent), ..Filter::default() }
+    }
+
+    /// The newest tasks.
+    pub fn newest(limit: usize) -> Self {
+        Filter { limit: Some(limit), ..Filter::default() }
     }
 
     /// Only tasks that have not ended.

@@ -62,9 +62,51 @@ impl Grove {
 }
 
 impl Longhaul {
-    /// All groves, in the order of their first tasks.
+    /// All groves, in the order of their first tasks. That reads every task there is; see [`quiet_trees`](Longhaul::quiet_trees).
     pub async fn groves(&self) -> Result<Vec<Grove>, LonghaulError> {
         Ok(Grove::all(self.snapshots(Filter::default()).await?))
+    }
+
+    /// The roots of trees in which nothing may have happened since `before`: those that have ended and been quiet since, and those of
+    /// tasks that have not ended. In the order of their submission, as far as they have ended. Every grove that is
+    /// [quiet](Grove::active) for that long has one of them.
+    pub async fn quiet_trees(&self, before: Timestamp) -> Result<Vec<TaskId>, LonghaulError> {
+        let store = &self.0.office.store;
+        let open = store.list(Filter::default().live()).await?.into_iter();
+        let ended = Filter { quiet_before: Some(before), roots: true, ..Filter::default() };
+        let mut trees: indexmap::IndexSet<TaskId> =
+            open.filter(|head| head.active < before).map(|head| head.root).collect();
+        trees.extend(store.ids(ended).await?);
+        Ok(trees.into_iter().collect())
+    }
+
+    /// The grove of a task: what it costs to find it depends on its size, and not on how many tasks there are.
+    pub async fn grove(&self, id: TaskId) -> Result<Grove, LonghaulError> {
+        let office = &self.0.office;
+        let mut trees = vec![office.head(id).await?.root];
+        let mut known: HashSet<TaskId> = trees.iter().copied().collect();
+        let mut tasks = Vec::new();
+        while let Some(root) = trees.pop() {
+            let tree = office.store.list(Filter::tree(root)).await?;
+            for head in &tree {
+                let mut others = Vec::new();
+                if let Some(old) = head.continues {
+                    others.extend(office.store.head(old).await?);
+                }
+                // The link is to the first that continues it. There may be others, which try that again.
+                if head.continued_by.is_some() {
+                    let later = Filter { continues: Some(head.id), ..Filter::default() };
+                    others.extend(office.store.list(later).await?);
+                }
+                trees.extend(others.iter().map(|other| other.root).filter(|root| known.insert(*root)));
+            }
+            tasks.extend(tree);
+        }
+        // Trees were found in any order; within each of them it is the one of their submission.
+        if known.len() > 1 {
+            tasks.sort_by_key(|head| head.created);
+        }
+        Ok(Grove { tasks: office.seen(tasks).await? })
     }
 
     /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread) then.

@@ -201,8 +201,8 @@ impl Office {
     /// Submits the order of a task again.
     pub(crate) async fn retry(&self, old: &Head) -> Result<Retry, StoreError> {
         // Also one that an earlier Longhaul has made, under another key.
-        let open = self.store.list(Filter::default().live()).await?;
-        if let Some(open) = open.iter().find(|head| head.retries == Some(old.id)) {
+        let open = Filter { retries: Some(old.id), limit: Some(1), ..Filter::default() }.live();
+        if let Some(open) = self.store.list(open).await?.first() {
             return Ok(Retry::Open(open.id));
         }
         let submitted = self.submission(old.id).await?;

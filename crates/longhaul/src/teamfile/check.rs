@@ -8,7 +8,7 @@ use super::near::{instead, otherwise};
 use super::problem::{Place, Problem, Told};
 use super::variables::variables;
 use super::walk::{Spot, join, shortened};
-use super::{McpPart, TeamFile, ToolsetKind, ToolsetPart};
+use super::{McpPart, PermissionsPart, TeamFile, ToolsetKind, ToolsetPart};
 use crate::agent::validator;
 use crate::hook::Matcher;
 use crate::model::http::{is_known_provider, known_providers};
@@ -115,6 +115,21 @@ impl<'a> Check<'a> {
         self.told.push(Problem::error(at, path, message).help(help));
     }
 
+    /// Tries patterns.
+    fn permissions(&mut self, part: &PermissionsPart, path: &str) {
+        for (key, patterns) in [("allow", &part.allow), ("ask", &part.ask), ("deny", &part.deny)] {
+            for (index, pattern) in patterns.iter().enumerate() {
+                if self.told.is_enough() {
+                    break;
+                }
+                if let Err(why) = Pattern::parse(pattern) {
+                    let help = "a pattern is tool, tool*, or tool:argument=text, such as shell:cmd=git*";
+                    self.wrong(&format!("{path}.{key}[{index}]"), why, help);
+                }
+            }
+        }
+    }
+
     fn warn(&mut self, path: &str, message: String, help: impl Into<String>) {
         let at = self.file.place(path).value;
         self.told.push(Problem::warning(at, path, message).help(help));
@@ -189,21 +204,9 @@ impl<'a> Check<'a> {
                 self.provider(like, &format!("{path}.provider"));
             }
         }
-        let lists = [
-            ("allow", &file.permissions.allow),
-            ("ask", &file.permissions.ask),
-            ("deny", &file.permissions.deny),
-        ];
-        for (key, patterns) in lists {
-            for (index, pattern) in patterns.iter().enumerate() {
-                if self.told.is_enough() {
-                    break;
-                }
-                if let Err(why) = Pattern::parse(pattern) {
-                    let help = "a pattern is tool, tool*, or tool:argument=text, such as shell:cmd=git*";
-                    self.wrong(&format!("permissions.{key}[{index}]"), why, help);
-                }
-            }
+        self.permissions(&file.permissions, "permissions");
+        for (name, agent) in &file.agents {
+            self.permissions(&agent.permissions, &format!("{}.permissions", join("agents", name)));
         }
         for (name, toolset) in &file.mcps {
             let path = join("mcps", name);

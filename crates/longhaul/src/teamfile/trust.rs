@@ -166,7 +166,11 @@ impl List {
         for (name, model) in &team.models {
             self.model(team, name, model, dir);
         }
-        for pattern in &team.permissions.allow {
+        self.allowed(&team.permissions.allow);
+    }
+
+    fn allowed(&mut self, patterns: &[String]) {
+        for pattern in patterns {
             let tool = pattern.split(':').next().unwrap_or_default().trim().to_lowercase();
             if !HARMLESS.iter().any(|harmless| tool.starts_with(harmless)) {
                 self.add(TrustItem::Allow { pattern: pattern.clone() });
@@ -176,6 +180,7 @@ impl List {
 
     fn agent(&mut self, team: &TeamFile, name: &str, agent: &AgentPart, dir: &str) {
         self.hooks(&agent.hooks, name);
+        self.allowed(&agent.permissions.allow);
         agent.toolsets.iter().for_each(|part| self.toolset(part, name, dir));
         for file in &agent.instruction_file {
             self.file(dir, file, &format!("instruction of {name}"));

@@ -107,6 +107,7 @@ macro_rules! store_exam {
             a_retired_worker_is_gone_at_once
             lists_are_in_order_of_submission
             every_filter_filters
+            old_tasks_are_found_by_what_became_of_them
             a_task_is_found_by_its_id_or_its_beginning
             an_append_gives_a_hint
             a_claim_gives_a_hint

@@ -50,15 +50,14 @@ pub(super) async fn run(desk: &Desk, longhaul: &Longhaul, wanted: &Wanted<'_>) -
     }
 }
 
-/// The tasks, when that was, and how many there are in all.
+/// The tasks, when that was, and how many older ones there are.
 struct Looked(Vec<Head>, std::time::Instant, usize);
 
 async fn look(longhaul: &Longhaul, wanted: &Wanted<'_>) -> Result<Looked, Trouble> {
     let now = Timestamp::now();
-    let mut heads = longhaul.snapshots(wanted.filter()).await?;
-    let all = heads.len();
-    heads.retain(|head| wanted.fits(head, now));
-    Ok(Looked(heads, std::time::Instant::now(), all))
+    let heads = wanted.list(longhaul, now).await?;
+    let older = wanted.older(longhaul, now).await?;
+    Ok(Looked(heads, std::time::Instant::now(), older))
 }
 
 /// Waits until a look is worth while, and a little longer for what comes with it.
@@ -75,10 +74,10 @@ async fn news(hints: &mut Hints) {
     tokio::time::sleep(TOGETHER).await;
 }
 
-fn draw(desk: &Desk, wanted: &Wanted<'_>, Looked(heads, _, all): &Looked) -> Result<(), Trouble> {
+fn draw(desk: &Desk, wanted: &Wanted<'_>, Looked(heads, _, older): &Looked) -> Result<(), Trouble> {
     let (term, now) = (desk.term, Timestamp::now());
     let (columns, rows) = term.size();
-    let footer = wanted.footer(heads, *all);
+    let footer = wanted.footer(heads, *older);
     // The titles, the line that says what is left out, and the cursor's.
     let room = rows.saturating_sub(footer.len() + 3).max(1);
     let shown = most_wanted(heads, room);

@@ -50,6 +50,8 @@ pub(super) struct Desk {
 #[derive(Default)]
 pub(super) struct Transaction {
     first_row: i64,
+    /// When it began.
+    pub(super) begun: Option<Instant>,
     pub(super) hints: Vec<Hint>,
     retired: Vec<WorkerId>,
     /// Workers that are forgotten with it.
@@ -93,7 +95,8 @@ impl Desk {
             self.last_task = self.number(deletion::LAST_TASK)?;
             self.version = version;
         }
-        self.transaction = Transaction { first_row: self.last_row + 1, ..Transaction::default() };
+        let begun = Some(Instant::now());
+        self.transaction = Transaction { first_row: self.last_row + 1, begun, ..Transaction::default() };
         Ok(())
     }
 
@@ -158,11 +161,16 @@ impl Desk {
             Ask::Keep { digest, bytes } => {
                 let sql = "INSERT INTO kept (digest, bytes, at) VALUES (?1, ?2, ?3) \
                            ON CONFLICT DO UPDATE SET at = excluded.at, bytes = excluded.bytes";
-                self.execute(sql, params![digest.as_str(), &*bytes, self.clock.now().as_millisecond()])?;
+                let at = self.clock.now().as_millisecond();
+                self.execute(sql, params![digest.as_str(), &*bytes, at])?;
+                // Nothing refers to it yet.
+                let sql = "INSERT INTO loose (digest, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at";
+                self.execute(sql, params![digest.as_str(), at])?;
                 Ok(Answer::Done)
             }
             Ask::Slip { name, after, bytes } => self.write_slip(name, *after, bytes).map(Answer::Fits),
-            Ask::Delete(tasks) => self.delete(tasks).map(|()| Answer::Done),
+            Ask::Delete(tasks) => self.delete(tasks).map(Answer::Fits),
+            Ask::Clear => self.clear().map(Answer::Fits),
             Ask::Mend(tasks) => self.mend(tasks).map(|()| Answer::Done),
             #[cfg(test)]
             Ask::Test { act, .. } => act(&self.connection).map(|()| Answer::Done),
@@ -226,8 +234,8 @@ impl Desk {
         let n = self.last_task;
         self.buffer.clear();
         write_head(&mut self.buffer, &head);
-        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum, \
+                   continues, retries, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let columns = params![
             n,
             head.id.to_string(),
@@ -241,6 +249,9 @@ impl Desk {
             head.created.as_millisecond(),
             self.buffer,
             Sum::of_task(n, &head, &self.buffer),
+            head.continues.map(|old| old.to_string()),
+            head.retries.map(|old| old.to_string()),
+            rows::quiet(&head),
         ];
         self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_trouble(&self.place)?;
         let saved = head.seq;
@@ -283,11 +294,18 @@ impl Desk {
                 return Ok(());
             }
             let worker = known.head.worker.as_ref().map(WorkerId::as_str);
+            let (n, status, attempt) = (known.n, known.head.status as u8, known.head.attempt.0);
+            // What is open stays NULL: to set a column costs its index, whether it changes or not.
+            if let Some(quiet) = rows::quiet(&known.head) {
+                let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6, quiet = ?7 \
+                           WHERE n = ?1";
+                let columns = params![n, status, attempt, worker, &*buffer, sum, quiet];
+                connection.prepare_cached(sql)?.execute(columns)?;
+                return Ok(());
+            }
             let sql =
                 "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6 WHERE n = ?1";
-            let columns =
-                params![known.n, known.head.status as u8, known.head.attempt.0, worker, &*buffer, sum];
-            connection.prepare_cached(sql)?.execute(columns)?;
+            connection.prepare_cached(sql)?.execute(params![n, status, attempt, worker, &*buffer, sum])?;
             Ok(())
         });
         saved.or_trouble(&self.place)
@@ -298,7 +316,7 @@ impl Desk {
     }
 
     /// The same, and how many rows it changed.
-    fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+    pub(super) fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
         statement.execute(params).or_trouble(&self.place)
     }

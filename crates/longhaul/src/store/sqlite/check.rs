@@ -3,6 +3,8 @@
 //! The journal is the truth. The row of a task derives from it: one that is damaged is made again. A journal that is
 //! damaged cannot be; its task is named, and left alone.
 
+use std::collections::{BTreeSet, HashSet};
+
 use rusqlite::{Connection, Row, params};
 
 use super::apply::Desk;
@@ -12,7 +14,7 @@ use super::reader::Reader;
 use super::{rows, saved};
 use crate::entry::Entry;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Damage, StoreError};
+use crate::store::{Damage, Filter, StoreError};
 use crate::task::Head;
 
 /// How much that is wrong is named.
@@ -28,21 +30,42 @@ pub(super) struct Checked {
 }
 
 impl Reader {
-    /// Looks at every task; of those that have not ended, at their journals as well if that is wanted.
-    pub(super) fn check(&self, journals: bool) -> Result<Checked, StoreError> {
+    /// Looks at the tasks that match; of those that have not ended, at their journals as well if that is wanted.
+    pub(super) fn check(&self, which: &Filter, journals: bool) -> Result<Checked, StoreError> {
+        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
         let mut checked = Checked::default();
-        let sql = format!("SELECT {} FROM tasks ORDER BY n", rows::TASK);
-        let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
-        let mut found = statement.query([]).or_trouble(&self.place)?;
-        while let Some(row) = found.next().or_trouble(&self.place)? {
+        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
+        for n in self.to_check(which)? {
+            let mut found = statement.query([n]).or_trouble(&self.place)?;
+            let Some(row) = found.next().or_trouble(&self.place)? else { continue };
             match self.check_one(row, journals) {
                 Ok(true) => {}
-                Ok(false) => checked.mend.push(row.get(0).or_trouble(&self.place)?),
+                Ok(false) => checked.mend.push(n),
                 Err(error @ StoreError::Database { .. }) => return Err(error),
                 Err(error) => checked.damage.extend(damage(row, &error)),
             }
         }
+        drop(statement);
+        drop(moment);
         Ok(checked)
+    }
+
+    /// The numbers of the tasks that match; who asks for open ones gets those as well whose status is damaged.
+    fn to_check(&self, which: &Filter) -> Result<Vec<i64>, StoreError> {
+        let mut numbers = self.numbers(which)?;
+        if !which.status.is_empty() && which.status.iter().all(|status| !status.is_final()) {
+            let found = seem_open(&self.connection).or_trouble(&self.place)?;
+            let fits = Filter { status: Vec::new(), ..which.clone() };
+            let all = fits == Filter::default();
+            let fits: HashSet<i64> = match all {
+                true => HashSet::new(),
+                false => self.numbers(&fits)?.into_iter().collect(),
+            };
+            numbers.extend(found.into_iter().filter(|n| all || fits.contains(n)));
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        Ok(numbers)
     }
 
     /// Whether the row of a task is as it should be; an error if the task cannot be loaded.
@@ -103,6 +126,9 @@ fn differs(row: &Row<'_>, head: &Head) -> Vec<&'static str> {
     compare("attempt", number(9) == Some(head.attempt.0.into()));
     compare("worker", text(10) == head.worker.as_ref().map(WorkerId::as_str));
     compare("created", number(11) == Some(head.created.as_millisecond()));
+    compare("continues", text(12) == head.continues.map(|old| old.to_string()).as_deref());
+    compare("retries", text(13) == head.retries.map(|old| old.to_string()).as_deref());
+    compare("quiet", number(14) == rows::quiet(head));
     differs
 }
 
@@ -111,8 +137,7 @@ impl Desk {
     pub(super) fn mend(&mut self, tasks: &[i64]) -> Result<(), StoreError> {
         self.save_heads()?;
         for n in tasks {
-            let sql = format!("SELECT {} FROM tasks WHERE n = ?1", rows::TASK);
-            let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
+            let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
             let mut found = statement.query([n]).or_trouble(&self.place)?;
             let Some(row) = found.next().or_trouble(&self.place)? else { continue };
             // Whoever looked has named it, if its journal is damaged as well.
@@ -121,7 +146,8 @@ impl Desk {
             let _ = saved::write(&head, &mut bytes);
             let sum = Sum::of_task(*n, &head, &bytes);
             let sql = "UPDATE tasks SET id = ?2, status = ?3, team = ?4, agent = ?5, parent = ?6, root = ?7, \
-                       attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12 WHERE n = ?1";
+                       attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12, continues = ?13, \
+                       retries = ?14, quiet = ?15 WHERE n = ?1";
             let columns = params![
                 n,
                 head.id.to_string(),
@@ -135,12 +161,22 @@ impl Desk {
                 head.created.as_millisecond(),
                 bytes,
                 sum,
+                head.continues.map(|old| old.to_string()),
+                head.retries.map(|old| old.to_string()),
+                rows::quiet(&head),
             ];
             self.execute(sql, columns)?;
         }
         self.heads.forget();
         Ok(())
     }
+}
+
+/// The numbers of the tasks that are open by one of the two columns that say so.
+fn seem_open(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let sql = "SELECT n FROM tasks WHERE quiet IS NULL UNION SELECT n FROM tasks WHERE status IN (0,1)";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Everything in a database that is not as it should be, in words.
@@ -151,24 +187,72 @@ pub(super) fn wrong(connection: &Connection, place: &Place, current: bool) -> ru
         lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
     // An older file has other columns; it is brought up to date when it is opened.
     if current {
-        tasks(connection, place, &mut wrong)?;
-        kept(connection, &mut wrong)?;
-        slips(connection, &mut wrong)?;
+        let numbers = connection.prepare("SELECT n FROM tasks ORDER BY n")?.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+        tasks(connection, place, &numbers, &mut wrong)?;
+        orphans(connection, &mut wrong)?;
+        let digests = texts(connection, "SELECT DISTINCT digest FROM kept")?;
+        kept(connection, &digests, true, &mut wrong)?;
+        let teams = texts(connection, "SELECT DISTINCT team FROM tasks")?;
+        missing_teams(connection, &teams, &mut wrong)?;
+        slips(connection, "SELECT name, written, bytes, sum FROM slips", None, &mut wrong)?;
     }
+    Ok(first_of(wrong))
+}
+
+/// The same of the tasks that have not ended and of the newest, with all that is theirs: what it costs does not grow with what
+/// has ended.
+pub(super) fn wrong_of_newest(
+    connection: &Connection,
+    place: &Place,
+    newest: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let mut numbers: BTreeSet<i64> = seem_open(connection)?.into_iter().collect();
+    let newest = rows::number(newest as u64);
+    let mut statement = connection.prepare("SELECT n FROM tasks ORDER BY n DESC LIMIT ?1")?;
+    numbers.extend(statement.query_map([newest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?);
+    let numbers: Vec<i64> = numbers.into_iter().collect();
+    let mut wrong = Vec::new();
+    tasks(connection, place, &numbers, &mut wrong)?;
+    let (mut digests, mut teams) = (BTreeSet::new(), BTreeSet::new());
+    for n in &numbers {
+        let mut statement = connection.prepare_cached("SELECT digest FROM keeps WHERE task = ?1")?;
+        digests.extend(statement.query_map([n], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?);
+        let mut statement = connection.prepare_cached("SELECT id, team FROM tasks WHERE n = ?1")?;
+        let mut found = statement.query([n])?;
+        let Some(row) = found.next()? else { continue };
+        teams.extend(row.get_ref(1)?.as_str().ok().map(str::to_owned));
+        if let Some(id) = rows::id(row) {
+            let own = "SELECT name, written, bytes, sum FROM slips WHERE substr(name, instr(name, ':') + 1) = ?1 \
+                       OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';')";
+            slips(connection, own, Some(id), &mut wrong)?;
+        }
+    }
+    digests.extend(teams.iter().filter_map(|team| team.strip_prefix("file:")).map(str::to_owned));
+    kept(connection, &digests.into_iter().collect::<Vec<_>>(), false, &mut wrong)?;
+    missing_teams(connection, &teams.into_iter().collect::<Vec<_>>(), &mut wrong)?;
+    Ok(first_of(wrong))
+}
+
+fn texts(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
+    let text = |row: &Row<'_>| Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned());
+    connection.prepare(sql)?.query_map([], text)?.collect()
+}
+
+fn first_of(mut wrong: Vec<String>) -> Vec<String> {
     if wrong.len() > NAMED {
         let more = wrong.len() - NAMED;
         wrong.truncate(NAMED);
         wrong.push(format!("and {more} more"));
     }
-    Ok(wrong)
+    wrong
 }
 
 /// Journals, and the rows that derive from them.
-fn tasks(connection: &Connection, place: &Place, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(&format!("SELECT {} FROM tasks ORDER BY n", rows::TASK))?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        let n: i64 = row.get(0)?;
+fn tasks(connection: &Connection, place: &Place, numbers: &[i64], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(rows::NTH_TASK)?;
+    for n in numbers.iter().copied() {
+        let mut found = statement.query([n])?;
+        let Some(row) = found.next()? else { continue };
         let name = rows::id(row).map_or_else(|| format!("task number {n}"), |id| format!("task {id}"));
         let head = match rows::fold(connection, place, row) {
             Ok(head) => head,
@@ -206,7 +290,13 @@ fn tasks(connection: &Connection, place: &Place, wrong: &mut Vec<String>) -> rus
             wrong,
         )?;
     }
-    let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks)";
+    Ok(())
+}
+
+/// Journals without a task, unless they are about to be cleared away.
+fn orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+    let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks) \
+                   AND task NOT IN (SELECT task FROM garbage)";
     let mut statement = connection.prepare(orphans)?;
     for n in statement.query_map([], |row| Ok(row.get::<_, i64>(0).unwrap_or_default()))? {
         wrong.push(format!("the journal of task number {} is there, but not the task", n?));
@@ -253,35 +343,50 @@ fn references(
     Ok(())
 }
 
-/// What is kept by digest, and teams that should be.
-fn kept(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("SELECT digest, bytes FROM kept")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        let digest = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
-        let same = row.get_ref(1)?.as_blob().is_ok_and(|bytes| Digest::of(bytes).as_str() == digest);
+/// What is kept by digest; whether it must be there.
+fn kept(connection: &Connection, digests: &[String], must: bool, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT bytes FROM kept WHERE digest = ?1")?;
+    for digest in digests {
+        let mut found = statement.query([digest])?;
+        let same = match found.next()? {
+            Some(row) => row.get_ref(0)?.as_blob().is_ok_and(|bytes| Digest::of(bytes).as_str() == *digest),
+            None => !must,
+        };
         if !same {
             let users = "SELECT id FROM tasks WHERE team = 'file:' || ?1 OR n IN (SELECT task FROM keeps WHERE digest = ?1)";
             let mut users = connection.prepare_cached(users)?;
-            let users = users.query_map([&digest], |row| row.get::<_, String>(0))?;
+            let users = users.query_map([digest], |row| row.get::<_, String>(0))?;
             let users: Vec<String> = users.flatten().take(5).collect();
             let of = if users.is_empty() { String::new() } else { format!(" (of {})", users.join(", ")) };
             wrong.push(format!("what is kept under the digest {digest}{of} is damaged"));
         }
     }
-    let missing = "SELECT team, min(id) FROM tasks WHERE team LIKE 'file:%' \
-                   AND substr(team, 6) NOT IN (SELECT digest FROM kept) GROUP BY team";
-    let mut statement = connection.prepare(missing)?;
-    let teams = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
-    for (team, task) in teams.flatten() {
-        wrong.push(format!("task {task}: its team ({team}) is missing"));
+    Ok(())
+}
+
+/// Teams that should be kept.
+fn missing_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+    for team in teams {
+        let Some(digest) = team.strip_prefix("file:") else { continue };
+        if connection.prepare_cached("SELECT 1 FROM kept WHERE digest = ?1")?.exists([digest])? {
+            continue;
+        }
+        let mut statement = connection.prepare_cached("SELECT id FROM tasks WHERE team = ?1 LIMIT 1")?;
+        for task in statement.query_map([team], |row| row.get::<_, String>(0))?.flatten() {
+            wrong.push(format!("task {task}: its team ({team}) is missing"));
+        }
     }
     Ok(())
 }
 
-fn slips(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("SELECT name, written, bytes, sum FROM slips")?;
-    let mut found = statement.query([])?;
+fn slips(
+    connection: &Connection,
+    sql: &str,
+    of: Option<TaskId>,
+    wrong: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(rusqlite::params_from_iter(of.map(|task| task.to_string())))?;
     while let Some(row) = found.next()? {
         if rows::slip(row).is_none() {
             let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();

@@ -1,16 +1,23 @@
 //! What the writer does to delete tasks.
+//!
+//! Tasks go at once, and with them all that finds them. Their journals go in the same transaction if that is quick, and otherwise
+//! (`garbage`) in as many as it takes for none to be long: others write beside it. What is kept goes when nothing refers to it
+//! any more; only what may be so (`loose`) is looked at. So a deletion costs what it deletes, however much there is beside it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use rusqlite::params;
 
 use super::apply::Desk;
 use super::checksum::Sum;
 use super::errors::OrTrouble as _;
-use crate::entry::FORMAT;
+use super::rows;
+use crate::entry::{FORMAT, TeamRef};
 use crate::id::{Seq, TaskId};
 use crate::store::judge::{Archive as _, Bond, may_go};
-use crate::store::{Hint, StoreError, kept_since, slip_of};
+use crate::store::{Hint, StoreError, kept_since};
+use crate::task::Head;
 
 /// The highest number that a task ever had.
 ///
@@ -19,8 +26,50 @@ use crate::store::{Hint, StoreError, kept_since, slip_of};
 pub(super) const LAST_TASK: &str = "SELECT max(coalesce((SELECT max(n) FROM tasks), 0), \
                                     coalesce((SELECT max(seq) FROM journal WHERE task = 0), 0))";
 
+/// How long a transaction goes on clearing away: others wait for it.
+const SHORT: Duration = Duration::from_millis(15);
+/// How many rows of a journal are deleted between two looks at the clock.
+const ROWS: usize = 100;
+
+/// The slips of a task: `word:ID`, and `word:ID:more`. ';' comes after ':'. An index has the same expression.
+const DELETE_SLIPS: &str = "DELETE FROM slips WHERE substr(name, instr(name, ':') + 1) = ?1 \
+                            OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';')";
+const DELETE_TASK: &str = "DELETE FROM tasks WHERE n = ?1";
+const TEAM_LOOSE: &str =
+    "INSERT OR IGNORE INTO loose (digest, at) SELECT digest, at FROM kept WHERE digest = ?1";
+const OUTPUTS_LOOSE: &str = "INSERT OR IGNORE INTO loose (digest, at) SELECT digest, at FROM kept \
+                             WHERE digest IN (SELECT digest FROM keeps WHERE task = ?1)";
+const DUE: &str = "SELECT digest FROM loose WHERE at < ?1 ORDER BY at LIMIT 1";
+const IS_KEPT: &str = "SELECT 1 FROM keeps WHERE digest = ?1 LIMIT 1";
+const DELETE_KEPT: &str = "DELETE FROM kept WHERE digest = ?1 AND at < ?2";
+const DELETE_ROWS: &str =
+    "DELETE FROM journal WHERE row IN (SELECT row FROM journal WHERE task = ?1 LIMIT ?2)";
+const DELETE_KEEPS: &str = "DELETE FROM keeps WHERE task = ?1";
+const OF_TREE: &str = "SELECT id, root, continues FROM tasks WHERE root = ?1";
+const CONTINUING: &str = "SELECT id, root, continues FROM tasks WHERE continues = ?1";
+/// Whether a task is of the team that is kept under a digest. The states are there for the index.
+const OF_TEAM: &str = "SELECT 1 FROM tasks WHERE status IN (0,1,2,3,4) AND team = 'file:' || ?1";
+
+/// What a deletion asks and does, for a test that none of it reads a whole table.
+#[cfg(test)]
+pub(super) const STATEMENTS: [&str; 12] = [
+    DELETE_TASK,
+    DELETE_SLIPS,
+    TEAM_LOOSE,
+    OUTPUTS_LOOSE,
+    DUE,
+    IS_KEPT,
+    OF_TEAM,
+    DELETE_KEPT,
+    DELETE_ROWS,
+    DELETE_KEEPS,
+    OF_TREE,
+    CONTINUING,
+];
+
 impl Desk {
-    pub(super) fn delete(&mut self, tasks: &[(TaskId, Seq)]) -> Result<(), StoreError> {
+    /// Deletes tasks. Whether nothing of them is left.
+    pub(super) fn delete(&mut self, tasks: &[(TaskId, Seq)]) -> Result<bool, StoreError> {
         self.save_heads()?;
         let mut doomed = HashMap::new();
         let mut numbers = Vec::new();
@@ -30,22 +79,27 @@ impl Desk {
                 doomed.insert(*id, head);
             }
         }
-        may_go(tasks, &doomed, self.bonds()?)?;
-        for n in numbers {
-            self.execute("DELETE FROM journal WHERE task = ?1", [n])?;
-            self.execute("DELETE FROM keeps WHERE task = ?1", [n])?;
-            self.execute("DELETE FROM tasks WHERE n = ?1", [n])?;
+        may_go(tasks, &doomed, self.bonds(&doomed)?)?;
+        for n in &numbers {
+            self.execute(DELETE_TASK, [n])?;
         }
-        for slip in self.texts("SELECT name FROM slips")? {
-            if slip_of(&slip).is_some_and(|task| doomed.contains_key(&task)) {
-                self.execute("DELETE FROM slips WHERE name = ?1", [slip])?;
+        let mut teams = HashSet::new();
+        for (id, head) in &doomed {
+            self.execute(DELETE_SLIPS, [id.to_string()])?;
+            self.heads.remove(*id);
+            if let TeamRef::File(digest) = &head.team {
+                teams.insert(digest);
+            }
+        }
+        for digest in teams {
+            self.execute(TEAM_LOOSE, [digest.as_str()])?;
+        }
+        for n in numbers {
+            if self.is_late() || !self.clear_task(n)? {
+                self.execute("INSERT OR IGNORE INTO garbage (task) VALUES (?1)", [n])?;
             }
         }
         let now = self.clock.now();
-        let sql = "DELETE FROM kept WHERE at < ?1 \
-                   AND NOT EXISTS (SELECT 1 FROM keeps WHERE keeps.digest = kept.digest) \
-                   AND NOT EXISTS (SELECT 1 FROM tasks WHERE team = 'file:' || kept.digest)";
-        self.execute(sql, [kept_since(now).as_millisecond()])?;
         self.last_row += 1;
         self.execute("DELETE FROM journal WHERE task = 0", [])?;
         let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
@@ -53,33 +107,84 @@ impl Desk {
         let at = now.as_millisecond();
         let sum = Sum::of_entry(0, self.last_task, at, 0, FORMAT.into(), None, b"");
         self.execute(sql, params![self.last_row, self.last_task, at, FORMAT, sum])?;
-        self.heads.forget();
         // There is no hint of a task that is not there: all have to look.
         self.transaction.hints.push(Hint::Lagged);
-        Ok(())
+        match self.is_late() {
+            true => Ok(false),
+            false => self.clear(),
+        }
     }
 
-    /// Where every task belongs. What it continues is in its head, and never changes.
-    fn bonds(&self) -> Result<Vec<Bond>, StoreError> {
-        let sql = "SELECT id, root, CASE WHEN json_valid(CAST(head AS TEXT)) \
-                   THEN json_extract(CAST(head AS TEXT), '$.continues') END FROM tasks";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let mut rows = statement.query([]).or_trouble(&self.place)?;
+    /// Clears away what deleted tasks have left, until it is time to let others through. Whether nothing is left.
+    pub(super) fn clear(&mut self) -> Result<bool, StoreError> {
+        while let Some(n) = self.first::<i64>("SELECT task FROM garbage LIMIT 1", [])? {
+            if !self.clear_task(n)? {
+                return Ok(false);
+            }
+            self.execute("DELETE FROM garbage WHERE task = ?1", [n])?;
+        }
+        let before = kept_since(self.clock.now()).as_millisecond();
+        while let Some(digest) = self.first::<String>(DUE, [before])? {
+            let is_kept = self.first::<i64>(IS_KEPT, [&digest])?.is_some();
+            if !is_kept && self.first::<i64>(OF_TEAM, [&digest])?.is_none() {
+                self.execute(DELETE_KEPT, params![digest, before])?;
+            }
+            self.execute("DELETE FROM loose WHERE digest = ?1", [&digest])?;
+            if self.is_late() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Deletes the journal of a task that is gone, or the beginning of it. Whether that was all.
+    fn clear_task(&self, n: i64) -> Result<bool, StoreError> {
+        while self.changed(DELETE_ROWS, params![n, rows::number(ROWS as u64)])? == ROWS {
+            if self.is_late() {
+                return Ok(false);
+            }
+        }
+        self.execute(OUTPUTS_LOOSE, [n])?;
+        self.execute(DELETE_KEEPS, [n])?;
+        Ok(true)
+    }
+
+    fn is_late(&self) -> bool {
+        self.transaction.begun.is_some_and(|begun| begun.elapsed() >= SHORT)
+    }
+
+    /// Where every task belongs that may need one of these: those of the same trees, and those that continue one.
+    fn bonds(&self, doomed: &HashMap<TaskId, Head>) -> Result<Vec<Bond>, StoreError> {
         let mut bonds = Vec::new();
-        while let Some(row) = rows.next().or_trouble(&self.place)? {
-            let text = |column: usize| -> rusqlite::Result<Option<TaskId>> {
-                Ok(row.get_ref(column)?.as_str_or_null()?.and_then(|id| id.parse().ok()))
-            };
-            let (task, root) = (text(0).or_trouble(&self.place)?, text(1).or_trouble(&self.place)?);
-            let (Some(task), Some(root)) = (task, root) else { continue };
-            bonds.push(Bond { task, root, continues: text(2).or_trouble(&self.place)? });
+        let roots: HashSet<TaskId> = doomed.values().map(|head| head.root).collect();
+        for (sql, ids) in [
+            (OF_TREE, roots.into_iter().collect::<Vec<_>>()),
+            (CONTINUING, doomed.keys().copied().collect()),
+        ] {
+            let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+            for id in ids {
+                let mut rows = statement.query([id.to_string()]).or_trouble(&self.place)?;
+                while let Some(row) = rows.next().or_trouble(&self.place)? {
+                    let text = |column: usize| -> rusqlite::Result<Option<TaskId>> {
+                        Ok(row.get_ref(column)?.as_str_or_null()?.and_then(|id| id.parse().ok()))
+                    };
+                    let (task, root) = (text(0).or_trouble(&self.place)?, text(1).or_trouble(&self.place)?);
+                    let (Some(task), Some(root)) = (task, root) else { continue };
+                    bonds.push(Bond { task, root, continues: text(2).or_trouble(&self.place)? });
+                }
+            }
         }
         Ok(bonds)
     }
 
-    fn texts(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+    /// The first column of the first row, if there is one.
+    fn first<T: rusqlite::types::FromSql>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Option<T>, StoreError> {
+        use rusqlite::OptionalExtension as _;
         let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let texts = statement.query_map([], |row| row.get(0)).or_trouble(&self.place)?;
-        texts.collect::<Result<_, _>>().or_trouble(&self.place)
+        statement.query_row(params, |row| row.get(0)).optional().or_trouble(&self.place)
     }
 }

@@ -58,7 +58,8 @@ impl Heads {
         let Some(known) = self.young.get_mut(&head.id) else { return };
         let moved = known.head.status != head.status
             || known.head.attempt != head.attempt
-            || known.head.worker != head.worker;
+            || known.head.worker != head.worker
+            || (head.status.is_final() && known.head.active != head.active);
         let unsaved = match head.seq.0.saturating_sub(known.saved.0) {
             _ if moved => Unsaved::Columns,
             BEHIND.. => Unsaved::Head,
@@ -90,6 +91,12 @@ impl Heads {
         if self.young.len() >= REMEMBERED && self.unsaved.is_empty() {
             self.old = std::mem::take(&mut self.young);
         }
+    }
+
+    /// Forgets one that is deleted.
+    pub(super) fn remove(&mut self, task: TaskId) {
+        self.young.remove(&task);
+        self.old.remove(&task);
     }
 
     pub(super) fn forget(&mut self) {

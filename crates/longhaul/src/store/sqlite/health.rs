@@ -23,44 +23,74 @@ pub struct Health {
     pub size: u64,
     /// How many bytes of that are free, and used again.
     pub free: u64,
-    /// How many tasks are in it.
+    /// How many tasks are in it; one more than [`COUNTED`](Health::COUNTED) if there are more than that.
     pub tasks: u64,
     /// What is damaged: pages, indexes, journals, what derives from them, what is kept; the first of it, if it is much.
     pub wrong: Vec<String>,
+    /// Whether all of it was looked at for that, or only the tasks that have not ended and the [newest](Health::NEWEST).
+    pub all: bool,
     /// How many processes that are alive run tasks of it.
     pub workers: usize,
 }
 
+impl Health {
+    /// How many tasks are counted, at most.
+    pub const COUNTED: u64 = 10_000;
+    /// How many tasks are looked at, besides those that have not ended, where not all are.
+    pub const NEWEST: usize = 200;
+    /// Up to how many bytes all is looked at anyway: that takes a moment.
+    pub const SMALL: u64 = 4 << 20;
+}
+
 impl Sqlite {
-    /// Looks at the file of a store, and changes nothing. `None` if there is none.
+    /// Looks at all that is in the file of a store, and changes nothing. `None` if there is none.
     pub fn examine(path: impl AsRef<Path>) -> Result<Option<Health>, StoreError> {
-        let path = path.as_ref();
-        if !path.exists() {
-            return Ok(None);
-        }
-        let place = Place::of(path)?;
-        let connection = schema::open_reader(&place, Duration::from_secs(5))?;
-        schema::check(&connection, &place)?;
-        let number = |sql: &str| -> Result<u64, StoreError> {
-            let number: i64 = connection.query_row(sql, [], |row| row.get(0)).or_trouble(&place)?;
-            Ok(u64::try_from(number).unwrap_or_default())
-        };
-        let version = schema::version(&connection).or_trouble(&place)?;
-        let page = number("PRAGMA page_size")?;
-        Ok(Some(Health {
-            version,
-            current: schema::VERSION,
-            size: page * number("PRAGMA page_count")?,
-            free: page * number("PRAGMA freelist_count")?,
-            tasks: if version == 0 { 0 } else { number("SELECT count(*) FROM tasks")? },
-            wrong: check::wrong(&connection, &place, version == schema::VERSION).or_trouble(&place)?,
-            workers: if version == 0 {
-                0
-            } else {
-                alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?
-            },
-        }))
+        examine(path.as_ref(), true)
     }
+
+    /// The same, but of a file that is not [small](Health::SMALL) only what matters most: so that it takes a moment, however
+    /// much there is in it.
+    pub fn examine_newest(path: impl AsRef<Path>) -> Result<Option<Health>, StoreError> {
+        examine(path.as_ref(), false)
+    }
+}
+
+fn examine(path: &Path, all: bool) -> Result<Option<Health>, StoreError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let place = Place::of(path)?;
+    let connection = schema::open_reader(&place, Duration::from_secs(5))?;
+    schema::check(&connection, &place)?;
+    let number = |sql: &str| -> Result<u64, StoreError> {
+        let number: i64 = connection.query_row(sql, [], |row| row.get(0)).or_trouble(&place)?;
+        Ok(u64::try_from(number).unwrap_or_default())
+    };
+    let version = schema::version(&connection).or_trouble(&place)?;
+    let page = number("PRAGMA page_size")?;
+    let size = page * number("PRAGMA page_count")?;
+    let current = version == schema::VERSION;
+    // An older file has not the indexes by which a part of it is found.
+    let all = all || size <= Health::SMALL || !current;
+    let wrong = match all {
+        true => check::wrong(&connection, &place, current),
+        false => check::wrong_of_newest(&connection, &place, Health::NEWEST),
+    };
+    let tasks = format!("SELECT count(*) FROM (SELECT 1 FROM tasks LIMIT {})", Health::COUNTED + 1);
+    Ok(Some(Health {
+        version,
+        current: schema::VERSION,
+        size,
+        free: page * number("PRAGMA freelist_count")?,
+        tasks: if version == 0 { 0 } else { number(&tasks)? },
+        wrong: wrong.or_trouble(&place)?,
+        all,
+        workers: if version == 0 {
+            0
+        } else {
+            alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?
+        },
+    }))
 }
 
 fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {

@@ -149,6 +149,14 @@ impl Store for Sqlite {
         self.readers.with(move |reader| reader.list(&filter))
     }
 
+    fn ids(&self, filter: Filter) -> StoreFuture<'_, Vec<TaskId>> {
+        self.readers.with(move |reader| reader.ids(&filter))
+    }
+
+    fn count(&self, filter: Filter) -> StoreFuture<'_, usize> {
+        self.readers.with(move |reader| reader.count(&filter))
+    }
+
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         let typed = typed.to_owned();
         self.readers.with(move |reader| reader.find(&typed))
@@ -208,12 +216,20 @@ impl Store for Sqlite {
     }
 
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.writer.ask(Ask::Delete(tasks)).await.map(drop) })
+        Box::pin(async move {
+            let mut answer = self.writer.ask(Ask::Delete(tasks)).await?;
+            // They are gone; what they leave goes in steps that let others through. Who does not wait for that leaves the rest to
+            // the next deletion.
+            while matches!(answer, Answer::Fits(false)) {
+                answer = self.writer.ask(Ask::Clear).await?;
+            }
+            Ok(())
+        })
     }
 
-    fn check(&self, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+    fn check(&self, which: Filter, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
         Box::pin(async move {
-            let found = self.readers.with(move |reader| reader.check(journals)).await?;
+            let found = self.readers.with(move |reader| reader.check(&which, journals)).await?;
             if !found.mend.is_empty() {
                 tracing::warn!(
                     tasks = found.mend.len(),

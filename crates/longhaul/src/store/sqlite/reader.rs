@@ -166,16 +166,65 @@ impl Reader {
     }
 
     pub(super) fn list(&self, filter: &Filter) -> Result<Vec<Head>, StoreError> {
+        // In one moment: between two looks a task may be deleted.
+        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
+        let numbers = self.numbers(filter)?;
+        let mut heads = Vec::with_capacity(numbers.len());
+        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
+        for n in numbers {
+            let mut found = statement.query([n]).or_trouble(&self.place)?;
+            if let Some(row) = found.next().or_trouble(&self.place)? {
+                heads.extend(self.loaded(row)?);
+            }
+        }
+        drop(statement);
+        drop(moment);
+        Ok(heads)
+    }
+
+    pub(super) fn ids(&self, filter: &Filter) -> Result<Vec<TaskId>, StoreError> {
+        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
+        let numbers = self.numbers(filter)?;
+        let mut ids = Vec::with_capacity(numbers.len());
+        let sql = "SELECT id FROM tasks WHERE n = ?1";
+        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        for n in numbers {
+            let id = statement.query_row([n], |row| Ok(row.get_ref(0)?.as_str()?.parse::<TaskId>().ok()));
+            ids.extend(id.optional().or_trouble(&self.place)?.flatten());
+        }
+        drop(statement);
+        drop(moment);
+        Ok(ids)
+    }
+
+    pub(super) fn count(&self, filter: &Filter) -> Result<usize, StoreError> {
         let (condition, mut values) = rows::condition(filter);
-        let Some(limit) = filter.limit else {
-            let sql = format!("SELECT {} FROM tasks WHERE {condition} ORDER BY n", rows::TASK);
-            return self.heads(&sql, values);
-        };
-        values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
-        let sql = format!("SELECT {} FROM tasks WHERE {condition} ORDER BY n DESC LIMIT ?", rows::TASK);
-        let mut newest = self.heads(&sql, values)?;
-        newest.reverse();
-        Ok(newest)
+        values.push(rows::limit(filter));
+        // Never counts further than it must.
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
+        let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
+        let count: i64 =
+            statement.query_row(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
+        Ok(usize::try_from(count).unwrap_or_default())
+    }
+
+    /// The numbers of the tasks that match, in order. Sorted here: SQLite would sort rows, or read all of them because they
+    /// are in order.
+    pub(super) fn numbers(&self, filter: &Filter) -> Result<Vec<i64>, StoreError> {
+        let (condition, mut values) = rows::condition(filter);
+        let all = condition == "1";
+        let newest = if all { "ORDER BY n DESC LIMIT ?" } else { "" };
+        if all {
+            values.push(rows::limit(filter));
+        }
+        let sql = format!("SELECT n FROM tasks WHERE {condition} {newest}");
+        let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
+        let found = statement.query_map(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
+        let mut numbers: Vec<i64> = found.collect::<Result<_, _>>().or_trouble(&self.place)?;
+        numbers.sort_unstable();
+        numbers.dedup();
+        let most = filter.limit.unwrap_or(usize::MAX);
+        Ok(numbers.split_off(numbers.len().saturating_sub(most)))
     }
 
     fn heads(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Head>, StoreError> {
@@ -183,14 +232,21 @@ impl Reader {
         let mut found = statement.query(params_from_iter(values)).or_trouble(&self.place)?;
         let mut heads = Vec::new();
         while let Some(row) = found.next().or_trouble(&self.place)? {
-            match rows::head(&self.connection, &self.place, row, None) {
-                Ok(found) => heads.push(found.head),
-                Err(error @ StoreError::Database { .. }) => return Err(error),
-                // One that cannot be loaded must not hide the others. `check` names it.
-                Err(error) => tracing::warn!(%error, "a task that cannot be loaded is left out"),
-            }
+            heads.extend(self.loaded(row)?);
         }
         Ok(heads)
+    }
+
+    /// The head in a row. One that cannot be loaded must not hide the others; `check` names it.
+    fn loaded(&self, row: &rusqlite::Row<'_>) -> Result<Option<Head>, StoreError> {
+        match rows::head(&self.connection, &self.place, row, None) {
+            Ok(found) => Ok(Some(found.head)),
+            Err(error @ StoreError::Database { .. }) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a task that cannot be loaded is left out");
+                Ok(None)
+            }
+        }
     }
 
     pub(super) fn find(&self, typed: &str) -> Result<TaskId, StoreError> {

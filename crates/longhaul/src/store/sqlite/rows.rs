@@ -42,10 +42,19 @@ pub(super) fn number(n: u64) -> i64 {
 }
 
 /// The columns of a task: what its head is read from, and what the checksum is made of.
-pub(super) const TASK: &str = "n, id, head, sum, status, team, agent, parent, root, attempt, worker, created";
+pub(super) const TASK: &str = "n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
+                               continues, retries, quiet";
 /// The row of a task, by its id.
-pub(super) const ONE_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created \
-                                   FROM tasks WHERE id = ?1";
+pub(super) const ONE_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
+                                   continues, retries, quiet FROM tasks WHERE id = ?1";
+/// The same, by its number.
+pub(super) const NTH_TASK: &str = "SELECT n, id, head, sum, status, team, agent, parent, root, attempt, worker, created, \
+                                   continues, retries, quiet FROM tasks WHERE n = ?1";
+
+/// When anything last happened to a task that has ended.
+pub(super) fn quiet(head: &Head) -> Option<i64> {
+    head.status.is_final().then(|| head.active.as_millisecond())
+}
 
 /// A part of a journal: the columns that [`record`] reads.
 const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, row > (SELECT since FROM store) \
@@ -218,35 +227,109 @@ pub(super) fn journal(
 }
 
 /// The condition of a filter, but for its limit, and what is to be put in for its question marks.
+///
+/// One term is looked up in an index: the one that leaves the fewest tasks, as far as can be known. The `+` before the columns of
+/// the others keeps SQLite, which has no statistics of them, from choosing another.
 pub(super) fn condition(filter: &Filter) -> (String, Vec<Value>) {
-    let Filter { status, root, parent, agent, roots, since, limit: _ } = filter;
-    let mut terms = Vec::new();
-    let mut values = Vec::new();
-    if !status.is_empty() {
-        let among: Vec<String> = status.iter().map(|s| (*s as u8).to_string()).collect();
-        terms.push(format!("status IN ({})", among.join(",")));
+    let Filter {
+        status,
+        root,
+        parent,
+        continues,
+        retries,
+        agents,
+        roots,
+        since,
+        before,
+        active_since,
+        quiet_before,
+        limit: _,
+    } = filter;
+    let text = |id: &TaskId| vec![Value::Text(id.to_string())];
+    let mut terms = Terms::default();
+    if let Some(old) = retries {
+        terms.add("retries", "= ?", text(old));
     }
-    let mut equal = |column: &str, operator: &str, value: Value| {
-        terms.push(format!("{column} {operator} ?"));
-        values.push(value);
-    };
-    if let Some(root) = root {
-        equal("root", "=", Value::Text(root.to_string()));
+    if let Some(old) = continues {
+        terms.add("continues", "= ?", text(old));
     }
     if let Some(parent) = parent {
-        equal("parent", "=", Value::Text(parent.to_string()));
+        terms.add("parent", "= ?", text(parent));
     }
-    if let Some(agent) = agent {
-        equal("agent", "=", Value::Text(agent.to_string()));
+    let by_root = root.is_some() && terms.terms.is_empty();
+    if let Some(root) = root {
+        terms.add("root", "= ?", text(root));
+    }
+    let among: Vec<String> = status.iter().map(|s| (*s as u8).to_string()).collect();
+    let among = format!("IN ({})", among.join(","));
+    let is_live = !status.is_empty() && status.iter().all(|status| !status.is_final());
+    match by_root {
+        // They have an index together.
+        true if !status.is_empty() => terms.terms.push(format!("status {among}")),
+        false if is_live => terms.add("status", &among, Vec::new()),
+        _ => {}
+    }
+    if let Some(since) = active_since {
+        let since = Value::Integer(not_before(*since));
+        match terms.terms.is_empty() {
+            true => terms.add(
+                "n",
+                "IN (SELECT n FROM tasks WHERE status IN (0,1) UNION ALL SELECT n FROM tasks WHERE quiet >= ?)",
+                vec![since],
+            ),
+            false => {
+                terms.terms.push("(status < 2 OR quiet >= ?)".to_owned());
+                terms.values.push(since);
+            }
+        }
+    }
+    if let Some(before) = quiet_before {
+        terms.add("quiet", "< ?", vec![Value::Integer(not_before(*before))]);
     }
     if let Some(since) = since {
-        // A journal keeps whole milliseconds: one that began in the middle of this one began before it.
-        let part = i64::from(since.as_nanosecond().rem_euclid(1_000_000) != 0);
-        equal("created", ">=", Value::Integer(since.as_nanosecond().div_euclid(1_000_000) as i64 + part));
+        terms.add("created", ">= ?", vec![Value::Integer(not_before(*since))]);
+    }
+    if !agents.is_empty() {
+        let among = vec!["?"; agents.len()].join(",");
+        let agents = agents.iter().map(|agent| Value::Text(agent.to_string())).collect();
+        terms.add("agent", &format!("IN ({among})"), agents);
+    }
+    if !status.is_empty() && !by_root && !is_live {
+        terms.add("status", &among, Vec::new());
+    }
+    if let Some(before) = before {
+        terms.add("created", "< ?", vec![Value::Integer(not_before(*before))]);
     }
     if *roots {
-        terms.push("parent IS NULL".to_owned());
+        terms.add("parent", "IS NULL", Vec::new());
     }
-    let all = if terms.is_empty() { "1".to_owned() } else { terms.join(" AND ") };
-    (all, values)
+    let all = if terms.terms.is_empty() { "1".to_owned() } else { terms.terms.join(" AND ") };
+    (all, terms.values)
+}
+
+/// How many a filter asks for, for a `LIMIT`.
+pub(super) fn limit(filter: &Filter) -> Value {
+    Value::Integer(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX))
+}
+
+/// The terms of a condition, of which the first is looked up in an index.
+#[derive(Default)]
+struct Terms {
+    terms: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Terms {
+    fn add(&mut self, column: &str, is: &str, values: Vec<Value>) {
+        let no_index = if self.terms.is_empty() { "" } else { "+" };
+        self.terms.push(format!("{no_index}{column} {is}"));
+        self.values.extend(values);
+    }
+}
+
+/// The first whole millisecond that is not before this: a journal keeps whole ones, and what happened in the middle of one
+/// happened before it.
+fn not_before(time: jiff::Timestamp) -> i64 {
+    let part = i64::from(time.as_nanosecond().rem_euclid(1_000_000) != 0);
+    i64::try_from(time.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX).saturating_add(part)
 }

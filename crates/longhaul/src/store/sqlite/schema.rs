@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const APPLICATION: i32 = 0x4C48_554C;
 
 /// What makes a file of version `n` one of version `n + 1`. A step that has been released is never changed.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "
     CREATE TABLE tasks (
         n       INTEGER PRIMARY KEY,    -- the order of submission
@@ -94,6 +94,38 @@ const STEPS: [&str; 5] = [
     );
     INSERT INTO store (id, since)
         SELECT lower(hex(randomblob(16))), coalesce((SELECT max(row) FROM journal), 0);
+",
+    "
+    -- What lists and deletions ask for, so that they cost what they list and delete. The checksum of a row does not cover these
+    -- three: they are compared with the head.
+    ALTER TABLE tasks ADD COLUMN continues TEXT;    -- the task whose conversation it goes on with
+    ALTER TABLE tasks ADD COLUMN retries   TEXT;    -- the task whose order it has again
+    ALTER TABLE tasks ADD COLUMN quiet     INTEGER; -- when anything last happened to it, milliseconds since 1970; NULL if it is open
+    UPDATE tasks SET
+        continues = CASE WHEN json_valid(CAST(head AS TEXT)) THEN json_extract(CAST(head AS TEXT), '$.continues') ELSE
+            (SELECT json_extract(CAST(entry AS TEXT), '$.submitted.continues') FROM journal
+             WHERE task = n AND seq = 1 AND json_valid(CAST(entry AS TEXT))) END,
+        retries = CASE WHEN json_valid(CAST(head AS TEXT)) THEN json_extract(CAST(head AS TEXT), '$.retries') ELSE
+            (SELECT json_extract(CAST(entry AS TEXT), '$.submitted.retries') FROM journal
+             WHERE task = n AND seq = 1 AND json_valid(CAST(entry AS TEXT))) END,
+        quiet = CASE WHEN status > 1 THEN (SELECT at FROM journal WHERE task = n ORDER BY seq DESC LIMIT 1) END;
+    CREATE INDEX tasks_by_continues ON tasks(continues) WHERE continues IS NOT NULL;
+    CREATE INDEX tasks_by_retries   ON tasks(retries)   WHERE retries IS NOT NULL;
+    CREATE INDEX tasks_by_quiet     ON tasks(quiet);
+    CREATE INDEX tasks_by_created   ON tasks(created);
+    CREATE INDEX tasks_by_agent     ON tasks(agent);
+    CREATE INDEX slips_by_task      ON slips(substr(name, instr(name, ':') + 1));
+
+    CREATE TABLE loose (                -- what is kept, and perhaps not referred to: looked at when something is deleted
+        digest TEXT PRIMARY KEY,
+        at     INTEGER NOT NULL         -- kept.at
+    ) WITHOUT ROWID;
+    CREATE INDEX loose_by_at ON loose(at);
+    INSERT INTO loose (digest, at) SELECT digest, at FROM kept WHERE digest IS NOT NULL;
+
+    CREATE TABLE garbage (              -- tasks that are deleted, and whose journals are not yet
+        task INTEGER PRIMARY KEY        -- tasks.n
+    );
 ",
 ];
 

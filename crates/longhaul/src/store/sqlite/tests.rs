@@ -23,6 +23,7 @@ fn in_a_directory(clock: Clock) -> Arc<dyn Store> {
 
 mod bad_files;
 mod damage;
+mod grown;
 mod lost;
 #[cfg(unix)]
 mod rights;
@@ -97,10 +98,15 @@ async fn what_was_written_is_there_when_the_file_is_opened_again() {
 async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    written(&path, 2).await;
+    written(&path, 1).await;
     let (heads, digest) = {
         let store = Sqlite::open(&path).unwrap();
         store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        let mut again = submission(id(1), "once more");
+        if let Some(Entry::Submitted(submitted)) = again.writes[0].entries.first_mut() {
+            submitted.retries = Some(id(0));
+        }
+        store.append(again).await.unwrap();
         store.claim(claim("w", 2)).await.unwrap();
         let digest = store.keep(b"a long output".to_vec()).await.unwrap();
         let returned = Entry::Returned(Box::new(Returned {
@@ -118,7 +124,10 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
         store.append(Batch::one(id(1), Fence::Attempt(Attempt(1)), vec![finished])).await.unwrap();
         (store.list(Filter::default()).await.unwrap(), digest)
     };
-    let back = "DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; DROP TABLE store; ALTER TABLE workers DROP COLUMN renewals; \
+    let back = "DROP INDEX tasks_by_continues; DROP INDEX tasks_by_retries; DROP INDEX tasks_by_quiet; \
+                DROP INDEX tasks_by_created; DROP INDEX tasks_by_agent; DROP INDEX slips_by_task; \
+                DROP TABLE loose; DROP TABLE garbage; ALTER TABLE tasks DROP COLUMN continues; \
+                ALTER TABLE tasks DROP COLUMN retries; ALTER TABLE tasks DROP COLUMN quiet; DROP TABLE keeps; ALTER TABLE kept DROP COLUMN at; DROP TABLE store; ALTER TABLE workers DROP COLUMN renewals; \
                 ALTER TABLE workers DROP COLUMN length; \
                 ALTER TABLE journal DROP COLUMN sum; ALTER TABLE tasks DROP COLUMN sum; \
                 ALTER TABLE slips DROP COLUMN sum; PRAGMA user_version = 2;";
@@ -126,6 +135,11 @@ async fn a_file_of_an_earlier_longhaul_loses_nothing_when_it_is_brought_up_to_da
 
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.list(Filter::default()).await.unwrap(), heads);
+    assert_eq!(Sqlite::examine(&path).unwrap().unwrap().wrong, Vec::<String>::new());
+    let quiet = Filter { quiet_before: Some(store.now() + Duration::from_secs(9)), ..Filter::default() };
+    assert_eq!(store.ids(quiet).await.unwrap(), [id(1)]);
+    let again = Filter { retries: Some(id(0)), ..Filter::default() };
+    assert_eq!(store.ids(again).await.unwrap(), [id(1)]);
     store.delete(vec![(id(1), heads[1].seq)]).await.unwrap();
     assert_eq!(store.kept(digest).await.unwrap().unwrap(), b"a long output");
 }

@@ -31,6 +31,12 @@ const WAIT: Duration = Duration::from_micros(100);
 /// How long to wait for more as long as there are only live words.
 const WAIT_WHEN_LIVE: Duration = Duration::from_millis(2);
 
+/// How many tasks are deleted in one transaction, unless somebody wants more to go at once: others are to be let through.
+const DELETED_TOGETHER: usize = 64;
+/// How long nothing is deleted after something was: time for other processes, which look twice a millisecond whether it is their
+/// turn.
+const LET_THROUGH: Duration = Duration::from_millis(2);
+
 /// What the writer is asked to do. It may have to try twice, so it only borrows this.
 pub(super) enum Ask {
     Append {
@@ -54,6 +60,8 @@ pub(super) enum Ask {
         bytes: Vec<u8>,
     },
     Delete(Vec<(TaskId, Seq)>),
+    /// Clear away more of what deleted tasks have left.
+    Clear,
     /// Rows of tasks, by their numbers, that are to be made again from their journals.
     Mend(Vec<i64>),
     /// What a test does in the writer's place.
@@ -74,11 +82,22 @@ impl Ask {
             Ask::Append { drafts, .. } => {
                 !drafts.iter().flat_map(|d| &d.lines).all(|line| line.record.entry.is_live())
             }
-            // A lease is worth nothing after a power cut.
-            Ask::Renew { .. } | Ask::Retire(_) => false,
+            // A lease is worth nothing after a power cut, and what is cleared away can be cleared away again.
+            Ask::Renew { .. } | Ask::Retire(_) | Ask::Clear => false,
             Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) | Ask::Mend(_) => true,
             #[cfg(test)]
             Ask::Test { durable, .. } => *durable,
+        }
+    }
+}
+
+impl Ask {
+    /// How many tasks it deletes; `None` if it is about something else.
+    fn deletes(&self) -> Option<usize> {
+        match self {
+            Ask::Delete(tasks) => Some(tasks.len()),
+            Ask::Clear => Some(DELETED_TOGETHER),
+            _ => None,
         }
     }
 }
@@ -171,6 +190,23 @@ fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand>
     together
 }
 
+/// Parts a crowd of errands so that no part deletes more than a little. Their order stays.
+fn parts(errands: Vec<Errand>) -> Vec<Vec<Errand>> {
+    let mut parts = Vec::new();
+    let (mut part, mut deleted) = (Vec::new(), 0);
+    for errand in errands {
+        let more = errand.ask.deletes().unwrap_or_default();
+        if deleted > 0 && deleted + more > DELETED_TOGETHER {
+            parts.push(std::mem::take(&mut part));
+            deleted = 0;
+        }
+        deleted += more;
+        part.push(errand);
+    }
+    parts.push(part);
+    parts
+}
+
 /// The one who writes.
 struct Scribe {
     desk: Desk,
@@ -183,6 +219,7 @@ impl Scribe {
     fn work(&mut self, errands: &Receiver<Errand>) {
         let mut last = 0;
         let mut begun = Instant::now();
+        let mut deleted: Option<Instant> = None;
         while let Ok(first) = errands.recv() {
             if last >= CROWD {
                 std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
@@ -190,7 +227,14 @@ impl Scribe {
             begun = Instant::now();
             let together = gather(first, errands, last);
             last = together.len();
-            self.run(together);
+            for part in parts(together) {
+                let deletes = part.iter().any(|errand| errand.ask.deletes().is_some());
+                if let Some(before) = deleted.filter(|_| deletes) {
+                    std::thread::sleep(LET_THROUGH.saturating_sub(before.elapsed()));
+                }
+                self.run(part);
+                deleted = if deletes { Some(Instant::now()) } else { deleted };
+            }
         }
     }
 

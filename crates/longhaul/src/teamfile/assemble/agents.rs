@@ -33,8 +33,11 @@ impl<'a> Workshop<'a> {
         if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
             builder = builder.hooks(hooks);
         }
-        if job.prefix.is_some() {
-            builder = builder.permissions(permissions(&job.team.permissions)?);
+        // Those of the first file count for the whole team; another file's for its own agents.
+        let of_file = job.prefix.is_some().then_some(&job.team.permissions);
+        if of_file.is_some() || part.permissions != PermissionsPart::default() {
+            let usual = PermissionsPart::default();
+            builder = builder.permissions(permissions(&of_file.unwrap_or(&usual).and(&part.permissions))?);
         }
         for (index, other) in part.sub_agents.iter().enumerate() {
             let path = format!("{path}.sub_agents[{index}]");

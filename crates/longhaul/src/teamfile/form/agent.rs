@@ -1,5 +1,6 @@
 //! The keys of an agent.
 
+use super::team::PERMISSIONS;
 use super::{Key, Object, Rule, Standing, Type, idle, key};
 
 pub(super) static AGENT: Object = Object {
@@ -35,6 +36,11 @@ pub(super) static AGENT: Object = Object {
         ),
         key("fallback", Type::Object(&FALLBACK), "Models that stand in when its own fails."),
         key("hooks", Type::Object(&HOOKS), "Commands that are run when things happen."),
+        key(
+            "permissions",
+            Type::Object(&PERMISSIONS),
+            "Which tools it runs, asks about and never runs: added to the `permissions` of the file, list by list.",
+        ),
         key(
             "skills",
             Type::Either(&[Type::Bool, Type::Texts]),

@@ -74,7 +74,7 @@ static METADATA: Object = Object {
 
 const PATTERNS: Type = Type::Texts;
 
-static PERMISSIONS: Object = Object {
+pub(super) static PERMISSIONS: Object = Object {
     name: "permissions",
     id: "Permissions",
     doc: "Patterns such as `shell`, `read_*` or `shell:cmd=git*`. Deny beats everything.",

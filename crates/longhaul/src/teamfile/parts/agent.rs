@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::{BudgetPart, ToolsetPart, time};
+use super::{BudgetPart, PermissionsPart, ToolsetPart, time};
 use crate::agent::Notices;
 use crate::entry::{Deliver, OnFinish};
 
@@ -45,6 +45,8 @@ pub struct AgentPart {
     pub fallback: Option<FallbackPart>,
     /// Commands that are run when things happen.
     pub hooks: HooksPart,
+    /// Which tools run, are asked about, and never run, besides what the file says for all agents.
+    pub permissions: PermissionsPart,
     /// Its skills.
     pub skills: Option<SkillsPart>,
     /// Sources of skills of the team that it uses.

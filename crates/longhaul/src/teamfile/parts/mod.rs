@@ -154,6 +154,17 @@ pub struct PermissionsPart {
     pub deny: Vec<String>,
 }
 
+impl PermissionsPart {
+    /// These and others, list by list.
+    pub(crate) fn and(&self, others: &PermissionsPart) -> PermissionsPart {
+        PermissionsPart {
+            allow: [&self.allow[..], &others.allow[..]].concat(),
+            ask: [&self.ask[..], &others.ask[..]].concat(),
+            deny: [&self.deny[..], &others.deny[..]].concat(),
+        }
+    }
+}
+
 /// What may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]

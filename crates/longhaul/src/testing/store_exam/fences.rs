@@ -209,8 +209,8 @@ pub async fn limits_count_what_they_say(make: Make<'_>) {
         (Filter::children(root), 1),
         (Filter::children(root).live(), 1),
         (Filter { roots: true, ..Filter::default() }, 2),
-        (Filter { agent: Some(AgentName::from("worker")), ..Filter::default() }, 3),
-        (Filter { agent: Some(AgentName::from("nobody")), ..Filter::default() }, 0),
+        (Filter { agents: vec![AgentName::from("worker")], ..Filter::default() }, 3),
+        (Filter { agents: vec![AgentName::from("nobody")], ..Filter::default() }, 0),
         (Filter { status: vec![Status::Running], ..Filter::default() }, 1),
         (Filter { status: vec![Status::Cancelled], root: Some(root), ..Filter::default() }, 0),
     ];

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Make;
-use super::setting::{Setting, claim, completed, edit, ids, owner, stop, submission};
+use super::setting::{Setting, cancelled, claim, completed, edit, ids, owner, stop, submission};
+use crate::entry::Entry;
 use crate::id::{AgentName, TaskId, TaskKey};
 use crate::store::{Fence, Filter, StoreError};
 use crate::task::Status;
@@ -53,7 +54,7 @@ pub async fn every_filter_filters(make: Make<'_>) {
 
     let status = |status| Filter { status: vec![status], ..Filter::default() };
     let all = Filter::default;
-    let another = Some(AgentName::from("another"));
+    let another = vec![AgentName::from("another")];
     let questions = [
         (all(), vec![a, b, c, d]),
         (status(Status::Running), vec![a]),
@@ -69,8 +70,8 @@ pub async fn every_filter_filters(make: Make<'_>) {
         (Filter::children(a), vec![b]),
         (Filter::children(b), vec![d]),
         (Filter::children(d), vec![]),
-        (Filter { agent: another.clone(), ..all() }, vec![c]),
-        (Filter { agent: another, root: Some(a), ..all() }, vec![]),
+        (Filter { agents: another.clone(), ..all() }, vec![c]),
+        (Filter { agents: another, root: Some(a), ..all() }, vec![]),
         (Filter { roots: true, ..all() }, vec![a, c]),
         (Filter { roots: true, limit: Some(1), ..all() }, vec![c]),
         (Filter { since: Some(since), ..all() }, vec![c, d]),
@@ -81,6 +82,58 @@ pub async fn every_filter_filters(make: Make<'_>) {
         let asked = format!("{filter:?}");
         assert_eq!(ids(&s.store.list(filter).await.unwrap()), expected, "{asked}");
     }
+}
+
+/// What is asked of old tasks: who goes on with one, who tries it again, what has been quiet for long. Ids and numbers are those of
+/// the same lists.
+pub async fn old_tasks_are_found_by_what_became_of_them(make: Make<'_>) {
+    let s = Setting::new(make);
+    let (old, open) = (s.task().await, s.task().await);
+    s.write(old, Fence::Anyone, vec![stop(), cancelled()]).await.unwrap();
+    s.clock.advance(Duration::from_millis(5));
+    let later = s.store.now();
+    let (next, again, other) = (s.fresh_id(), s.fresh_id(), s.fresh_id());
+    s.submit(next, edit(submission(next), |s| s.continues = Some(old))).await.unwrap();
+    s.submit(again, edit(submission(again), |s| s.retries = Some(old))).await.unwrap();
+    let by_another = |submitted: &mut crate::entry::Submitted| {
+        submitted.order.agent = Some(AgentName::from("another"));
+    };
+    s.submit(other, edit(submission(other), by_another)).await.unwrap();
+    s.write(next, Fence::Anyone, vec![stop(), cancelled()]).await.unwrap();
+    s.clock.advance(Duration::from_millis(5));
+    let last = s.store.now();
+    let all = Filter::default;
+    let both = vec![AgentName::from("another"), s.head(old).await.agent];
+    let questions = [
+        (Filter { continues: Some(old), ..all() }, vec![next]),
+        (Filter { continues: Some(next), ..all() }, vec![]),
+        (Filter { continues: Some(old), ..all().live() }, vec![]),
+        (Filter { retries: Some(old), ..all() }, vec![again]),
+        (Filter { retries: Some(old), limit: Some(1), ..all().live() }, vec![again]),
+        (Filter { agents: both, ..all() }, vec![old, open, next, again, other]),
+        (Filter { before: Some(later), ..all() }, vec![old, open]),
+        (Filter { before: Some(later), since: Some(later), ..all() }, vec![]),
+        (Filter { since: Some(later), before: Some(last), ..all() }, vec![next, again, other]),
+        (Filter { active_since: Some(later), ..all() }, vec![open, next, again, other]),
+        (Filter { active_since: Some(last), ..all() }, vec![open, again, other]),
+        (Filter { active_since: Some(last), root: Some(old), ..all() }, vec![]),
+        (Filter { active_since: Some(last), limit: Some(2), ..all() }, vec![again, other]),
+        (Filter { quiet_before: Some(later), ..all() }, vec![old]),
+        (Filter { quiet_before: Some(last), roots: true, ..all() }, vec![old, next]),
+        (Filter { quiet_before: Some(last), limit: Some(1), ..all() }, vec![next]),
+        (Filter { quiet_before: Some(last), ..all().live() }, vec![]),
+    ];
+    for (filter, expected) in questions {
+        let asked = format!("{filter:?}");
+        assert_eq!(ids(&s.store.list(filter.clone()).await.unwrap()), expected, "{asked}");
+        assert_eq!(s.store.ids(filter.clone()).await.unwrap(), expected, "{asked}");
+        assert_eq!(s.store.count(filter).await.unwrap(), expected.len(), "{asked}");
+    }
+    // Something happens to one that has ended: it is not quiet any more.
+    s.write(old, Fence::Anyone, vec![Entry::Continued { by: next }]).await.unwrap();
+    let quiet = Filter { quiet_before: Some(last), ..all() };
+    assert_eq!(s.store.ids(quiet).await.unwrap(), [next]);
+    assert_eq!(s.store.ids(Filter { active_since: Some(last), ..all() }).await.unwrap().len(), 4);
 }
 
 /// By its id, by the beginning of it that only it has, and however that is typed; all else says what is wrong.

@@ -118,7 +118,10 @@ fn copied(from: &Path, directory: &TempDir, name: &str) -> PathBuf {
 const COLUMNS: [(&str, &[&str]); 5] = [
     (
         "tasks",
-        &["id", "status", "team", "agent", "parent", "root", "attempt", "worker", "created", "head", "sum"],
+        &[
+            "id", "status", "team", "agent", "parent", "root", "attempt", "worker", "created", "head", "sum",
+            "continues", "retries", "quiet",
+        ],
     ),
     ("journal", &["task", "seq", "at", "kind", "format", "letter", "entry", "sum"]),
     ("kept", &["digest", "bytes"]),
@@ -184,7 +187,7 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 assert!(!wrong.is_empty(), "the doctor sees nothing: {what}");
 
                 let store = Sqlite::open(&path).unwrap();
-                let damaged = store.check(true).await.unwrap();
+                let damaged = store.check(Filter::default(), true).await.unwrap();
                 let after = content(&store, Some(&before), &team).await;
                 if table == "tasks" {
                     assert_eq!(damaged, [], "{what}");
@@ -235,7 +238,7 @@ async fn a_changed_byte_anywhere_in_the_file_is_noticed_or_does_nothing() {
         let sound =
             Sqlite::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.wrong.is_empty()));
         let read = match Sqlite::open(&path) {
-            Ok(store) => match store.check(true).await {
+            Ok(store) => match store.check(Filter::default(), true).await {
                 Ok(damaged) if damaged.is_empty() => content(&store, Some(&before), &team).await,
                 Ok(_) => Err(StoreError::Closed),
                 Err(error) => Err(error),
@@ -277,9 +280,9 @@ async fn rows_from_before_there_were_checksums_are_read_and_new_ones_must_have_t
     let store = Sqlite::open(&path).unwrap();
     let read = store.read(id(0), Seq(0), 9).await;
     assert!(matches!(read, Err(StoreError::Entry { .. })), "{read:?}");
-    assert_eq!(store.check(true).await.unwrap().len(), 1);
+    assert_eq!(store.check(Filter::default(), true).await.unwrap().len(), 1);
     database.execute("UPDATE store SET since = 1", []).unwrap();
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 1);
-    assert_eq!(store.check(true).await.unwrap(), []);
+    assert_eq!(store.check(Filter::default(), true).await.unwrap(), []);
     assert_eq!(store.head(id(0)).await.unwrap().unwrap().status, Status::Pending);
 }
