@@ -40,12 +40,19 @@ pub(crate) async fn grow(directory: &Path, tasks: usize) -> Result<(), Box<dyn E
         let batches = (first..).zip(&ids).map(|(n, id)| {
             let parent = (n % 5 == 4 && n > first).then(|| ids[n - first - 1]);
             let order = Order::new("worker", format!("Task {n}: {}", "look at what there is. ".repeat(12)));
-            let submitted = Submitted::root(parent.unwrap_or(*id), TaskKey::chosen(&n.to_string()), order, team.clone());
+            let submitted =
+                Submitted::root(parent.unwrap_or(*id), TaskKey::chosen(&n.to_string()), order, team.clone());
             let submitted = Submitted { parent, depth: u32::from(parent.is_some()), ..submitted };
             Batch::one(*id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])
         });
         together(batches.map(|batch| store.append(batch))).await?;
-        let claim = Claim { worker: worker.clone(), teams: vec![team.clone()], roots: None, fresh: true, max: TOGETHER };
+        let claim = Claim {
+            worker: worker.clone(),
+            teams: vec![team.clone()],
+            roots: None,
+            fresh: true,
+            max: TOGETHER,
+        };
         let claimed = store.claim(claim).await?;
         let batches = claimed.iter().map(|task| Batch::one(task.head.id, Fence::Attempt(Attempt(1)), life()));
         together(batches.map(|batch| store.append(batch))).await?;

@@ -185,22 +185,49 @@ impl Drop for Signed {
 /// Says that this process carries a tree; `None` if another one does, or where there are no locks.
 pub(crate) fn sign(place: &Place, root: TaskId) -> Option<Signed> {
     private_dir(&directory(place)).ok()?;
-    let path = sign_of(place, root);
+    lock(sign_of(place, root)).ok()
+}
+
+/// Whether this process may go on with a conversation.
+pub(crate) enum Turn {
+    /// It may, for as long as this is held; where there are no locks, nobody can say otherwise.
+    Ours { _held: Option<Signed> },
+    /// Another process goes on with it now: this one, if that is known.
+    Others { process: Option<i32> },
+}
+
+/// Says that this process goes on with the conversation that began with this task. Two that did so at once would write to the same
+/// task, and each would take its answer for that to its own prompt.
+pub(crate) fn take_turn(place: &Place, first: TaskId) -> Turn {
+    let path = directory(place).join(format!("{first}.session"));
+    let locked =
+        private_dir(&directory(place)).map_err(TryLockError::Error).and_then(|()| lock(path.clone()));
+    match locked {
+        Ok(signed) => Turn::Ours { _held: Some(signed) },
+        Err(TryLockError::Error(_)) => Turn::Ours { _held: None },
+        Err(TryLockError::WouldBlock) => {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            Turn::Others { process: text.trim().parse().ok() }
+        }
+    }
+}
+
+fn lock(path: PathBuf) -> Result<Signed, TryLockError> {
     let mut options = File::options();
     options.create(true).read(true).write(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     loop {
-        let mut file = options.open(&path).ok()?;
-        file.try_lock().ok()?;
-        // Whoever carried it before may have taken the file away between the two.
+        let mut file = options.open(&path).map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        // Whoever had it before may have taken the file away between the two.
         if !is_at(&file, &path) {
             continue;
         }
-        file.set_len(0).ok()?;
-        file.rewind().ok()?;
-        write!(file, "{}", std::process::id()).ok()?;
-        return Some(Signed { path, _held: file });
+        file.set_len(0).map_err(TryLockError::Error)?;
+        file.rewind().map_err(TryLockError::Error)?;
+        write!(file, "{}", std::process::id()).map_err(TryLockError::Error)?;
+        return Ok(Signed { path, _held: file });
     }
 }
 

@@ -14,7 +14,7 @@ use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 
 use super::Desk;
 use crate::args::{OnFinish, RunArgs, Unattended};
-use crate::carrier;
+use crate::carrier::{self, Turn};
 use crate::carry::{Carry, Manner};
 use crate::demo::Pace;
 use crate::exit::{Code, Trouble};
@@ -142,9 +142,21 @@ impl Run<'_> {
         mut prompts: VecDeque<String>,
     ) -> Result<Code, Trouble> {
         let mut at = store.find(session).await?;
+        // Until the end: whoever comes meanwhile is refused, and not answered with what another has asked.
+        let _turn = match carrier::take_turn(self.place, beginning(&*store, at).await?) {
+            Turn::Others { process } => {
+                let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
+                let what = format!("--session: {who} goes on with {session} now; your prompt was not sent");
+                return Err(Trouble::new(Code::Usage, what).hint(format!(
+                    "run it again when that has ended, or write to what runs: {}",
+                    self.place.send(at)
+                )));
+            }
+            ours => ours,
+        };
         let mut code = Code::Fine;
         while let Some(prompt) = prompts.pop_front() {
-            let root = store.head(at).await?.map_or(at, |head| head.root);
+            let root = end(&*store, at).await?;
             let tell = |text: &str| self.desk.note(text);
             if holder::owned(&*store).await?.contains(&root)
                 && !holder::wait_until_free(&*store, self.place, &HashSet::from([root]), tell)
@@ -201,6 +213,24 @@ impl Run<'_> {
         desk.note(&watch);
         Ok(Code::Fine)
     }
+}
+
+/// The task with which the conversation of a task's root began.
+async fn beginning(store: &dyn Store, task: TaskId) -> Result<TaskId, Trouble> {
+    let mut at = store.head(task).await?.map_or(task, |head| head.root);
+    while let Some(old) = store.head(at).await?.and_then(|head| head.continues) {
+        at = store.head(old).await?.map_or(old, |head| head.root);
+    }
+    Ok(at)
+}
+
+/// The root that has the conversation of a task's root now.
+async fn end(store: &dyn Store, task: TaskId) -> Result<TaskId, Trouble> {
+    let mut at = store.head(task).await?.map_or(task, |head| head.root);
+    while let Some(next) = store.head(at).await?.and_then(|head| head.continued_by) {
+        at = store.head(next).await?.map_or(next, |head| head.root);
+    }
+    Ok(at)
 }
 
 /// All prompts, in turn.

@@ -102,9 +102,7 @@ impl<'a> Wanted<'a> {
         };
         match self.roots.is_empty() {
             true => vec![filter],
-            false => {
-                self.roots.iter().map(|root| Filter { root: Some(*root), ..filter.clone() }).collect()
-            }
+            false => self.roots.iter().map(|root| Filter { root: Some(*root), ..filter.clone() }).collect(),
         }
     }
 

@@ -255,3 +255,43 @@ fn six_retries_at_once_make_one_task() {
     let last = kit.journals().last().unwrap().0.id.to_string();
     kit.run(&["retry", &last]).ended(0);
 }
+
+/// A large database is looked at in a moment, as far as what matters most goes; that is said, and `--full` looks at all of it.
+#[test]
+fn the_doctor_says_what_it_has_not_looked_at_and_looks_at_it_when_asked() {
+    use longhaul::entry::{Order, Stop, StopCause, Submitted, TeamRef};
+    use longhaul::id::TaskKey;
+    use longhaul::store::{Batch, Fence};
+    let kit = Kit::new();
+    let open = left(&kit, "team.yaml", "Mine.");
+    crate::kit::block_on(async {
+        let store = kit.store();
+        for n in 0..230 {
+            let key = TaskKey::chosen(&format!("old {n}"));
+            let id = key.candidates().last().unwrap();
+            let order = Order::new("root", format!("Old. {}", "text ".repeat(4000)));
+            let submitted = Submitted::root(id, key, order, TeamRef::Named("t".into()));
+            let stop = Stop { cause: StopCause::Person, note: None };
+            let batch = Batch::one(
+                id,
+                Fence::New,
+                vec![Entry::Submitted(Box::new(submitted)), Entry::StopRequested(stop)],
+            );
+            store.append(batch).await.unwrap();
+        }
+    });
+    let told = kit.run(&["doctor"]).ended(0).out;
+    assert!(
+        told.contains("open tasks and the newest 200 are unharmed (`longhaul doctor --full` checks all)"),
+        "{told}"
+    );
+    let told = kit.run(&["doctor", "--full"]).ended(0).out;
+    assert!(told.contains("unharmed") && !told.contains("--full"), "{told}");
+    sql(&kit, "UPDATE journal SET entry = x'7b7d' WHERE task = 2 AND seq = 1");
+    kit.run(&["doctor"]).ended(0);
+    let told = kit.run(&["doctor", "--full"]).ended(1).out;
+    assert!(told.contains("entry 1 of its journal"), "{told}");
+    sql(&kit, "UPDATE journal SET entry = x'7b7d' WHERE task = 1 AND seq = 2");
+    let told = kit.run(&["doctor"]).ended(1).out;
+    assert!(told.contains(&open.to_string()) && told.contains("entry 2 of its journal"), "{told}");
+}

@@ -301,6 +301,46 @@ fn several_prompts_are_one_session_and_a_later_run_goes_on_with_it() {
     assert_eq!(ran.out, "First: a\nFirst: b\n");
 }
 
+/// Each prompt has its own answer, or is refused and was not sent: none is lost in another's task.
+#[test]
+fn of_runs_that_go_on_with_one_session_at_once_each_is_answered_or_refused() {
+    let kit = Kit::new();
+    let echo = "agents: {root: {model: s}}\nmodels: {s: {provider: scripted, script: \"agents: {root: {turns: [{delay: 700ms, text: 'First: {{ task | trim }}'}], otherwise: {text: 'Then: {{ last | trim }}'}}}\"}}\n";
+    kit.write("team.yaml", echo);
+    kit.run(&["run", "team.yaml", "begin", "-q"]).ended(0);
+    let session = kit.journals()[0].0.id.to_string();
+    let prompts = ["one", "two", "three"];
+    let started: Vec<_> = prompts
+        .iter()
+        .map(|prompt| kit.start(&["run", "team.yaml", prompt, "--session", &session, "--quiet"]))
+        .collect();
+    let mut refused = Vec::new();
+    for (running, prompt) in started.into_iter().zip(prompts) {
+        let ran = running.end();
+        match ran.status.code() {
+            Some(0) => assert_eq!(ran.out, format!("First: {prompt}\n")),
+            _ => {
+                ran.complains(2, &["--session", "goes on with", "your prompt was not sent", "hint"]);
+                refused.push(prompt);
+            }
+        }
+    }
+    assert!(refused.len() < prompts.len(), "one of them had its turn");
+    let orders = || kit.journals().into_iter().map(|(head, _)| head.headline).collect::<Vec<_>>();
+    for prompt in prompts {
+        let sent = orders().iter().filter(|order| **order == prompt).count();
+        assert_eq!(sent, usize::from(!refused.contains(&prompt)), "{prompt}: {:?}", orders());
+    }
+    // In turn, each goes on where the last one ended.
+    for prompt in refused {
+        let ran = kit.run(&["run", "team.yaml", prompt, "--session", &session, "--quiet"]).ended(0);
+        assert_eq!(ran.out, format!("First: {prompt}\n"));
+    }
+    let journals = kit.journals();
+    assert_eq!(journals.len(), 4, "{:?}", orders());
+    assert!(journals.windows(2).all(|two| two[1].0.continues == Some(two[0].0.id)), "one conversation");
+}
+
 #[test]
 fn what_the_root_leaves_goes_on_in_the_background() {
     let kit = Kit::new();

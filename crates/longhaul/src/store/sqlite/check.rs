@@ -187,7 +187,10 @@ pub(super) fn wrong(connection: &Connection, place: &Place, current: bool) -> ru
         lines.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
     // An older file has other columns; it is brought up to date when it is opened.
     if current {
-        let numbers = connection.prepare("SELECT n FROM tasks ORDER BY n")?.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+        let numbers = connection
+            .prepare("SELECT n FROM tasks ORDER BY n")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<Vec<i64>, _>>()?;
         tasks(connection, place, &numbers, &mut wrong)?;
         orphans(connection, &mut wrong)?;
         let digests = texts(connection, "SELECT DISTINCT digest FROM kept")?;
@@ -234,7 +237,9 @@ pub(super) fn wrong_of_newest(
 }
 
 fn texts(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
-    let text = |row: &Row<'_>| Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned());
+    let text = |row: &Row<'_>| {
+        Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned())
+    };
     connection.prepare(sql)?.query_map([], text)?.collect()
 }
 
@@ -248,7 +253,12 @@ fn first_of(mut wrong: Vec<String>) -> Vec<String> {
 }
 
 /// Journals, and the rows that derive from them.
-fn tasks(connection: &Connection, place: &Place, numbers: &[i64], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+fn tasks(
+    connection: &Connection,
+    place: &Place,
+    numbers: &[i64],
+    wrong: &mut Vec<String>,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(rows::NTH_TASK)?;
     for n in numbers.iter().copied() {
         let mut found = statement.query([n])?;
@@ -344,7 +354,12 @@ fn references(
 }
 
 /// What is kept by digest; whether it must be there.
-fn kept(connection: &Connection, digests: &[String], must: bool, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+fn kept(
+    connection: &Connection,
+    digests: &[String],
+    must: bool,
+    wrong: &mut Vec<String>,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare("SELECT bytes FROM kept WHERE digest = ?1")?;
     for digest in digests {
         let mut found = statement.query([digest])?;

@@ -32,8 +32,8 @@ const SHORT: Duration = Duration::from_millis(15);
 const ROWS: usize = 100;
 
 /// The slips of a task: `word:ID`, and `word:ID:more`. ';' comes after ':'. An index has the same expression.
-const DELETE_SLIPS: &str = "DELETE FROM slips WHERE substr(name, instr(name, ':') + 1) = ?1 \
-                            OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';')";
+const DELETE_SLIPS: &str = "DELETE FROM slips WHERE instr(name, ':') > 0 AND (substr(name, instr(name, ':') + 1) = ?1 \
+                            OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';'))";
 const DELETE_TASK: &str = "DELETE FROM tasks WHERE n = ?1";
 const TEAM_LOOSE: &str =
     "INSERT OR IGNORE INTO loose (digest, at) SELECT digest, at FROM kept WHERE digest = ?1";
@@ -157,10 +157,9 @@ impl Desk {
     fn bonds(&self, doomed: &HashMap<TaskId, Head>) -> Result<Vec<Bond>, StoreError> {
         let mut bonds = Vec::new();
         let roots: HashSet<TaskId> = doomed.values().map(|head| head.root).collect();
-        for (sql, ids) in [
-            (OF_TREE, roots.into_iter().collect::<Vec<_>>()),
-            (CONTINUING, doomed.keys().copied().collect()),
-        ] {
+        for (sql, ids) in
+            [(OF_TREE, roots.into_iter().collect::<Vec<_>>()), (CONTINUING, doomed.keys().copied().collect())]
+        {
             let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
             for id in ids {
                 let mut rows = statement.query([id.to_string()]).or_trouble(&self.place)?;

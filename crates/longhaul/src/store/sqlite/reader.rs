@@ -219,7 +219,8 @@ impl Reader {
         }
         let sql = format!("SELECT n FROM tasks WHERE {condition} {newest}");
         let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
-        let found = statement.query_map(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
+        let found =
+            statement.query_map(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
         let mut numbers: Vec<i64> = found.collect::<Result<_, _>>().or_trouble(&self.place)?;
         numbers.sort_unstable();
         numbers.dedup();

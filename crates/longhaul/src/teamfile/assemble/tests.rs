@@ -361,3 +361,54 @@ fn what_a_server_needs_and_is_not_set_is_told_with_its_place() {
     assert!(shown.contains("the variable FAR is not set") && shown.contains("team.yaml:1:"), "{shown}");
     assert!(shown.contains("the variable NEAR is not set") && shown.contains("team.yaml:7:"), "{shown}");
 }
+
+#[test]
+fn permissions_of_an_agent_are_added_to_those_of_the_file_list_by_list() {
+    use crate::permission::Permissions;
+    let team = made(
+        "permissions: {allow: ['read_*'], deny: ['shell:cmd=rm *']}\n\
+         agents:\n  root: {model: play, permissions: {allow: [write_file], ask: [read_file], deny: [fetch]}}\n  other: {model: play}\n\
+         models: {play: {provider: scripted, script: \"agents: {}\"}}",
+    )
+    .team;
+    let list = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
+    let rules = |allow: &[&str], ask: &[&str], deny: &[&str]| {
+        Permissions::parse(&list(allow), &list(ask), &list(deny)).unwrap()
+    };
+    let root = team.permissions_of(&"root".into()).unwrap();
+    assert_eq!(*root, rules(&["read_*", "write_file"], &["read_file"], &["shell:cmd=rm *", "fetch"]));
+    assert_eq!(*team.permissions_of(&"other".into()).unwrap(), rules(&["read_*"], &[], &["shell:cmd=rm *"]));
+    let wrong = "agents: {root: {model: play, permissions: {ask: ['shell:cmd=[a']}}}\nmodels: {play: {provider: scripted, script: \"agents: {}\"}}";
+    let why = told(wrong, &outfit(&[]));
+    assert!(why.contains("agents.root.permissions.ask[0]"), "{why}");
+}
+
+/// What a parent is denied its child is denied, whatever its own permissions allow.
+#[cfg(unix)]
+#[tokio::test]
+async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
+    for (of_root, made_it) in
+        [("{allow: [shell]}", true), ("{}", false), ("{allow: [shell], deny: [shell]}", false)]
+    {
+        let text = format!(
+            "permissions: {{allow: [transfer_task]}}\n\
+             agents:\n  root: {{model: play, sub_agents: [child], permissions: {of_root}}}\n  \
+             child: {{model: play, toolsets: [{{type: shell}}], permissions: {{allow: [shell]}}}}\n\
+             models: {{play: {{provider: scripted, script: \"agents: {{root: {{turns: [{{calls: [{{tool: transfer_task, arguments: {{agent: child, \
+             task: go, expected_output: x}}}}]}}, {{text: '{{{{ result }}}}'}}]}}, child: {{turns: [{{calls: [{{tool: shell, arguments: {{cmd: \
+             'echo made-$((40+2))'}}}}]}}, {{text: '{{{{ result }}}}'}}]}}}}\"}}}}"
+        );
+        let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+        let longhaul = Longhaul::builder(assembly.team)
+            .attended(false)
+            .when_nobody(crate::agent::Nobody::Deny)
+            .start()
+            .await
+            .unwrap();
+        let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
+        let (_, output) = answer(&longhaul, id).await;
+        // Nobody is there to be asked: only what is allowed to both runs.
+        assert_eq!(output.contains("made-42"), made_it, "{of_root}: {output}");
+        longhaul.shutdown().await;
+    }
+}
