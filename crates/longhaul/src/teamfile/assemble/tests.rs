@@ -380,7 +380,7 @@ fn permissions_of_an_agent_are_added_to_those_of_the_file_list_by_list() {
     assert_eq!(*team.permissions_of(&"other".into()).unwrap(), rules(&["read_*"], &[], &["shell:cmd=rm *"]));
     let wrong = "agents: {root: {model: play, permissions: {ask: ['shell:cmd=[a']}}}\nmodels: {play: {provider: scripted, script: \"agents: {}\"}}";
     let why = told(wrong, &outfit(&[]));
-    assert!(why.contains("agents.root.permissions.ask[0]"), "{why}");
+    assert!(why.contains("team.yaml:1:50") && why.contains("the permission pattern"), "{why}");
 }
 
 /// What a parent is denied its child is denied, whatever its own permissions allow.
@@ -405,7 +405,9 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
             .start()
             .await
             .unwrap();
-        let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
+        let here = tempfile::tempdir().unwrap();
+        let order = Order::new("root", "go").working_dir(here.path());
+        let id = longhaul.submit(order).await.unwrap();
         let (_, output) = answer(&longhaul, id).await;
         // Nobody is there to be asked: only what is allowed to both runs.
         assert_eq!(output.contains("made-42"), made_it, "{of_root}: {output}");
