@@ -19,7 +19,7 @@ use crate::view::{Ink, Term, ago, fit, many, one_line};
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How many tasks are deleted together.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 40;
 
 /// Why a grove is kept.
 enum Kept {
