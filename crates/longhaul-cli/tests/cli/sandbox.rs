@@ -120,7 +120,8 @@ fn under_landlock_udp_sockets_and_git_are_not_covered() {
     assert!(yard.run(&[], &connect(&format!("q({})", socket.display()))).status.success());
 
     git(&yard.0.path().join("work"), &["init", "-q"]);
-    let written = yard.run(&[], "echo '[alias]' >> .git/config && mkdir -p .git/hooks && echo x > .git/hooks/post-merge");
+    let written = yard
+        .run(&[], "echo '[alias]' >> .git/config && mkdir -p .git/hooks && echo x > .git/hooks/post-merge");
     assert!(written.status.success(), "{written:?}");
 }
 

@@ -459,7 +459,8 @@ async fn after_a_handoff_the_permissions_of_who_has_the_conversation_count() {
             _ => reply().text(asked.last()),
         });
         let expert = agent("expert", &model).toolset(writer(&ran)).permissions(expert).build().unwrap();
-        let desk = agent("desk", &model).handoff(expert).permissions(rules(&["handoff"], &[], &["write:what=x"]));
+        let desk =
+            agent("desk", &model).handoff(expert).permissions(rules(&["handoff"], &[], &["write:what=x"]));
         let longhaul = start(desk).await;
         let done = ask(&longhaul, Order::new("desk", "go")).await;
         assert_eq!(ran.load(Ordering::SeqCst), ran_times, "{}", done.output);
@@ -480,7 +481,8 @@ async fn what_cannot_be_read_is_asked_about_each_time_unless_that_very_call_was_
         2 => reply().call("shell", json!({ "cmd": "$X one" })),
         _ => reply().text("done"),
     });
-    let worker = agent("worker", &model).toolset(shell).permissions(rules(&["shell"], &[], &["shell:cmd=rm *"]));
+    let worker =
+        agent("worker", &model).toolset(shell).permissions(rules(&["shell"], &[], &["shell:cmd=rm *"]));
     let longhaul = start(worker).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     asks(&longhaul, id).await;

@@ -293,7 +293,11 @@ async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_comman
         if kept && dir == "/tmp" {
             continue; // What leads to the working directory is there.
         }
-        assert_eq!(yard.run(&format!("ls -A {dir} | grep -v ^current-system$")).await.unwrap_err(), "[exit code 1]", "{dir}");
+        assert_eq!(
+            yard.run(&format!("ls -A {dir} | grep -v ^current-system$")).await.unwrap_err(),
+            "[exit code 1]",
+            "{dir}"
+        );
     }
     let mark = format!("longhaul-own-{}", std::process::id());
     yard.run(&format!("touch /tmp/{mark} /var/tmp/{mark} /run/{mark}")).await.unwrap();
@@ -354,7 +358,8 @@ fn short(path: &Path) -> PathBuf {
 #[tokio::test]
 async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_signalled() {
     let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    let text = yard.run("grep -E '^Cap(Eff|Prm|Inh|Bnd|Amb)' /proc/self/status | tr -d '0: \\t'").await.unwrap();
+    let text =
+        yard.run("grep -E '^Cap(Eff|Prm|Inh|Bnd|Amb)' /proc/self/status | tr -d '0: \\t'").await.unwrap();
     assert_eq!(text, "CapInh\nCapPrm\nCapEff\nCapBnd\nCapAmb\n[exit code 0]");
     let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     assert!(yard.run(&format!("kill -9 {}", other.id())).await.is_err());
@@ -387,11 +392,21 @@ async fn in_bubblewrap_sigterm_is_not_passed_on() {
 #[tokio::test]
 async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protected() {
     let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    let hook = |at: &str| format!("printf '#!/bin/sh\\ntouch ran\\n' > {at}/post-checkout; chmod +x {at}/post-checkout");
+    let hook = |at: &str| {
+        format!("printf '#!/bin/sh\\ntouch ran\\n' > {at}/post-checkout; chmod +x {at}/post-checkout")
+    };
     for (what, cmd, made) in [
         ("a new .git", format!("git init -q . && {}", hook(".git/hooks")), ".git/hooks/post-checkout"),
-        ("a nested one", format!("git init -q nested && {}", hook("nested/.git/hooks")), "nested/.git/hooks/post-checkout"),
-        ("a bare one", format!("git init -q --bare bare && {}", hook("bare/hooks")), "bare/hooks/post-checkout"),
+        (
+            "a nested one",
+            format!("git init -q nested && {}", hook("nested/.git/hooks")),
+            "nested/.git/hooks/post-checkout",
+        ),
+        (
+            "a bare one",
+            format!("git init -q --bare bare && {}", hook("bare/hooks")),
+            "bare/hooks/post-checkout",
+        ),
     ] {
         let _ = fs::remove_dir_all(yard.work().join(".git"));
         yard.run(&cmd).await.unwrap();
