@@ -154,7 +154,7 @@ impl Audit {
         let mut runs: HashMap<Call, usize> = HashMap::new();
         let ledger = ledger(dir);
         for line in &ledger {
-            let (call, tool, _) = parse(line);
+            let Run { call, tool, .. } = parse(line);
             let times = runs.entry(call).or_default();
             *times += 1;
             assert!(tool == "twice" || *times == 1, "{call:?} of '{tool}' ran {times} times");
@@ -202,11 +202,20 @@ fn calls(journal: &[Record]) -> Vec<(CallId, String, Option<String>, bool)> {
 }
 
 /// A line of the ledger.
-pub(crate) fn parse(line: &str) -> (Call, &str, u32) {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Run<'a> {
+    pub(crate) call: Call,
+    pub(crate) tool: &'a str,
+    pub(crate) process: u32,
+    /// When it was begun, in microseconds since the machine was started.
+    pub(crate) begun: u64,
+}
+
+pub(crate) fn parse(line: &str) -> Run<'_> {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("a torn line: '{line}'"));
     let task = next().parse().unwrap();
     let (turn, index) = next().split_once('.').unwrap();
     let call = CallId { turn: turn.parse().unwrap(), index: index.parse().unwrap() };
-    ((task, call), next(), next().parse().unwrap())
+    Run { call: (task, call), tool: next(), process: next().parse().unwrap(), begun: next().parse().unwrap() }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::Options;
-use crate::audit::{Audit, Call, parse};
-use crate::process::{Player, generations, lines};
+use crate::audit::{Audit, Call, Run, parse};
+use crate::process::{Player, generations, lines, since_boot};
 use crate::seeded::Seeded;
 use crate::team::{ANSWER, TASKS, ledger};
 
@@ -117,8 +117,8 @@ pub(crate) fn death(seeded: &mut Seeded, far: u64) -> String {
 #[derive(Default)]
 pub(crate) struct Watch {
     kills: Vec<(HashSet<Call>, usize)>,
-    /// What processes that are stopped were in the middle of.
-    asleep: HashMap<u32, HashSet<Call>>,
+    /// What processes that are stopped were in the middle of, and since when they are.
+    asleep: HashMap<u32, (HashSet<Call>, u64)>,
 }
 
 impl Watch {
@@ -131,12 +131,13 @@ impl Watch {
     /// The same when a process was stopped. What it was in the middle of, and that may be repeated, it may end when it is woken
     /// up, though another has done it meanwhile: it had begun.
     pub(crate) fn look_at_stopped(&mut self, dir: &Path, process: u32) {
-        self.asleep.insert(process, Audit::of(dir).begun());
+        self.asleep.insert(process, (Audit::of(dir).begun(), since_boot()));
         self.look(dir);
     }
 
-    fn may_end(&self, call: &Call, process: u32) -> bool {
-        self.asleep.get(&process).is_some_and(|begun| begun.contains(call))
+    fn may_end(&self, run: &Run<'_>) -> bool {
+        let asleep = self.asleep.get(&run.process);
+        asleep.is_some_and(|(begun, since)| begun.contains(&run.call) && run.begun < *since)
     }
 }
 
@@ -150,8 +151,7 @@ pub(crate) fn finished(dir: &Path, watch: &Watch) {
     let ledger = ledger(dir);
     for (returned, seen) in &watch.kills {
         let mut after = ledger[*seen..].iter().map(|line| parse(line));
-        let again =
-            after.find(|(call, _, process)| returned.contains(call) && !watch.may_end(call, *process));
+        let again = after.find(|run| returned.contains(&run.call) && !watch.may_end(run));
         assert_eq!(again, None, "a call whose result was written down was made again");
     }
 }

@@ -21,6 +21,12 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Microseconds since the machine was started: the same for all processes, and nobody can set it.
+pub(crate) fn since_boot() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+    u64::try_from(Duration::from(now).as_micros()).unwrap()
+}
+
 /// Adds a line to a file; it is on disk when this returns, and whole: lines of two writers do not mix.
 pub(crate) fn write_line(path: &Path, line: &str) {
     let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();

@@ -12,7 +12,7 @@ use longhaul::{Agent, Dialect, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::process::{lines, write_line};
+use crate::process::{lines, since_boot, write_line};
 
 /// Tasks of the crash team: the lead, its eight, two helpers for each of three of them, and one that is continued.
 pub(crate) const TASKS: usize = 1 + 8 + 3 * 2 + 1;
@@ -165,7 +165,7 @@ impl Tool for Ledger {
     async fn call(&self, args: Text, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let path = self.dir.join("ledger");
         let (task, call, process) = (context.caller.task, context.call, std::process::id());
-        let line = format!("{task} {call} {} {process}", Tool::name(self));
+        let line = format!("{task} {call} {} {process} {}", Tool::name(self), since_boot());
         tokio::task::spawn_blocking(move || write_line(&path, &line)).await.unwrap();
         Ok(format!("noted: {}", args.text).into())
     }
@@ -189,7 +189,7 @@ impl Tool for Hold {
         let (holding, let_go) = (self.0.join("holding"), self.0.join("let-go"));
         write_line(
             &self.0.join("ledger"),
-            &format!("{} {} hold {}", context.caller.task, context.call, std::process::id()),
+            &format!("{} {} hold {} {}", context.caller.task, context.call, std::process::id(), since_boot()),
         );
         write_line(&holding, &args.text);
         while !let_go.exists() {

@@ -294,8 +294,8 @@ async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_comman
             continue; // What leads to the working directory is there.
         }
         assert_eq!(
-            yard.run(&format!("ls -A {dir} | grep -v ^current-system$")).await.unwrap_err(),
-            "[exit code 1]",
+            yard.run(&format!("ls -A {dir} | grep -v -e ^current-system$ -e ^systemd$")).await.unwrap_err(),
+            "(no output)\n[exit code 1]",
             "{dir}"
         );
     }
@@ -358,9 +358,11 @@ fn short(path: &Path) -> PathBuf {
 #[tokio::test]
 async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_signalled() {
     let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    let text =
-        yard.run("grep -E '^Cap(Eff|Prm|Inh|Bnd|Amb)' /proc/self/status | tr -d '0: \\t'").await.unwrap();
-    assert_eq!(text, "CapInh\nCapPrm\nCapEff\nCapBnd\nCapAmb\n[exit code 0]");
+    let text = yard
+        .run("grep -E '^(Cap(Eff|Prm|Inh|Amb)|NoNewPrivs)' /proc/self/status | tr -d '0: \\t'")
+        .await
+        .unwrap();
+    assert_eq!(text, "CapInh\nCapPrm\nCapEff\nCapAmb\nNoNewPrivs1\n[exit code 0]");
     let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     assert!(yard.run(&format!("kill -9 {}", other.id())).await.is_err());
     assert!(other.try_wait().unwrap().is_none(), "it lives");
@@ -413,7 +415,7 @@ async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protect
         assert!(yard.work().join(made).exists(), "{what}");
     }
     // Links are not followed to protect what they name.
-    fs::remove_dir_all(yard.work().join(".git")).unwrap();
+    let _ = fs::remove_dir_all(yard.work().join(".git"));
     fs::rename(yard.work().join("nested/.git"), yard.work().join("moved")).unwrap();
     std::os::unix::fs::symlink("moved", yard.work().join(".git")).unwrap();
     yard.run("echo x > .git/hooks/post-merge").await.unwrap();
