@@ -487,7 +487,7 @@ async fn what_cannot_be_read_is_asked_about_each_time_unless_that_very_call_was_
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     asks(&longhaul, id).await;
     longhaul.answer(id, None, "always exact").await.unwrap();
-    until(&longhaul, id, |head| head.calls == 2 && !head.asked.is_empty()).await;
+    until(&longhaul, id, |head| head.turns == 2 && !head.asked.is_empty()).await;
     longhaul.answer(id, None, "yes").await.unwrap();
     end(&longhaul, id).await;
     assert_eq!(asked(&longhaul, id).await.len(), 2, "the third is the very call that was allowed");
