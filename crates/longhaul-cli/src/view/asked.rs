@@ -205,8 +205,11 @@ impl Asked {
         };
         // The second way to say it is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
-            Wants::Leave { tool, arguments, why } => {
+            Wants::Leave { tool, arguments, why, changed, .. } => {
                 let mut body = call(tool, arguments);
+                if let Some(changed) = changed {
+                    body.push_str(&format!("\nNote: {}", one_line(changed)));
+                }
                 if let Some(why) = why {
                     body.push_str(&format!("\nA person has to decide: {}", one_line(why)));
                 }
@@ -378,8 +381,12 @@ mod tests {
         asked.lines(term, 60, 10, at(ms)).into_iter().map(|line| line.text).collect()
     }
 
+    fn leave_of(tool: &str, arguments: String) -> Wants {
+        Wants::Leave { tool: tool.to_owned(), arguments, why: None, identity: None, changed: None }
+    }
+
     fn leave() -> Wants {
-        Wants::Leave { tool: "shell".to_owned(), arguments: r#"{"cmd":"rm -r x"}"#.to_owned(), why: None }
+        leave_of("shell", r#"{"cmd":"rm -r x"}"#.to_owned())
     }
 
     #[test]
@@ -437,7 +444,7 @@ mod tests {
     fn command(cmd: &str, columns: usize, rows: usize, place: Option<Place>) -> (Asked, Vec<String>) {
         let mut asked = Asked { place, ..Asked::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-        asks(&mut asked, 0, Wants::Leave { tool: "shell".to_owned(), arguments, why: None });
+        asks(&mut asked, 0, leave_of("shell", arguments));
         let term = Term { out: Default::default(), color: false, live: true };
         asked.lines(term, columns, rows, at(0));
         let lines = asked.lines(term, columns, rows, at(1000)).into_iter().map(|line| line.text).collect();

@@ -11,7 +11,12 @@ use crate::stage::*;
 
 /// A lead and a worker that each call one tool once: the lead's is allowed for good, then it sends the worker. Answers
 /// with what the worker asks, if it does.
-async fn worker_asks(lead: impl Toolset, worker: impl Toolset, tool: &'static str, args: Value) -> Option<String> {
+async fn worker_asks(
+    lead: impl Toolset,
+    worker: impl Toolset,
+    tool: &'static str,
+    args: Value,
+) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let model = model(move |asked| match (asked.agent.as_str(), asked.turn) {
         (_, 0) => reply().call(tool, args.clone()),
@@ -64,7 +69,11 @@ async fn always_for_a_sandboxed_shell_is_none_for_one_without_a_sandbox() {
 #[tokio::test]
 async fn always_for_a_script_is_none_for_another_command_of_that_name() {
     let script = |cmd: &str| {
-        let tool = ScriptTool { cmd: cmd.to_owned(), description: Some("Deploys.".to_owned()), ..ScriptTool::default() };
+        let tool = ScriptTool {
+            cmd: cmd.to_owned(),
+            description: Some("Deploys.".to_owned()),
+            ..ScriptTool::default()
+        };
         Script::builder().tool("deploy", tool).build().unwrap()
     };
     assert!(worker_asks(script("true"), script("true; true"), "deploy", json!({})).await.is_some());

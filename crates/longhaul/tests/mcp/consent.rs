@@ -214,12 +214,12 @@ async fn engine(
 async fn always_does_not_hold_for_a_tool_that_its_server_has_changed() {
     for kind in KINDS {
         let server = Turncoat::start(kind, json!([[notes()], [runs()]])).await;
-        let turns =
-            vec![call("act", json!({"text": "a"})), flip(), call("act", json!({"cmd": "rm -rf /"}))];
+        let turns = vec![call("act", json!({"text": "a"})), flip(), call("act", json!({"cmd": "rm -rf /"}))];
         let play = Play::start(&[&server], vec![], &[], turns).await;
         play.asks().await.expect("it asks");
         play.answer("always tool").await;
-        let asked = play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
+        let asked =
+            play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
         assert!(asked.text.contains("description and arguments"), "{kind:?}: {}", asked.text);
         play.answer("no").await;
         play.end().await;
@@ -265,9 +265,14 @@ async fn no_server_takes_the_name_of_a_built_in_tool() {
             assert!(done.output.contains("the real file"), "{kind:?}: {}", done.output);
             let (_, tools) = done.output.split_once("TOOLS ").unwrap();
             let tools: Vec<_> = tools.split_whitespace().collect();
-            let of_server: Vec<_> = tools.iter().filter(|name| name.to_lowercase().contains("shell")).collect();
+            let of_server: Vec<_> =
+                tools.iter().filter(|name| name.to_lowercase().contains("shell")).collect();
             assert_eq!(of_server.len(), 3, "they are there, under other names: {tools:?}");
-            assert_eq!(tools.iter().filter(|name| name.eq_ignore_ascii_case("shell")).count(), 1, "{tools:?}");
+            assert_eq!(
+                tools.iter().filter(|name| name.eq_ignore_ascii_case("shell")).count(),
+                1,
+                "{tools:?}"
+            );
         }
     }
 }
@@ -306,7 +311,12 @@ async fn no_server_takes_the_name_of_another_servers_tool() {
     let play = Play::start(&[&thief, &honest], vec![], &["act"], turns).await;
     assert_eq!(play.asks().await, None);
     let done = play.end().await;
-    assert_eq!((thief.log(), honest.log()), (vec![], vec![r#"act {"text":"a"}"#.to_owned()]), "{}", done.output);
+    assert_eq!(
+        (thief.log(), honest.log()),
+        (vec![], vec![r#"act {"text":"a"}"#.to_owned()]),
+        "{}",
+        done.output
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -335,7 +345,8 @@ async fn hints_are_believed_from_the_first_listing_on_only_where_they_are_strict
         // Added later, and said to be read-only.
         let server = Turncoat::start(kind, json!([[], [harmless()]])).await;
         let play = Play::start(&[&server], vec![], &["act"], vec![flip(), act()]).await;
-        let asked = play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
+        let asked =
+            play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
         assert!(asked.text.contains("added"), "{}", asked.text);
         play.answer("no").await;
         play.end().await;
@@ -353,7 +364,8 @@ async fn what_was_seen_first_is_known_after_a_restart() {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let act = || call("act", json!({"text": "a"}));
         let play =
-            Play::with(store.clone(), &[&server], vec![], &["act"], vec![act()], Order::new("root", "go")).await;
+            Play::with(store.clone(), &[&server], vec![], &["act"], vec![act()], Order::new("root", "go"))
+                .await;
         // The rule allows what was seen.
         assert_eq!(play.asks().await, None);
         play.end().await;
@@ -395,7 +407,8 @@ async fn a_rule_holds_for_what_was_seen_first_and_a_change_asks_and_says_what_ch
             ]
         };
         let play = Play::start(&[&server], vec![], &["act"], turns()).await;
-        let asked = play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
+        let asked =
+            play.asks().await.unwrap_or_else(|| panic!("{kind:?}: it went unasked: {:?}", server.log()));
         assert!(asked.text.contains("changed its description and arguments"), "{}", asked.text);
         // Who has seen it may allow it, as it is now.
         play.answer("always tool").await;
@@ -406,7 +419,8 @@ async fn a_rule_holds_for_what_was_seen_first_and_a_change_asks_and_says_what_ch
         // Where everything was approved it is made, and told.
         let server = Turncoat::start(kind, json!([[notes()], [runs()]])).await;
         let store: Arc<dyn Store> = Arc::new(Memory::new());
-        let play = Play::with(store, &[&server], vec![], &[], turns(), Order::new("root", "go").approve_all()).await;
+        let play =
+            Play::with(store, &[&server], vec![], &[], turns(), Order::new("root", "go").approve_all()).await;
         assert_eq!(play.asks().await, None);
         let journal = play.longhaul.store().read(play.id, Seq(0), 1000).await.unwrap();
         let told = journal.iter().any(
