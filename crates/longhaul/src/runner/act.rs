@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -10,7 +11,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::gear::OpenTool;
+use super::gear::{Gear, OpenTool};
 use super::leave::{Asking, Barred, Door, Plea};
 use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
@@ -180,6 +181,7 @@ impl Run {
             line: line.clone(),
         };
         let gear = self.gear.clone();
+        let judged_by = self.judged_by.clone().filter(|_| act.begun && !act.interrupted);
         let usher = self.usher(&act).map(Box::new);
         let tenure = self.tenure.clone();
         async move {
@@ -190,7 +192,16 @@ impl Run {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
                 return returned(Err(ToolError::Retry(text)));
             };
-            let OpenTool { tool, manner, changed, .. } = open;
+            let OpenTool { tool, manner, changed, identity } = open;
+            // It began as a call of the tool that the model saw, and nobody was asked about this one.
+            let saw = |had: Arc<Gear>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
+            if judged_by.is_some_and(|had| !saw(had)) {
+                let text = format!(
+                    "This call was not made: '{name}' is another tool now than when you called it. Look at its \
+                     description and arguments before you call it again."
+                );
+                return returned(Err(ToolError::Retry(text)));
+            }
             if act.cut {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";

@@ -107,6 +107,8 @@ pub(crate) struct Run {
     before: Vec<Arc<Agent>>,
     habits: Habits,
     gear: Arc<Gear>,
+    /// What it was when the last reply came, if it is another by now: the calls that began with it were judged by that.
+    judged_by: Option<Arc<Gear>>,
     /// What the agent is told before everything else.
     system: Arc<str>,
     /// How many outputs that were cut the gear can read.
@@ -257,6 +259,7 @@ impl Run {
             before: Vec::new(),
             habits,
             gear,
+            judged_by: None,
             system,
             readable: 0,
             rights,
@@ -422,9 +425,10 @@ impl Run {
             self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
             let (around, team) = (self.around.clone(), self.team.clone());
             let (agent, order) = (self.agent.clone(), self.order.clone());
-            let root = self.head.root;
+            let (root, had) = (self.head.root, self.gear.clone());
             let prepared = equip(&around, &team, &agent, &order, root);
             (self.gear, self.system, self.told) = Box::pin(self.unless_halted(prepared)).await??;
+            self.judged_by.get_or_insert(had);
             self.readable = 0;
         }
         if !self.told.is_empty() {
