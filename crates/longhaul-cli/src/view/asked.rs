@@ -411,6 +411,17 @@ mod tests {
     }
 
     #[test]
+    fn what_has_changed_since_it_was_allowed_is_shown() {
+        let mut asked = Asked::default();
+        let Wants::Leave { tool, arguments, why, identity, .. } = leave() else { unreachable!() };
+        let changed = Some("the server 's' changed its arguments\x1b[8m since it was allowed".to_owned());
+        asks(&mut asked, 0, Wants::Leave { tool, arguments, why, identity, changed });
+        let lines = shown(&mut asked, 1000).join(" ");
+        let words = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("Note: the server 's' changed its arguments since it was allowed"), "{words}");
+    }
+
+    #[test]
     fn what_is_answered_elsewhere_disappears() {
         let mut asked = Asked::default();
         asks(&mut asked, 0, leave());
