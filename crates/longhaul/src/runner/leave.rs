@@ -350,7 +350,11 @@ impl Run {
         }
         let policy = self.around.nobody.unwrap_or(self.habits.nobody);
         if policy == Nobody::Deny && !self.around.attended {
-            let _ = reply.send(Answer::Nobody("nobody is there who could be asked".to_owned()));
+            let mut why = "nobody is there who could be asked".to_owned();
+            if let Wants::Leave { changed: Some(changed), .. } = &asks.wants {
+                why += &format!(" ({changed})");
+            }
+            let _ = reply.send(Answer::Nobody(why));
             return Ok(());
         }
         let timeout = self.habits.ask_timeout;
