@@ -428,7 +428,7 @@ impl Narrator {
             }
             Entry::Backgrounded => tell(Happening::Backgrounded),
             Entry::HookFailed(failure) => tell(Happening::HookFailed { failure: (**failure).clone() }),
-            Entry::Granted { pattern } => tell(Happening::Granted { pattern: pattern.clone() }),
+            Entry::Granted { pattern, .. } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(Happening::Finished {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Entry, Kind, Outcome, Question, Record, Stop, Submitted, TeamRef, Voice, Wait, Wants};
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::permission::Pattern;
+use crate::permission::Consent;
 
 /// How many letters may lie unread in a task's mailbox. Endings of children always find room.
 pub const MAILBOX: u32 = 256;
@@ -119,7 +119,7 @@ pub struct Head {
     /// What it asks a person, and nobody has answered yet.
     pub asked: Vec<OpenQuestion>,
     /// Calls that a person has allowed its whole tree; only a root has any.
-    pub granted: Vec<Pattern>,
+    pub granted: Vec<Consent>,
     /// The tool calls that are running now.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
     /// Calls that a person does not want it to wait in: as soon as one only waits for other tasks, it returns.
@@ -341,9 +341,10 @@ impl Head {
             }
 
             // What a person allows a tree holds though its root has ended.
-            (Entry::Granted { pattern }, _) => {
-                if !self.granted.contains(pattern) {
-                    self.granted.push(pattern.clone());
+            (Entry::Granted { pattern, tool }, _) => {
+                let consent = Consent { pattern: pattern.clone(), tool: tool.as_deref().cloned() };
+                if !self.granted.contains(&consent) {
+                    self.granted.push(consent);
                 }
             }
 

@@ -19,7 +19,7 @@ use crate::dispatch::{Caller, Desk, DeskError};
 use crate::entry::{Answer, ModelChoice, Question};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 
 mod canonical;
 mod scratch;
@@ -85,6 +85,12 @@ pub trait Tool: Send + Sync + 'static {
     /// rule may name either. Declare them here and not as serde aliases, of which rules know nothing.
     fn aliases(&self) -> Aliases {
         &[]
+    }
+
+    /// What it acts with besides its arguments, in words that follow "it runs": "in a sandbox, without network". What a person
+    /// allows one tool is not allowed another of its name that runs otherwise.
+    fn setting(&self) -> Option<String> {
+        None
     }
 
     /// Does it.
@@ -353,6 +359,12 @@ pub trait DynTool: Send + Sync + 'static {
         RuleNames::default()
     }
 
+    /// What it is, for whoever consents to its calls: see [`ToolIdentity`]. Who wraps a tool hands on that of the tool inside.
+    /// Its toolset need not be said.
+    fn identity(&self) -> ToolIdentity {
+        identity_of(&self.spec(), self.manner())
+    }
+
     /// Does it, with the arguments as the model wrote them or as [`canonical`](Self::canonical) made them.
     fn call<'a>(
         &'a self,
@@ -382,6 +394,11 @@ impl<T: Tool> DynTool for T {
         RuleNames { aliases: Tool::aliases(self), covered_by: Vec::new() }
     }
 
+    fn identity(&self) -> ToolIdentity {
+        let identity = identity_of(&DynTool::spec(self), Tool::manner(self));
+        ToolIdentity { setting: Tool::setting(self), ..identity }
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -391,6 +408,16 @@ impl<T: Tool> DynTool for T {
             let args = parse_aliased::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await
         })
+    }
+}
+
+/// What a tool is by what it says of itself.
+pub(crate) fn identity_of(spec: &ToolSpec, manner: Manner) -> ToolIdentity {
+    let words = [("read-only", manner.read_only), ("repeatable", manner.repeatable)];
+    let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();
+    ToolIdentity {
+        hints: hints.join(", "),
+        ..ToolIdentity::new(&spec.name, &spec.description, &spec.parameters)
     }
 }
 

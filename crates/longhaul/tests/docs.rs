@@ -101,7 +101,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             why: "it exited with 1".to_owned(),
             denied: false,
         })),
-        "Granted" => Entry::Granted { pattern: "tool".parse().unwrap() },
+        "Granted" => Entry::Granted { pattern: "tool".parse().unwrap(), tool: None },
         "Compacted" => Entry::Compacted {
             summary: "all of it".into(),
             replaces: 1,

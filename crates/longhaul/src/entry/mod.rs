@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::{Reply, Usage};
-use crate::permission::Pattern;
+use crate::permission::{Pattern, ToolIdentity};
 
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, Isolation, OnFinish, Order};
@@ -121,6 +121,9 @@ pub enum Entry {
     Granted {
         /// Which calls.
         pattern: Pattern,
+        /// Of the tool that was shown; earlier versions did not note it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<Box<ToolIdentity>>,
     },
     /// A person does not want the task to wait for others: its calls that do return, and what they wait for goes on in
     /// the background.

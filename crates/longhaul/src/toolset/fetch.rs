@@ -32,6 +32,7 @@ pub struct Fetch {
     limits: Limits,
     judge: Judge,
     lookup: Lookup,
+    private: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +51,7 @@ impl Fetch {
     /// Reads public addresses: a megabyte of each, within 30 seconds.
     pub fn new() -> Self {
         let limits = Limits { time: Duration::from_secs(30), bytes: 1 << 20 };
-        Fetch { limits, judge: why_private, lookup: way::system_lookup() }
+        Fetch { limits, judge: why_private, lookup: way::system_lookup(), private: false }
     }
 
     /// How long each URL may take, unless a call says otherwise.
@@ -68,6 +69,7 @@ impl Fetch {
     /// Whether private, loopback and link-local addresses are read, too.
     pub fn allow_private(mut self, allow: bool) -> Self {
         self.judge = if allow { |_| None } else { why_private };
+        self.private = allow;
         self
     }
 
@@ -94,7 +96,8 @@ impl Toolset for Fetch {
         Box::pin(async {
             let way = Way::new(self.judge, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why })?;
-            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(FetchTool { way, limits: self.limits })];
+            let tools: Vec<Arc<dyn DynTool>> =
+                vec![Arc::new(FetchTool { way, limits: self.limits, private: self.private })];
             Ok(tools)
         })
     }
@@ -109,6 +112,7 @@ impl Toolset for Fetch {
 struct FetchTool {
     way: Way,
     limits: Limits,
+    private: bool,
 }
 
 /// The form in which a page is wanted.
@@ -157,6 +161,11 @@ impl Tool for FetchTool {
 
     fn aliases(&self) -> Aliases {
         &[("url", "urls")]
+    }
+
+    fn setting(&self) -> Option<String> {
+        let where_to = if self.private { "with private addresses" } else { "without private addresses" };
+        Some(where_to.to_owned())
     }
 
     async fn call(&self, args: FetchArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -73,6 +73,11 @@ impl Default for Setting {
 }
 
 impl Setting {
+    /// How commands run, in words.
+    pub(super) fn words(&self) -> String {
+        self.sandbox.as_ref().map_or_else(|| "without a sandbox".to_owned(), Sandbox::words)
+    }
+
     /// How a command line is started in a directory, in the sandbox if there is one.
     pub(super) async fn launch(
         &self,
@@ -205,6 +210,10 @@ impl Tool for RunCommand {
         ALIASES
     }
 
+    fn setting(&self) -> Option<String> {
+        Some(self.setting.words())
+    }
+
     async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         filled(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
@@ -268,6 +277,7 @@ impl Shell {
         })
         .aliases(ALIASES)
         .covered_by("shell")
+        .setting(Some(self.setting.words()))
         .tool()
     }
 

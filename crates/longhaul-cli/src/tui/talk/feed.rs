@@ -105,9 +105,12 @@ impl Talk {
             }
             Entry::Asked { question, asks, .. } => {
                 let mut text = clean(&asks.text);
-                if let Wants::Leave { tool, arguments, why } = &asks.wants {
+                if let Wants::Leave { tool, arguments, why, changed, .. } = &asks.wants {
                     // Whole, however long: it is read here before it is allowed.
                     text = format!("may it call {}?", call(tool, arguments, usize::MAX));
+                    if let Some(changed) = changed {
+                        text.push_str(&format!("\nnote: {}", one_line(changed)));
+                    }
                     if let Some(why) = why {
                         text.push_str(&format!("\na person has to decide: {}", one_line(why)));
                     }
@@ -160,7 +163,7 @@ impl Talk {
             Entry::HookFailed(failure) => {
                 self.note(record, Ink::Waits, one_line(&failure.to_string()), false);
             }
-            Entry::Granted { pattern } => {
+            Entry::Granted { pattern, .. } => {
                 let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));
                 self.note(record, Ink::Plain, text, false);
             }

@@ -20,6 +20,7 @@ use super::host::Host;
 use super::link::InUse;
 use super::output::output;
 use crate::model::ToolSpec;
+use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
 use crate::toolset::text::clipped;
 
@@ -29,6 +30,8 @@ const ROUNDS: usize = 10;
 /// A tool of a server.
 pub(super) struct McpTool {
     pub(super) host: Arc<Host>,
+    /// What people call the server.
+    pub(super) label: Arc<str>,
     /// What models call it.
     pub(super) name: String,
     pub(super) tool: Tool,
@@ -54,6 +57,26 @@ impl DynTool for McpTool {
         }
     }
 
+    fn identity(&self) -> ToolIdentity {
+        let hints = self.tool.annotations.as_ref().map(|hints| {
+            let words = [
+                ("read-only", hints.read_only_hint),
+                ("idempotent", hints.idempotent_hint),
+                ("destructive", hints.destructive_hint),
+                ("open-world", hints.open_world_hint),
+            ];
+            let said = |(word, hint): (&str, Option<bool>)| Some(format!("{word}: {}", hint?));
+            words.into_iter().filter_map(said).collect::<Vec<_>>().join(", ")
+        });
+        let ToolSpec { description, parameters, .. } = self.spec();
+        ToolIdentity {
+            toolset: self.host.server.id(),
+            server: Some(self.label.to_string()),
+            hints: hints.unwrap_or_default(),
+            ..ToolIdentity::new(&self.tool.name, &description, &parameters)
+        }
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -69,6 +92,7 @@ impl DynTool for McpTool {
                 () = context.cancel.cancelled() => return Err(stopped()),
             };
             let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
+            self.is_what_it_was()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
             for _ in 0..ROUNDS {
                 let (answer, running) = self.ask(&link, params.clone(), context).await?;
@@ -91,6 +115,25 @@ impl DynTool for McpTool {
 }
 
 impl McpTool {
+    /// The call is for the tool that the model, and whoever allowed it, has seen: not if the server has another by now.
+    fn is_what_it_was(&self) -> Result<(), ToolError> {
+        let same = |now: &Tool| {
+            let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
+            now.name == self.tool.name
+                && told(now) == told(&self.tool)
+                && now.input_schema == self.tool.input_schema
+                && now.annotations == self.tool.annotations
+        };
+        match self.host.known() {
+            Some(listed) if !listed.tools.iter().any(same) => Err(ToolError::Retry(format!(
+                "The MCP server '{}' has changed or removed its tool '{}' meanwhile: the call was not made. Look at your \
+                 tools again before you make another.",
+                self.label, self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn failed(&self, what: String) -> ToolError {
         ToolError::Failed(format!("the MCP server '{}' {what}", self.host.label))
     }
