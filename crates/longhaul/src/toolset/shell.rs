@@ -89,10 +89,11 @@ impl Setting {
         let dir = directory(context, cwd).await?;
         let mut env = self.env.clone();
         env.extend(more);
+        let work = context.working_dir.clone().unwrap_or_else(|| dir.clone());
         let launch = Launch::shell(cmd, dir, env);
-        match (&self.sandbox, &context.working_dir) {
-            (Some(sandbox), Some(work)) => sandbox.confine(launch, work).await,
-            _ => Ok(launch),
+        match &self.sandbox {
+            Some(sandbox) => sandbox.confine(launch, &work).await,
+            None => Ok(launch),
         }
     }
 }
