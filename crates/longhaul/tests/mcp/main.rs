@@ -12,3 +12,4 @@ mod remote;
 mod servers;
 mod sharing;
 mod stage;
+mod strange;

@@ -1,0 +1,167 @@
+//! A connection whose server cannot ask without end: what it asks is answered, and it has to read the answers.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage,
+    ServerNotification,
+};
+use rmcp::transport::Transport;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::fault::Fault;
+use super::limits;
+
+/// See the module.
+pub(super) struct Guarded<T> {
+    inner: T,
+    open: Arc<Open>,
+    /// Since when nothing more is read, because too many answers wait to be taken.
+    full_until: Option<Instant>,
+    fault: Fault,
+}
+
+#[derive(Default)]
+struct Open {
+    state: Mutex<State>,
+    fewer: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the server waits for an answer to.
+    asked: HashSet<RequestId>,
+    /// Answers on their way.
+    sending: usize,
+    /// Whether it has answered anything: what it asks before that is not answered.
+    ready: bool,
+    /// Whether it is older than 2026, and may take back what it has asked.
+    old: bool,
+}
+
+impl Open {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> usize {
+        let state = self.state();
+        state.asked.len() + state.sending
+    }
+}
+
+/// An answer on its way, until it has been taken or was given up.
+struct Sending(Arc<Open>);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.state().sending -= 1;
+        self.0.fewer.notify_one();
+    }
+}
+
+impl<T> Guarded<T> {
+    pub(super) fn new(inner: T, fault: Fault) -> Self {
+        Guarded { inner, open: Arc::default(), full_until: None, fault }
+    }
+
+    /// Waits until the server has taken answers, if it has left too many. Answers whether it did.
+    async fn room(&mut self) -> bool {
+        loop {
+            let fewer = self.open.fewer.notified();
+            if self.open.waiting() < limits::REQUESTS {
+                self.full_until = None;
+                return true;
+            }
+            // Whoever polls us may begin anew at any time: the time does not.
+            let until = *self.full_until.get_or_insert_with(|| Instant::now() + limits::UNREAD_TIME);
+            if timeout_at(until, fewer).await.is_err() && self.open.waiting() >= limits::REQUESTS {
+                self.fault.raise(format!(
+                    "it does not read the answers to what it asks: {} requests of it are waiting, which is the limit",
+                    limits::REQUESTS
+                ));
+                return false;
+            }
+        }
+    }
+
+    /// Takes note of what the server sends. Answers whether it may.
+    fn hear(&self, message: &ServerJsonRpcMessage) -> bool {
+        let mut state = self.open.state();
+        match message {
+            JsonRpcMessage::Response(_) => state.ready = true,
+            JsonRpcMessage::Request(request) => {
+                if matches!(&request.id, NumberOrString::String(id) if id.len() > limits::ID) {
+                    self.fault
+                        .raise(format!("it sent a request with an id of more than {} bytes", limits::ID));
+                    return false;
+                }
+                if state.ready && !state.asked.insert(request.id.clone()) {
+                    self.fault.raise("it sent two requests with the same id at once");
+                    return false;
+                }
+            }
+            JsonRpcMessage::Notification(told) if state.old => {
+                if let ServerNotification::CancelledNotification(cancelled) = &told.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    state.asked.remove(id);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+    type Error = T::Error;
+
+    fn name() -> Cow<'static, str> {
+        T::name()
+    }
+
+    fn send(
+        &mut self,
+        item: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let answers = match &item {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(request) => {
+                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+                    self.open.state().old = true;
+                }
+                None
+            }
+            JsonRpcMessage::Notification(_) => None,
+        };
+        let sending = answers.map(|id| {
+            let mut state = self.open.state();
+            state.asked.remove(id);
+            state.sending += 1;
+            Sending(self.open.clone())
+        });
+        let send = self.inner.send(item);
+        async move {
+            let _sending = sending;
+            send.await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        if !self.room().await {
+            return None;
+        }
+        let message = self.inner.receive().await?;
+        self.hear(&message).then_some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.inner.close().await
+    }
+}
