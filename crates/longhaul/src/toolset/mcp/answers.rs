@@ -48,10 +48,16 @@ pub(super) async fn elicit(
             if schema.to_string().len() > limits::FORM {
                 return Err(refuse(&format!("a form may have {} bytes", limits::FORM)));
             }
-            form(running, &format!("The MCP server '{server}' asks: {}", said(&message)), schema).await
+            let text = format!("The MCP server '{server}' asks: {}", said(&message));
+            drop(message);
+            form(running, &text, schema).await
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => match links::page(&url) {
-            Ok(page) => open_page(running, server, &page, &said(&message)).await,
+            Ok(page) => {
+                let text = said(&message);
+                drop((message, url));
+                open_page(running, server, &page, &text).await
+            }
             Err(why) => {
                 let text = format!(
                     "the MCP server '{server}' asked to have a page opened, which is not shown: {why}"

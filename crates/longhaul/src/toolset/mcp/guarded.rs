@@ -10,26 +10,20 @@ use rmcp::model::{
     ServerNotification,
 };
 use rmcp::transport::Transport;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
 
 use super::fault::Fault;
 use super::limits;
+use crate::toolset::text::grouped;
 
 /// See the module.
 pub(super) struct Guarded<T> {
     inner: T,
     open: Arc<Open>,
-    /// Since when nothing more is read, because too many answers wait to be taken.
-    full_until: Option<Instant>,
     fault: Fault,
 }
 
 #[derive(Default)]
-struct Open {
-    state: Mutex<State>,
-    fewer: Notify,
-}
+struct Open(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -45,12 +39,7 @@ struct State {
 
 impl Open {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> usize {
-        let state = self.state();
-        state.asked.len() + state.sending
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,33 +49,12 @@ struct Sending(Arc<Open>);
 impl Drop for Sending {
     fn drop(&mut self) {
         self.0.state().sending -= 1;
-        self.0.fewer.notify_one();
     }
 }
 
 impl<T> Guarded<T> {
     pub(super) fn new(inner: T, fault: Fault) -> Self {
-        Guarded { inner, open: Arc::default(), full_until: None, fault }
-    }
-
-    /// Waits until the server has taken answers, if it has left too many. Answers whether it did.
-    async fn room(&mut self) -> bool {
-        loop {
-            let fewer = self.open.fewer.notified();
-            if self.open.waiting() < limits::REQUESTS {
-                self.full_until = None;
-                return true;
-            }
-            // Whoever polls us may begin anew at any time: the time does not.
-            let until = *self.full_until.get_or_insert_with(|| Instant::now() + limits::UNREAD_TIME);
-            if timeout_at(until, fewer).await.is_err() && self.open.waiting() >= limits::REQUESTS {
-                self.fault.raise(format!(
-                    "it does not read the answers to what it asks: {} requests of it are waiting, which is the limit",
-                    limits::REQUESTS
-                ));
-                return false;
-            }
-        }
+        Guarded { inner, open: Arc::default(), fault }
     }
 
     /// Takes note of what the server sends. Answers whether it may.
@@ -98,6 +66,14 @@ impl<T> Guarded<T> {
                 if matches!(&request.id, NumberOrString::String(id) if id.len() > limits::ID) {
                     self.fault
                         .raise(format!("it sent a request with an id of more than {} bytes", limits::ID));
+                    return false;
+                }
+                // To read no more until it does would hold up the answers to our own requests, too.
+                if state.asked.len() + state.sending >= limits::REQUESTS {
+                    self.fault.raise(format!(
+                        "it does not read the answers to what it asks: {} requests are waiting, which is the limit",
+                        grouped(limits::REQUESTS as u64)
+                    ));
                     return false;
                 }
                 if state.ready && !state.asked.insert(request.id.clone()) {
@@ -154,9 +130,6 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        if !self.room().await {
-            return None;
-        }
         let message = self.inner.receive().await?;
         self.hear(&message).then_some(message)
     }

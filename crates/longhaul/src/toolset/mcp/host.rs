@@ -321,12 +321,15 @@ impl Host {
                     | ClientInitializeError::ConflictInitResponseId(..)
             )
         );
-        let again = ended.is_some() || late;
+        // How it ends then is our doing: its pipe is closed.
+        let misread = error.as_ref().and_then(plain::unreadable).or_else(|| fault.why().map(str::to_owned));
+        let again = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
             stderr.hear_out().await;
         }
         group.terminate(GRACE).await;
         let how = match (ended, error) {
+            _ if misread.is_some() => clipped(&self.server.scrub(misread.unwrap_or_default()), 400),
             (Some(status), _) => format!("{} before it was ready", program::ending(status)),
             (None, Some(error)) => self.explained(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),

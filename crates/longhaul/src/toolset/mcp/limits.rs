@@ -16,10 +16,9 @@ pub(super) const DEPTH: usize = 100;
 pub(super) const VALUES: usize = 1_000_000;
 /// How long the id of a server's request may be.
 pub(super) const ID: usize = 256;
-/// How many requests of a server may wait for their answers at once, sent or not.
-pub(super) const REQUESTS: usize = 64;
-/// How long all of them may wait before the connection is closed, because nobody reads the answers.
-pub(super) const UNREAD_TIME: Duration = Duration::from_secs(5);
+/// How many requests of a server may be without an answer that it has read. Those before the last are answered at once, or
+/// are among the questions below: whoever has so many does not read.
+pub(super) const REQUESTS: usize = 1_000;
 /// How many questions to people and to the model a server may have open at once.
 pub(super) const QUESTIONS_AT_ONCE: usize = 32;
 /// How often a person is asked during one call, all round trips together.
@@ -66,8 +65,10 @@ mod tests {
                 FORM >> 10
             ),
             format!("| {QUESTIONS_AT_ONCE} |"),
-            format!("| {REQUESTS} requests without an answer that it has read; ids of {ID} bytes |"),
-            format!("it has {} seconds to read", UNREAD_TIME.as_secs()),
+            format!(
+                "| {} requests without an answer that it has read; ids of {ID} bytes |",
+                grouped(REQUESTS as u64)
+            ),
             format!("{} letters a message", grouped(PROGRESS as u64)),
             format!("answers of {} MB", LOGIN_BODY >> 20),
         ] {

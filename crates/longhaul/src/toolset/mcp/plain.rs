@@ -50,6 +50,15 @@ pub(super) fn beginning(error: &ClientInitializeError) -> String {
     }
 }
 
+/// Whether it did not come about because of something that cannot be read, and what is wrong with that.
+pub(super) fn unreadable(error: &ClientInitializeError) -> Option<String> {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreadable(fallback),
+        ClientInitializeError::JsonRpcError(said) if is_unreadable(said) => Some(beginning(error)),
+        _ => None,
+    }
+}
+
 fn transport(error: &DynamicTransportError) -> String {
     let error = &*error.error;
     if let Some(error) = error.downcast_ref::<StreamableHttpError<HttpError>>() {
