@@ -10,6 +10,11 @@ const SERVER: &str = include_str!("../../../longhaul/tests/mcp/strange.mjs");
 
 /// The root, or a helper of it, calls a tool that asks the model 90 times, nine times a round.
 fn kit(generation: &str) -> Kit {
+    slow_kit(generation, "0ms")
+}
+
+/// The same, with a model that takes a while to answer the server.
+fn slow_kit(generation: &str, delay: &str) -> Kit {
     let kit = Kit::new();
     kit.write("strange.mjs", SERVER);
     let team = format!(
@@ -38,7 +43,8 @@ agents:
           - {usage: {input: 100, output: 10}, calls: [{tool: strange_sample, arguments: {times: 90, round: 9}}]}
           - {text: "Asked.", usage: {input: 100, output: 10}}
 "#;
-    kit.plays("team.yaml", &team, play);
+    let play = play.replace("{text: Sampled.,", &format!("{{text: Sampled., delay: {delay},"));
+    kit.plays("team.yaml", &team, &play);
     kit
 }
 
@@ -59,7 +65,7 @@ fn ten_requests_a_call_are_made_and_all_of_them_are_counted() {
         let head = kit.journals()[0].0.clone();
         assert_eq!(head.usage.total(), 10 * 5000 + 2 * 110, "{generation}");
         let shown = kit.run(&["show", &head.id.to_string()]).ended(0);
-        assert!(shown.out.contains("50.2k"), "{}", shown.out);
+        assert!(shown.out.contains("50,220 tokens"), "{}", shown.out);
         let told = kit.run(&["logs", &head.id.to_string()]).ended(0);
         assert!(told.out.contains("an MCP server asked the model: 4.0k tokens in, 1.0k out"), "{}", told.out);
     }
@@ -88,4 +94,19 @@ fn so_does_the_budget_of_the_tree() {
     assert_eq!(sampled(&kit), 3);
     let total: u64 = kit.journals().iter().map(|(head, _)| head.usage.total()).sum();
     assert_eq!(total, 3 * 5000 + 220);
+}
+
+#[test]
+fn what_was_used_before_a_kill_is_still_counted() {
+    let kit = slow_kit("2026", "200ms");
+    let running = kit.start(&["run", "--trust", "team.yaml", "Go."]);
+    kit.until("the server to have asked", |_| (sampled(&kit) >= 2).then_some(()));
+    running.murder();
+    let before = kit.journals()[0].0.clone();
+    assert!(before.usage.total() >= 2 * 5000 + 110 && !before.status.is_final());
+    kit.run(&["resume"]).ended(0);
+    let after = kit.journals()[0].0.clone();
+    let asked = sampled(&kit) as u64;
+    assert_eq!(after.usage.total(), asked * 5000 + u64::from(after.turns) * 110);
+    assert!(asked >= 2 && after.status == Status::Completed);
 }

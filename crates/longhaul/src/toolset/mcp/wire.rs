@@ -117,7 +117,7 @@ mod tests {
     fn who_waits_for_what_cannot_be_read_is_told() {
         assert_eq!(
             told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
-            "3: it is not UTF-8 (from byte 37 on)"
+            "3: it is not UTF-8 (from byte 39 on)"
         );
         assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
         assert_eq!(told(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"), "3: it is not a JSON-RPC message");
