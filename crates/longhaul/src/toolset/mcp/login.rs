@@ -16,11 +16,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::host::Host;
-use super::oauth_http::OAuthHttp;
+use super::links;
+use super::oauth_http::{OAuthHttp, Refusal};
 use super::tokens::TokenStore;
-use super::{links, plain};
 use crate::toolset::outward::shown;
-use crate::toolset::text::clipped;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
@@ -94,13 +93,13 @@ async fn flow(
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
 ) -> Result<(), String> {
-    let explained = |error: AuthError| format!("the login failed: {}", clipped(&plain::causes(&error), 300));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let (listener, port) = listener
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
         .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
-    let mut manager = manager(host, url).await?;
+    let (mut manager, refusal) = manager(host, url).await?;
+    let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
@@ -166,13 +165,14 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 }
 
 /// Knows the tokens of a server, and how to renew them.
-pub(super) async fn manager(host: &Host, url: &Url) -> Result<AuthorizationManager, String> {
+pub(super) async fn manager(host: &Host, url: &Url) -> Result<(AuthorizationManager, Refusal), String> {
     let wrong = |why: String| format!("its login cannot be used: {why}");
     let client = OAuthHttp::new(url).await.map_err(wrong)?;
+    let refusal = client.refusal.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
-    let mut manager = manager.map_err(|error| wrong(clipped(&plain::causes(&error), 300)))?;
+    let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
     manager.set_credential_store(Kept { tokens: host.options.tokens.clone(), server: shown(url) });
-    Ok(manager)
+    Ok((manager, refusal))
 }
 
 /// The tokens of one server.

@@ -4,20 +4,20 @@
 use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::auth::{OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRedirectPolicy};
-use rmcp::transport::{OAuthHttpClient, OAuthHttpRequest};
+use rmcp::transport::{AuthError, OAuthHttpClient, OAuthHttpRequest};
 
-use super::limits;
 use super::links::is_loopback;
+use super::{limits, plain};
 use crate::toolset::fetch::{system_lookup, why_private};
 use crate::toolset::outward::{failure, within_host};
-use crate::toolset::text::grouped;
+use crate::toolset::text::{clipped, grouped};
 
 /// How long a request of a login may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -27,11 +27,29 @@ const TIME: Duration = Duration::from_secs(30);
 #[error("{0}")]
 struct Refused(String);
 
+/// Why a request was not made, if one was not: whoever asked for it says only that nothing came of it.
+#[derive(Clone, Default)]
+pub(super) struct Refusal(Arc<Mutex<Option<String>>>);
+
+impl Refusal {
+    fn note(&self, why: String) -> Refused {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        Refused(why)
+    }
+
+    /// What went wrong with a login, and what is behind it.
+    pub(super) fn explain(&self, error: &AuthError) -> String {
+        let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        clipped(&refused.unwrap_or_else(|| plain::causes(error)), 300)
+    }
+}
+
 /// See the module.
 pub(super) struct OAuthHttp {
     follows: Client,
     stays: Client,
     near: Near,
+    pub(super) refusal: Refusal,
 }
 
 impl OAuthHttp {
@@ -53,7 +71,12 @@ impl OAuthHttp {
                 .build()
                 .map_err(failure)
         };
-        Ok(OAuthHttp { follows: build(Policy::custom(within_host))?, stays: build(Policy::none())?, near })
+        Ok(OAuthHttp {
+            follows: build(Policy::custom(within_host))?,
+            stays: build(Policy::none())?,
+            near,
+            refusal: Refusal::default(),
+        })
     }
 
     async fn send(&self, asked: OAuthHttpRequest) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
@@ -62,8 +85,8 @@ impl OAuthHttp {
             _ => &self.stays,
         };
         let request = reqwest::Request::try_from(asked.request)?;
-        self.near.check(request.url()).map_err(Refused)?;
-        let mut response = client.execute(request).await.map_err(|error| Refused(explained(error)))?;
+        self.near.check(request.url()).map_err(|why| self.refusal.note(why))?;
+        let mut response = client.execute(request).await.map_err(|error| self.explained(error))?;
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
@@ -72,11 +95,24 @@ impl OAuthHttp {
         while let Some(chunk) = response.chunk().await.map_err(|error| Refused(failure(error)))? {
             if body.len() + chunk.len() > limits::LOGIN_BODY {
                 let most = grouped(limits::LOGIN_BODY as u64);
-                return Err(Refused(format!("an answer of the login is longer than {most} bytes")).into());
+                let why = format!("an answer of the login is longer than {most} bytes, which is the limit");
+                return Err(self.refusal.note(why).into());
             }
             body.extend_from_slice(&chunk);
         }
         Ok(answer.body(body)?)
+    }
+
+    /// What went wrong; if it is we who did not want to, why.
+    fn explained(&self, error: reqwest::Error) -> Refused {
+        let mut cause: &dyn Error = &error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+            if let Some(refused) = cause.downcast_ref::<Refused>() {
+                return self.refusal.note(refused.to_string());
+            }
+        }
+        Refused(failure(error))
     }
 }
 
@@ -149,18 +185,6 @@ impl Resolve for Near {
             Ok(addresses)
         })
     }
-}
-
-/// What went wrong; if it is we who did not want to, why.
-fn explained(error: reqwest::Error) -> String {
-    let mut cause: &dyn Error = &error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-        if let Some(refused) = cause.downcast_ref::<Refused>() {
-            return refused.to_string();
-        }
-    }
-    failure(error)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use super::host::{Host, Refused, Service};
 use super::http::Http;
 use super::login;
 use super::old_sse::OldSse;
-use super::plain;
 use super::settings::{McpRemote, McpTransport};
 use crate::toolset::outward::{Outward, shown, web_url};
 use crate::toolset::text::clipped;
@@ -54,10 +53,8 @@ pub(super) async fn connect(
     }
     let mut may_ask = true;
     loop {
-        let wrong = |error: rmcp::transport::AuthError| {
-            format!("its login cannot be used: {}", clipped(&plain::causes(&error), 300))
-        };
-        let mut manager = login::manager(host, &url).await?;
+        let (mut manager, refusal) = login::manager(host, &url).await?;
+        let wrong = |error| format!("its login cannot be used: {}", refusal.explain(&error));
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
             AuthClient::new(http.clone(), manager),
