@@ -257,10 +257,8 @@ async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
                 Stage::with(McpOptions { login: Some(login), connect: Duration::from_secs(6), ..options() });
             let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
             // Without the metadata it goes on with what the server itself says of the login, which is where the server is.
-            assert!(
-                why.contains("waits for it") || why.contains("the server is not there"),
-                "{elsewhere}: {why}"
-            );
+            let fine = ["waits for it", "the server is not there", "none published usable metadata"];
+            assert!(fine.iter().any(|words| why.contains(words)), "{elsewhere}: {why}");
             while let Ok(page) = pages.try_recv() {
                 assert!(page.contains("http://127.0.0.1:"), "{page}");
             }
@@ -268,4 +266,19 @@ async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(60), "nobody was waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_do_the_other_requests_of_a_login() {
+    let swap = |base: &str| Some((format!("{base}/register"), "https://10.1.2.3/register".to_owned()));
+    let guarded = Guarded::leading(swap).await;
+    let (login, mut pages) = person();
+    let stage = Stage::with(McpOptions { login: Some(login), ..options() });
+    let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
+    assert!(
+        why.contains("leads to 10.1.2.3, which is a private address, and the server is not there"),
+        "{why}"
+    );
+    assert!(pages.try_recv().is_err());
+    stage.end().await;
 }
