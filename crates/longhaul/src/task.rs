@@ -388,20 +388,12 @@ impl Head {
                 self.asked.clear();
                 self.backgrounded.clear();
                 self.turns = self.turns.saturating_add(1);
-                self.usage += reply.usage;
-                match reply.cost {
-                    Some(cost) => self.cost = self.cost.saturating_add(cost),
-                    None => self.unpriced = self.unpriced.saturating_add(1),
-                }
+                self.spend(reply.usage, reply.cost);
             }
-            Entry::Compacted { usage, cost, .. } => {
-                self.usage += *usage;
-                match cost {
-                    Some(cost) => self.cost = self.cost.saturating_add(*cost),
-                    None if *usage == Usage::default() => {}
-                    None => self.unpriced = self.unpriced.saturating_add(1),
-                }
-            }
+            Entry::Sampled(sampled) => self.spend(sampled.usage, sampled.cost),
+            // Where the model made no summary, nothing was used.
+            Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}
+            Entry::Compacted { usage, cost, .. } => self.spend(*usage, *cost),
             Entry::Called { call, tool, .. } => {
                 self.calls = self.calls.saturating_add(1);
                 self.calling.push((*call, tool.clone()));
@@ -419,6 +411,14 @@ impl Head {
             _ => {}
         }
         Ok(())
+    }
+
+    fn spend(&mut self, usage: Usage, cost: Option<u64>) {
+        self.usage += usage;
+        match cost {
+            Some(cost) => self.cost = self.cost.saturating_add(cost),
+            None => self.unpriced = self.unpriced.saturating_add(1),
+        }
     }
 
     fn finish(&mut self, outcome: &Outcome, at: Timestamp) {

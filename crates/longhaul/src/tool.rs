@@ -16,11 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
-use crate::entry::{Answer, ModelChoice, Question};
+use crate::entry::{Answer, ModelChoice, Question, Sampled};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 use crate::permission::{RuleNames, ToolIdentity};
 
+mod ask_model;
 mod canonical;
 mod scratch;
 
@@ -308,22 +309,40 @@ pub enum Signal {
         /// Which call.
         call: CallId,
     },
+    /// It wants to ask the model. Whether it may is for the budgets to say.
+    WantsModel {
+        /// How many tokens what it asks has, about.
+        tokens: u64,
+        /// Where the answer goes: why not, if it may not.
+        reply: tokio::sync::oneshot::Sender<Result<(), String>>,
+    },
+    /// It has asked the model.
+    Sampled {
+        /// What that has used.
+        sampled: Box<Sampled>,
+        /// Told when it is written down.
+        noted: tokio::sync::oneshot::Sender<()>,
+    },
 }
 
 /// The line from a call to its runner.
 #[derive(Clone)]
-pub struct Line(tokio::sync::mpsc::UnboundedSender<Signal>);
+pub struct Line {
+    signals: tokio::sync::mpsc::UnboundedSender<Signal>,
+    /// Whoever has it may ask the model: one at a time, so that a budget is passed by one request and not by many.
+    model: Arc<tokio::sync::Mutex<()>>,
+}
 
 impl Line {
     /// A line, and the end where it is heard.
     pub fn new() -> (Line, tokio::sync::mpsc::UnboundedReceiver<Signal>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        (Line(sender), receiver)
+        (Line { signals: sender, model: Arc::default() }, receiver)
     }
 
     fn send(&self, signal: Signal) {
         // Nobody listens any more when the task is being torn down; then nobody needs to know either.
-        let _ = self.0.send(signal);
+        let _ = self.signals.send(signal);
     }
 }
 

@@ -291,6 +291,18 @@ impl Run {
             Signal::Asks { call, question, reply } => {
                 self.ask_words(&mut now.asking, call, question, reply).await?;
             }
+            Signal::WantsModel { tokens, reply } => {
+                let may = match self.ledger.check_for(&self.head, &*self.around.store, tokens).await {
+                    Ok(()) => Ok(()),
+                    Err(Halt::Fail(failure)) => Err(failure.to_string()),
+                    Err(halt) => return Err(halt),
+                };
+                let _ = reply.send(may);
+            }
+            Signal::Sampled { sampled, noted } => {
+                self.note(vec![Entry::Sampled(sampled)]).await?;
+                let _ = noted.send(());
+            }
         }
         Ok(())
     }

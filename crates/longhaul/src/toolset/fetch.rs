@@ -17,7 +17,10 @@ use super::text::{clipped, counted, grouped};
 use super::verb::{self, seconds};
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use address::why_private;
+#[cfg(all(unix, feature = "mcp"))]
+pub(super) use way::system_lookup;
+
+pub(super) use address::why_private;
 use page::Kind;
 use way::{Judge, Lookup, Way};
 

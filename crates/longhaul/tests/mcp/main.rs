@@ -13,3 +13,4 @@ mod remote;
 mod servers;
 mod sharing;
 mod stage;
+mod strange;

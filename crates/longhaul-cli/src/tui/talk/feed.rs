@@ -5,7 +5,7 @@ use longhaul::entry::{Entry, Nudge, Outcome, Record, Release, Voice, Wait, Wants
 use longhaul::id::CallId;
 
 use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
-use crate::view::tell::{call, waits_for};
+use crate::view::tell::{call, sampled, waits_for};
 use crate::view::{Ink, clean, one_line, visible, visible_line};
 
 impl Talk {
@@ -172,6 +172,9 @@ impl Talk {
             }
             Entry::Compacted { .. } => {
                 self.note(record, Ink::Faint, "its conversation was made shorter".to_owned(), false);
+            }
+            Entry::Sampled(asked) => {
+                self.note(record, Ink::Faint, sampled(&asked.usage, &asked.model), false);
             }
             Entry::Released { why, .. } => {
                 let why = match why {

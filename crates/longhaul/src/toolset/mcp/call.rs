@@ -15,10 +15,11 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::answers;
-use super::calls::Running;
+use super::calls::{Allowance, Running};
 use super::host::Host;
 use super::link::InUse;
 use super::output::output;
+use super::{plain, wire};
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
@@ -94,8 +95,9 @@ impl DynTool for McpTool {
             let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
             self.is_what_it_was()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
+            let allowance = Arc::<Allowance>::default();
             for _ in 0..ROUNDS {
-                let (answer, running) = self.ask(&link, params.clone(), context).await?;
+                let (answer, running) = self.ask(&link, params.clone(), context, &allowance).await?;
                 let wanted = match answer {
                     CallToolResponse::Complete(result) => return output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
@@ -144,6 +146,7 @@ impl McpTool {
         link: &InUse,
         params: CallToolRequestParams,
         context: &CallContext,
+        allowance: &Arc<Allowance>,
     ) -> Result<(CallToolResponse, Arc<Running>), ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
@@ -154,9 +157,9 @@ impl McpTool {
                 Err(error) => return Err(self.explained(link, error).await),
             },
             () = context.cancel.cancelled() => return Err(stopped()),
-            why = link.gone() => return Err(self.died(why)),
+            how = link.gone() => return Err(self.gone(how)),
         };
-        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context);
+        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context, allowance);
         let mut abandoned =
             Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
         let longest = self.host.options.silence;
@@ -164,9 +167,9 @@ impl McpTool {
             biased;
             answer = &mut handle.rx => answer,
             () = context.cancel.cancelled() => return Err(stopped()),
-            why = link.gone() => {
+            how = link.gone() => {
                 abandoned.id = None;
-                return Err(self.died(why));
+                return Err(self.gone(how));
             }
             () = entered.running.silent(longest) => {
                 return Err(self.failed(format!("gave no sign of life for {longest:?}: the call was given up")));
@@ -188,6 +191,16 @@ impl McpTool {
     async fn explained(&self, link: &InUse, error: ServiceError) -> ToolError {
         let said = |text: &str, most| clipped(&self.host.server.scrub(text.to_owned()), most);
         match error {
+            ServiceError::McpError(error) if wire::is_unreadable(&error) => {
+                let next = match self.manner().repeatable {
+                    true => "",
+                    false => " The call was made: find out what it has done before you make it again.",
+                };
+                self.failed(format!(
+                    "sent an answer that cannot be read: {}.{next}",
+                    said(&error.message, 300)
+                ))
+            }
             // The model can do better.
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolError::Retry(said(&error.message, 2000))
@@ -198,17 +211,17 @@ impl McpTool {
                 error.code.0
             )),
             ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
-                Ok(why) => self.died(why),
-                Err(_) => self.died("it closed the connection"),
+                Ok(how) => self.gone(how),
+                Err(_) => self.gone("died during the call: it closed the connection"),
             },
             error => {
                 link.retire();
-                self.failed(format!("could not be asked: {}", said(&error.to_string(), 500)))
+                self.failed(format!("could not be asked: {}", said(&plain::asking(&error), 500)))
             }
         }
     }
 
-    fn died(&self, why: &str) -> ToolError {
+    fn gone(&self, how: &str) -> ToolError {
         let next = match self.manner().repeatable {
             true => "It is started again when it is needed; this tool may be called again as it was.",
             false => {
@@ -216,7 +229,7 @@ impl McpTool {
                  you make it again."
             }
         };
-        self.failed(format!("died during the call: {why}. {next}"))
+        self.failed(format!("{how}. {next}"))
     }
 
     /// What the server wants to know before it goes on.
@@ -234,9 +247,11 @@ impl McpTool {
         for (name, request) in wanted {
             let answering = async {
                 match request {
-                    InputRequest::Elicitation(asked) => Ok(serde_json::to_value(
-                        answers::elicit(running, &self.host.label, asked.params).await,
-                    )),
+                    InputRequest::Elicitation(asked) => {
+                        answers::elicit(running, &self.host.label, asked.params)
+                            .await
+                            .map(serde_json::to_value)
+                    }
                     InputRequest::ListRoots(_) => Ok(serde_json::to_value(answers::roots(Some(running)))),
                     InputRequest::CreateMessage(asked) if self.host.server.sampling => {
                         answers::sample(running, asked.params).await.map(serde_json::to_value)

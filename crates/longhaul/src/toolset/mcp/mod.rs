@@ -17,21 +17,30 @@ use crate::tool::DynTool;
 use call::McpTool;
 use host::{Host, Listed};
 
-mod answered;
 mod answers;
 mod call;
 mod calls;
+mod fault;
+mod guarded;
 mod handler;
 mod health;
 mod host;
+mod http;
+mod limits;
 mod link;
+mod links;
 mod login;
+mod oauth_http;
 mod old_sse;
 mod output;
+mod pipe;
+mod plain;
 mod program;
 mod remote;
+mod scan;
 mod settings;
 mod tokens;
+mod wire;
 
 #[cfg(test)]
 mod tests;
