@@ -35,6 +35,13 @@ pub(crate) struct Made {
     pub(crate) bundle: Bundle,
 }
 
+/// The host of a page, which has been checked to be one of the web.
+#[cfg(unix)]
+fn host_of(page: &str) -> &str {
+    let rest = page.split_once("://").map_or(page, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
 /// What teams of this process are put together with.
 pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
@@ -48,8 +55,10 @@ pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Ou
         let screen = desk.screen.clone();
         let show = move |server: &str, page: &str| {
             use std::io::Write as _;
-            let text =
-                format!("the MCP server '{server}' asks for a login; open this page in a browser:\n{page}");
+            let host = host_of(page);
+            let text = format!(
+                "the MCP server '{server}' asks for a login on {host}; open this page in a browser:\n{page}"
+            );
             // Whether somebody is there shows when they come back.
             let _ = writeln!(screen.clone(), "{}", clean(&text));
         };

@@ -298,6 +298,17 @@ pub enum Happening {
     },
     /// Its conversation was made shorter.
     Compacted,
+    /// An MCP server that it called has asked its model.
+    Sampled {
+        /// During which call.
+        call: CallId,
+        /// What that has used.
+        usage: Usage,
+        /// What it cost in millionths of a dollar, where the price is known.
+        cost: Option<u64>,
+        /// The model.
+        model: String,
+    },
     /// It was given back, and can be claimed again.
     Released {
         /// Why.
@@ -428,8 +439,14 @@ impl Narrator {
             }
             Entry::Backgrounded => tell(Happening::Backgrounded),
             Entry::HookFailed(failure) => tell(Happening::HookFailed { failure: (**failure).clone() }),
-            Entry::Granted { pattern } => tell(Happening::Granted { pattern: pattern.clone() }),
+            Entry::Granted { pattern, .. } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
+            Entry::Sampled(sampled) => tell(Happening::Sampled {
+                call: sampled.call,
+                usage: sampled.usage,
+                cost: sampled.cost,
+                model: sampled.model.clone(),
+            }),
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(Happening::Finished {
                 status: match **outcome {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Entry, Kind, Outcome, Question, Record, Stop, Submitted, TeamRef, Voice, Wait, Wants};
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::permission::Pattern;
+use crate::permission::Consent;
 
 /// How many letters may lie unread in a task's mailbox. Endings of children always find room.
 pub const MAILBOX: u32 = 256;
@@ -119,7 +119,7 @@ pub struct Head {
     /// What it asks a person, and nobody has answered yet.
     pub asked: Vec<OpenQuestion>,
     /// Calls that a person has allowed its whole tree; only a root has any.
-    pub granted: Vec<Pattern>,
+    pub granted: Vec<Consent>,
     /// The tool calls that are running now.
     pub calling: Vec<(CallId, std::sync::Arc<str>)>,
     /// Calls that a person does not want it to wait in: as soon as one only waits for other tasks, it returns.
@@ -341,9 +341,10 @@ impl Head {
             }
 
             // What a person allows a tree holds though its root has ended.
-            (Entry::Granted { pattern }, _) => {
-                if !self.granted.contains(pattern) {
-                    self.granted.push(pattern.clone());
+            (Entry::Granted { pattern, tool }, _) => {
+                let consent = Consent { pattern: pattern.clone(), tool: tool.as_deref().cloned() };
+                if !self.granted.contains(&consent) {
+                    self.granted.push(consent);
                 }
             }
 
@@ -387,20 +388,12 @@ impl Head {
                 self.asked.clear();
                 self.backgrounded.clear();
                 self.turns = self.turns.saturating_add(1);
-                self.usage += reply.usage;
-                match reply.cost {
-                    Some(cost) => self.cost = self.cost.saturating_add(cost),
-                    None => self.unpriced = self.unpriced.saturating_add(1),
-                }
+                self.spend(reply.usage, reply.cost);
             }
-            Entry::Compacted { usage, cost, .. } => {
-                self.usage += *usage;
-                match cost {
-                    Some(cost) => self.cost = self.cost.saturating_add(*cost),
-                    None if *usage == Usage::default() => {}
-                    None => self.unpriced = self.unpriced.saturating_add(1),
-                }
-            }
+            Entry::Sampled(sampled) => self.spend(sampled.usage, sampled.cost),
+            // Where the model made no summary, nothing was used.
+            Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}
+            Entry::Compacted { usage, cost, .. } => self.spend(*usage, *cost),
             Entry::Called { call, tool, .. } => {
                 self.calls = self.calls.saturating_add(1);
                 self.calling.push((*call, tool.clone()));
@@ -418,6 +411,14 @@ impl Head {
             _ => {}
         }
         Ok(())
+    }
+
+    fn spend(&mut self, usage: Usage, cost: Option<u64>) {
+        self.usage += usage;
+        match cost {
+            Some(cost) => self.cost = self.cost.saturating_add(cost),
+            None => self.unpriced = self.unpriced.saturating_add(1),
+        }
     }
 
     fn finish(&mut self, outcome: &Outcome, at: Timestamp) {

@@ -16,11 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Caller, Desk, DeskError};
-use crate::entry::{Answer, ModelChoice, Question};
+use crate::entry::{Answer, ModelChoice, Question, Sampled};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 
+mod ask_model;
 mod canonical;
 mod scratch;
 
@@ -85,6 +86,12 @@ pub trait Tool: Send + Sync + 'static {
     /// rule may name either. Declare them here and not as serde aliases, of which rules know nothing.
     fn aliases(&self) -> Aliases {
         &[]
+    }
+
+    /// What it acts with besides its arguments, in words that follow "it runs": "in a sandbox, without network". What a person
+    /// allows one tool is not allowed another of its name that runs otherwise.
+    fn setting(&self) -> Option<String> {
+        None
     }
 
     /// Does it.
@@ -302,22 +309,40 @@ pub enum Signal {
         /// Which call.
         call: CallId,
     },
+    /// It wants to ask the model. Whether it may is for the budgets to say.
+    WantsModel {
+        /// How many tokens what it asks has, about.
+        tokens: u64,
+        /// Where the answer goes: why not, if it may not.
+        reply: tokio::sync::oneshot::Sender<Result<(), String>>,
+    },
+    /// It has asked the model.
+    Sampled {
+        /// What that has used.
+        sampled: Box<Sampled>,
+        /// Told when it is written down.
+        noted: tokio::sync::oneshot::Sender<()>,
+    },
 }
 
 /// The line from a call to its runner.
 #[derive(Clone)]
-pub struct Line(tokio::sync::mpsc::UnboundedSender<Signal>);
+pub struct Line {
+    signals: tokio::sync::mpsc::UnboundedSender<Signal>,
+    /// Whoever has it may ask the model: one at a time, so that a budget is passed by one request and not by many.
+    model: Arc<tokio::sync::Mutex<()>>,
+}
 
 impl Line {
     /// A line, and the end where it is heard.
     pub fn new() -> (Line, tokio::sync::mpsc::UnboundedReceiver<Signal>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        (Line(sender), receiver)
+        (Line { signals: sender, model: Arc::default() }, receiver)
     }
 
     fn send(&self, signal: Signal) {
         // Nobody listens any more when the task is being torn down; then nobody needs to know either.
-        let _ = self.0.send(signal);
+        let _ = self.signals.send(signal);
     }
 }
 
@@ -353,6 +378,12 @@ pub trait DynTool: Send + Sync + 'static {
         RuleNames::default()
     }
 
+    /// What it is, for whoever consents to its calls: see [`ToolIdentity`]. Who wraps a tool hands on that of the tool inside.
+    /// Its toolset need not be said.
+    fn identity(&self) -> ToolIdentity {
+        identity_of(&self.spec(), self.manner())
+    }
+
     /// Does it, with the arguments as the model wrote them or as [`canonical`](Self::canonical) made them.
     fn call<'a>(
         &'a self,
@@ -382,6 +413,11 @@ impl<T: Tool> DynTool for T {
         RuleNames { aliases: Tool::aliases(self), covered_by: Vec::new() }
     }
 
+    fn identity(&self) -> ToolIdentity {
+        let identity = identity_of(&DynTool::spec(self), Tool::manner(self));
+        ToolIdentity { setting: Tool::setting(self), ..identity }
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -391,6 +427,16 @@ impl<T: Tool> DynTool for T {
             let args = parse_aliased::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await
         })
+    }
+}
+
+/// What a tool is by what it says of itself.
+pub(crate) fn identity_of(spec: &ToolSpec, manner: Manner) -> ToolIdentity {
+    let words = [("read-only", manner.read_only), ("repeatable", manner.repeatable)];
+    let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();
+    ToolIdentity {
+        hints: hints.join(", "),
+        ..ToolIdentity::new(&spec.name, &spec.description, &spec.parameters)
     }
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
     Answer, Deliver, Entry, Failure, FailureKind, HookFailure, Letter, Nudge, Order, Outcome, Question,
-    Record, Release, Returned, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
+    Record, Release, Returned, Sampled, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
@@ -101,13 +101,19 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             why: "it exited with 1".to_owned(),
             denied: false,
         })),
-        "Granted" => Entry::Granted { pattern: "tool".parse().unwrap() },
+        "Granted" => Entry::Granted { pattern: "tool".parse().unwrap(), tool: None },
         "Compacted" => Entry::Compacted {
             summary: "all of it".into(),
             replaces: 1,
             usage: Default::default(),
             cost: None,
         },
+        "Sampled" => Entry::Sampled(Box::new(Sampled {
+            call: call(),
+            model: "m".to_owned(),
+            usage: Default::default(),
+            cost: None,
+        })),
         "Released" => Entry::Released { attempt, why: Release::Drained },
         "Finished" | "Finished: completed" => {
             finished(Outcome::Completed { output: "42".into(), cut_short: None })
@@ -121,8 +127,8 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 9] =
-    ["Read", "Replied", "Called", "Returned", "Said", "Waiting", "Nudged", "Asked", "Compacted"];
+const WORK: [&str; 10] =
+    ["Read", "Replied", "Called", "Returned", "Said", "Waiting", "Nudged", "Asked", "Compacted", "Sampled"];
 
 fn take(head: &mut Head, words: &str) -> bool {
     let (seq, attempt) = (Seq(head.seq.0 + 1), head.attempt);
@@ -225,7 +231,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=20).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=21).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

@@ -209,12 +209,14 @@ impl Page {
         for (name, question) in &task.questions {
             // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
             let asks = match &question.wants {
-                Wants::Leave { tool, arguments, why } if !question.text.contains(arguments) => {
+                Wants::Leave { tool, arguments, why, changed, .. } if !question.text.contains(arguments) => {
                     let why = why
                         .as_ref()
                         .map(|why| format!(" A person has to decide: {why}."))
                         .unwrap_or_default();
-                    format!("May {tool} be called with {arguments}?{why}")
+                    let note =
+                        changed.as_ref().map(|changed| format!(" Note: {changed}.")).unwrap_or_default();
+                    format!("May {tool} be called with {arguments}?{why}{note}")
                 }
                 _ => question.text.clone(),
             };

@@ -167,7 +167,13 @@ pub(super) fn question() -> QuestionId {
 }
 
 pub(super) fn leave() -> Wants {
-    Wants::Leave { tool: "write_file".to_owned(), arguments: r#"{"path":"notes.txt"}"#.to_owned(), why: None }
+    Wants::Leave {
+        tool: "write_file".to_owned(),
+        arguments: r#"{"path":"notes.txt"}"#.to_owned(),
+        why: None,
+        identity: None,
+        changed: None,
+    }
 }
 
 /// A screen of this size that knows these tasks.

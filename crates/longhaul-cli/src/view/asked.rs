@@ -205,8 +205,11 @@ impl Asked {
         };
         // The second way to say it is for narrow terminals.
         let (body, keys) = match &open.asks.wants {
-            Wants::Leave { tool, arguments, why } => {
+            Wants::Leave { tool, arguments, why, changed, .. } => {
                 let mut body = call(tool, arguments);
+                if let Some(changed) = changed {
+                    body.push_str(&format!("\nNote: {}", one_line(changed)));
+                }
                 if let Some(why) = why {
                     body.push_str(&format!("\nA person has to decide: {}", one_line(why)));
                 }
@@ -378,8 +381,12 @@ mod tests {
         asked.lines(term, 60, 10, at(ms)).into_iter().map(|line| line.text).collect()
     }
 
+    fn leave_of(tool: &str, arguments: String) -> Wants {
+        Wants::Leave { tool: tool.to_owned(), arguments, why: None, identity: None, changed: None }
+    }
+
     fn leave() -> Wants {
-        Wants::Leave { tool: "shell".to_owned(), arguments: r#"{"cmd":"rm -r x"}"#.to_owned(), why: None }
+        leave_of("shell", r#"{"cmd":"rm -r x"}"#.to_owned())
     }
 
     #[test]
@@ -401,6 +408,17 @@ mod tests {
         shown(&mut asked, 2100);
         assert_eq!(asked.key(Key::Char('y'), at(2200)), None, "that was for the first");
         assert_eq!(asked.key(Key::Char('n'), at(3000)).unwrap().words.as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_allowed_is_shown() {
+        let mut asked = Asked::default();
+        let Wants::Leave { tool, arguments, why, identity, .. } = leave() else { unreachable!() };
+        let changed = Some("the server 's' changed its arguments\x1b[8m since it was allowed".to_owned());
+        asks(&mut asked, 0, Wants::Leave { tool, arguments, why, identity, changed });
+        let lines = shown(&mut asked, 1000).join(" ");
+        let words = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("Note: the server 's' changed its arguments since it was allowed"), "{words}");
     }
 
     #[test]
@@ -437,7 +455,7 @@ mod tests {
     fn command(cmd: &str, columns: usize, rows: usize, place: Option<Place>) -> (Asked, Vec<String>) {
         let mut asked = Asked { place, ..Asked::default() };
         let arguments = serde_json::json!({ "cmd": cmd }).to_string();
-        asks(&mut asked, 0, Wants::Leave { tool: "shell".to_owned(), arguments, why: None });
+        asks(&mut asked, 0, leave_of("shell", arguments));
         let term = Term { out: Default::default(), color: false, live: true };
         asked.lines(term, columns, rows, at(0));
         let lines = asked.lines(term, columns, rows, at(1000)).into_iter().map(|line| line.text).collect();

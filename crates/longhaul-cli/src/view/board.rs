@@ -153,7 +153,7 @@ impl Row {
                     said.push_str(text);
                 }
             }
-            Happening::Usage { usage, cost, .. } => {
+            Happening::Usage { usage, cost, .. } | Happening::Sampled { usage, cost, .. } => {
                 self.tokens = self.tokens.saturating_add(usage.total());
                 self.cost = self.cost.saturating_add(cost.unwrap_or(0));
             }

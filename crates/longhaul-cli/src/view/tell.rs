@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use longhaul::entry::{Nudge, Release, Sender, Wait};
+use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Happening};
 use longhaul::{AgentName, Status, TaskId};
 
@@ -208,6 +209,7 @@ impl Teller {
             }
             Happening::Continued { by } => (Ink::Plain, format!("continued by {by}")),
             Happening::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
+            Happening::Sampled { usage, model, .. } => (Ink::Faint, sampled(usage, model)),
             _ => return None,
         })
     }
@@ -228,6 +230,12 @@ fn ordinal(number: u32) -> String {
 fn ending(letter: &str) -> Option<Status> {
     let tag = letter.strip_prefix("<task_ended ")?.split('>').next()?;
     Status::ALL.into_iter().find(|status| tag.contains(&format!("status=\"{status}\"")))
+}
+
+/// That an MCP server has asked the model, and what that has used.
+pub(crate) fn sampled(usage: &Usage, model: &str) -> String {
+    let (read, written) = (count(usage.input), count(usage.output));
+    format!("an MCP server asked the model: {read} tokens in, {written} out ({})", one_line(model))
 }
 
 /// What is waited for, in words.

@@ -46,14 +46,17 @@ agents:
 "#;
 
 /// What goes otherwise than it should: a reply with nothing in it, a conversation that is too long, a hook that
-/// fails, a wait that somebody cuts short, a process that goes.
+/// fails, a server that asks the model, a wait that somebody cuts short, a process that goes.
 const ODD: &str = r#"
-permissions: {allow: [fetch, shell]}
+permissions: {allow: [fetch, shell, strange_sample]}
 agents:
   root:
     model: play
     sub_agents: [talker, holder]
-    toolsets: [{type: background_agents}, {type: fetch}]
+    toolsets:
+      - {type: background_agents}
+      - {type: fetch}
+      - {type: mcp, name: strange, command: node, args: [strange.mjs, stdio, '2026']}
   talker:
     model: play
     toolsets: [{type: think}]
@@ -68,6 +71,7 @@ agents:
     turns:
       - calls: [{tool: fetch, arguments: {urls: ["http://127.0.0.1:9/"], format: text}}]
       - text: ""
+      - calls: [{tool: strange_sample}]
       - calls: [{tool: transfer_task, arguments: {agent: talker, task: talk}}]
       - calls: [{tool: transfer_task, arguments: {agent: holder, task: hold}}]
       - {until: "find_all('task_ended') | length >= 1", text: Waiting.}
@@ -99,6 +103,7 @@ fn every_event_fits_the_published_schema() {
     let (schema, kinds) = strict(&kit);
     kit.plays("team.yaml", RICH, RICH_PLAY);
     kit.plays("odd.yaml", ODD, ODD_PLAY);
+    kit.write("strange.mjs", include_str!("../../../longhaul/tests/mcp/strange.mjs"));
     let mut seen = BTreeSet::new();
     let mut check = |events: &[Value]| {
         for event in events {

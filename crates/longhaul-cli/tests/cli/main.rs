@@ -31,6 +31,7 @@ mod supervised;
 mod person;
 mod places;
 mod run;
+mod sampling;
 mod second;
 mod secrets;
 #[path = "../../../longhaul/tests/http/server.rs"]

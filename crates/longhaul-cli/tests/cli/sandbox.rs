@@ -87,6 +87,111 @@ fn under_landlock_there_is_no_tcp_unless_it_is_allowed() {
     assert!(yard.run(&["--net"], &connect).status.success());
 }
 
+/// A script in Perl, which is part of what git needs.
+fn perl(script: &str) -> String {
+    format!("/usr/bin/perl -MSocket -e '{script}'")
+}
+
+/// What the page says that Landlock does not cover.
+#[test]
+fn under_landlock_udp_sockets_and_git_are_not_covered() {
+    use std::os::unix::net::UnixListener;
+    let Some(yard) = yard() else { return };
+    if !Path::new("/usr/bin/perl").exists() {
+        return crate::kit::skipped("there is no /usr/bin/perl");
+    }
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let port = udp.local_addr().unwrap().port();
+    let send = perl(&format!(
+        "socket(S, AF_INET, SOCK_DGRAM, 0) or die; send(S, qq(hi), 0, pack_sockaddr_in({port}, inet_aton(q(127.0.0.1)))) or die $!"
+    ));
+    assert!(yard.run(&[], &send).status.success());
+    let mut bytes = [0; 8];
+    assert_eq!(udp.recv(&mut bytes).unwrap(), 2, "it came");
+
+    let socket = yard.0.path().join("s");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let connect = |path: &str| {
+        perl(&format!(
+            "socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un({path})) or die $!"
+        ))
+    };
+    assert!(yard.run(&[], &connect(&format!("q({})", socket.display()))).status.success());
+
+    git(&yard.0.path().join("work"), &["init", "-q"]);
+    let written = yard
+        .run(&[], "echo '[alias]' >> .git/config && mkdir -p .git/hooks && echo x > .git/hooks/post-merge");
+    assert!(written.status.success(), "{written:?}");
+}
+
+#[test]
+fn under_landlock_abstract_sockets_and_signals_to_others_are_out_of_reach() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let Some(yard) = yard() else { return };
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut parts = kernel.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    if (parts.next(), parts.next()) < (Some(6), Some(12)) {
+        return crate::kit::skipped("this kernel's Landlock has no ABI 6");
+    }
+    let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+    let signal = format!("kill -0 {}", other.id());
+    assert!(!yard.run(&[], &signal).status.success());
+    assert!(yard.run(&["--net"], &signal).status.success(), "with the network they are not");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    if !Path::new("/usr/bin/perl").exists() {
+        return crate::kit::skipped("there is no /usr/bin/perl");
+    }
+    let name = format!("longhaul-{}", std::process::id());
+    let _listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let connect = perl(&format!(
+        "socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un(qq(\\0{name}))) or die $!"
+    ));
+    assert!(!yard.run(&[], &connect).status.success());
+    assert!(yard.run(&["--net"], &connect).status.success());
+}
+
+#[test]
+fn under_landlock_sigterm_is_passed_on_and_longhaul_itself_is_not_confined() {
+    use longhaul::toolset::{Sandbox, Shell};
+    use longhaul::{Agent, Longhaul, Order, Team};
+    if yard().is_none() {
+        return;
+    }
+    let yard = Yard::new();
+    let work = yard.0.path().join("work");
+    let sandbox = Sandbox::new().without_bubblewrap().helper(env!("CARGO_BIN_EXE_longhaul"));
+    let script = r#"
+agents:
+  lead:
+    turns:
+      - calls: [{ tool: shell, arguments: { cmd: "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done" } }]
+      - text: done
+"#;
+    let script = longhaul::model::scripted::Script::parse("sandbox.yaml", script).unwrap();
+    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
+        let team = Team::new(agent.build().unwrap()).unwrap();
+        let longhaul = Longhaul::builder(team).store(longhaul::store::Memory::new()).start().await.unwrap();
+        let id = longhaul.submit(Order::new("lead", "go").working_dir(&work)).await.unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !work.join("up").exists() {
+            assert!(std::time::Instant::now() < deadline, "the command did not begin");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        longhaul.stop(id).await.unwrap();
+        longhaul.wait([id]).await.unwrap();
+        longhaul.shutdown().await;
+    });
+    assert_eq!(fs::read_to_string(work.join("cleaned")).unwrap(), "cleaned\n");
+    fs::write(yard.0.path().join("beside"), "x").unwrap();
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+}
+
 #[test]
 fn a_shell_takes_the_command_as_its_helper() {
     use longhaul::toolset::{Sandbox, Shell};

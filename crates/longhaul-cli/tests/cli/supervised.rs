@@ -210,6 +210,36 @@ async fn without_a_supervisor_it_is_said_what_is_not_known() {
     assert_eq!(group.left(), Left::Unknown);
 }
 
+/// As with `systemd-run`, `at` or `docker run`: whoever starts it is not the command.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_program_starts_for_a_command_belongs_to_that_program() {
+    let dir = TempDir::new().unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(dir.path().join("orders")).status().unwrap().success());
+    let mut service = std::process::Command::new("/bin/sh");
+    service.args(["-c", "read order <orders; sh -c \"$order\" & wait"]).current_dir(dir.path());
+    let mut service = service.spawn().unwrap();
+    let order = "echo 'echo $$ >>pids; exec sleep 1000' >orders; while ! [ -s pids ]; do sleep 0.01; done";
+    let mut group = start(dir.path(), order, &watchman());
+    assert!(group.exits().await.unwrap().success());
+    assert!(!group.kill().await, "of its own nobody was left");
+    assert_eq!(group.left(), Left::None);
+    let started = pids(dir.path());
+    assert!(started.iter().copied().all(lives) && started.len() == 1);
+    kill(Pid::from_raw(started[0]), Signal::SIGKILL).unwrap();
+    service.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_supervisor_who_clears_its_environment_gets_away() {
+    let dir = TempDir::new().unwrap();
+    let mut group = start(dir.path(), &script(AWAY[0].1, "exit 0"), &Watchman::new());
+    assert!(group.exits().await.unwrap().success());
+    group.kill().await;
+    let away = pids(dir.path());
+    assert!(away.iter().copied().all(lives) && away.len() == 1, "the page says so");
+    kill(Pid::from_raw(away[0]), Signal::SIGKILL).unwrap();
+}
+
 /// A run of the whole command whose tool gets away, and the process that did.
 fn run(way: &str, away: &str, tool: &str) -> (Kit, crate::kit::Running, PathBuf) {
     let kit = Kit::new();

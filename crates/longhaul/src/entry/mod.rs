@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::{Reply, Usage};
-use crate::permission::Pattern;
+use crate::permission::{Pattern, ToolIdentity};
 
 pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
 pub use order::{Budget, Isolation, OnFinish, Order};
@@ -121,6 +121,9 @@ pub enum Entry {
     Granted {
         /// Which calls.
         pattern: Pattern,
+        /// Of the tool that was shown; earlier versions did not note it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<Box<ToolIdentity>>,
     },
     /// A person does not want the task to wait for others: its calls that do return, and what they wait for goes on in
     /// the background.
@@ -140,6 +143,8 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<u64>,
     },
+    /// A tool call asked the model: the MCP server that was called did (sampling). It is the task that pays.
+    Sampled(Box<Sampled>),
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
         /// Which attempt.
@@ -182,6 +187,7 @@ pub enum Kind {
     Granted = 18,
     Backgrounded = 19,
     HookFailed = 20,
+    Sampled = 21,
 }
 
 impl Entry {
@@ -205,6 +211,7 @@ impl Entry {
             Entry::Backgrounded => Kind::Backgrounded,
             Entry::HookFailed(_) => Kind::HookFailed,
             Entry::Compacted { .. } => Kind::Compacted,
+            Entry::Sampled(_) => Kind::Sampled,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
             Entry::Continued { .. } => Kind::Continued,
@@ -266,6 +273,21 @@ impl std::fmt::Display for HookFailure {
         write!(f, "{event} hook `{command}` failed: {why}")?;
         if *denied { f.write_str("; the call was denied") } else { Ok(()) }
     }
+}
+
+/// What a tool call has asked the model, and what that has used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Which call.
+    pub call: CallId,
+    /// The model that answered.
+    pub model: String,
+    /// What the answer has used.
+    #[serde(default)]
+    pub usage: Usage,
+    /// What it cost in millionths of a dollar; `None` where the price is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
 }
 
 /// How a task came to be.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permission::Pattern;
+use crate::permission::{Pattern, ToolIdentity};
 
 /// Something that only a person can say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,12 @@ pub enum Wants {
         /// Why a person has to be asked whatever else allows it: it may be what a rule denies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+        /// What the tool is, whose name that is: an answer is about this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<Box<ToolIdentity>>,
+        /// What is different from the tool that was allowed before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changed: Option<String>,
     },
     /// Words; JSON that fits the schema, where there is one.
     Words {

@@ -10,6 +10,7 @@
 
 mod command;
 mod glob;
+mod identity;
 mod pattern;
 mod request;
 mod shell;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use identity::listed;
+pub use identity::{Consent, ToolIdentity};
 pub use pattern::{Meaning, Pattern};
 pub use request::{Request, RuleNames};
 
@@ -126,7 +129,8 @@ impl Permissions {
         if let Some(why) = unsure {
             return Verdict::Unsure(why);
         }
-        if self.allow.iter().any(|pattern| pattern.allows(request)) {
+        // Who allowed it has seen another tool.
+        if !request.is_changed() && self.allow.iter().any(|pattern| pattern.allows(request)) {
             return Verdict::Run;
         }
         let asked = self.ask.iter().any(|pattern| pattern.meaning(request) != Meaning::No);

@@ -28,6 +28,7 @@ pub struct Request {
     given: Value,
     arguments: Value,
     directory: Option<PathBuf>,
+    changed: bool,
     /// Command lines that were read.
     lines: RefCell<HashMap<String, Rc<shell::Line>>>,
 }
@@ -41,6 +42,7 @@ impl Request {
             given: arguments.clone(),
             arguments,
             directory: None,
+            changed: false,
             lines: RefCell::default(),
         }
     }
@@ -58,6 +60,17 @@ impl Request {
     pub fn in_directory(mut self, directory: Option<&Path>) -> Request {
         self.directory = directory.map(Path::to_owned);
         self
+    }
+
+    /// The same, of a tool that is not (or not any more) what those saw who wrote the rules: what allows does not count.
+    #[must_use]
+    pub fn of_changed_tool(mut self, changed: bool) -> Request {
+        self.changed = changed;
+        self
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed
     }
 
     pub(super) fn tool(&self) -> &str {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -10,6 +11,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::gear::{Gear, OpenTool};
 use super::leave::{Asking, Barred, Door, Plea};
 use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
@@ -179,22 +181,34 @@ impl Run {
             line: line.clone(),
         };
         let gear = self.gear.clone();
+        let judged_by = self.judged_by.clone().filter(|_| act.begun && !act.interrupted);
         let usher = self.usher(&act).map(Box::new);
         let tenure = self.tenure.clone();
         async move {
             let id = act.id;
             let returned = |result| Came::new(id, Some(result));
             let name = &act.call.tool;
-            let Some((tool, manner)) = gear.tool(name) else {
+            let Some(open) = gear.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
                 return returned(Err(ToolError::Retry(text)));
             };
+            let OpenTool { tool, manner, changed, identity } = open;
+            // It began as a call of the tool that the model saw, and nobody was asked about this one.
+            let saw = |had: Arc<Gear>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
+            if judged_by.is_some_and(|had| !saw(had)) {
+                let text = format!(
+                    "This call was not made: '{name}' is another tool now than when you called it. Look at its \
+                     description and arguments before you call it again."
+                );
+                return returned(Err(ToolError::Retry(text)));
+            }
             if act.cut {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";
                 return returned(Err(ToolError::Retry(text.to_owned())));
             }
-            if act.interrupted && !manner.repeatable {
+            // Nor is one made again whose tool is another by now.
+            if act.interrupted && (!manner.repeatable || changed.is_some()) {
                 let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
                             effect is unknown. Find out before you make it again.";
                 return returned(Err(ToolError::Failed(text.to_owned())));
@@ -207,7 +221,7 @@ impl Run {
             let mut told = Vec::new();
             if asks_first {
                 tenure.sure().await;
-                match Box::pin(door.pass(&mut act, &**tool, usher.as_deref())).await {
+                match Box::pin(door.pass(&mut act, open, usher.as_deref())).await {
                     Ok(counsel) => {
                         counsel.notes.into_iter().for_each(|note| context.progress(note));
                         told.extend(usher::told(Moment::PreToolUse, &counsel.context));
@@ -216,9 +230,15 @@ impl Run {
                     Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
-                && let Verdict::Refuse(why) = door.verdict(&act.call, &**tool)
+                && let Verdict::Refuse(why) = door.verdict(&act.call, open)
             {
                 return Came::new(act.id, Some(Err(ToolError::Failed(why))));
+            }
+            if let Some(changed) = changed
+                && !door.asks()
+                && !manner.is_harmless()
+            {
+                context.progress(format!("{} is called though {changed}", act.call.tool));
             }
             // The last look before it happens: a process that was stopped here goes on here.
             tenure.sure().await;
@@ -271,6 +291,18 @@ impl Run {
             Signal::Asks { call, question, reply } => {
                 self.ask_words(&mut now.asking, call, question, reply).await?;
             }
+            Signal::WantsModel { tokens, reply } => {
+                let may = match self.ledger.check_for(&self.head, &*self.around.store, tokens).await {
+                    Ok(()) => Ok(()),
+                    Err(Halt::Fail(failure)) => Err(failure.to_string()),
+                    Err(halt) => return Err(halt),
+                };
+                let _ = reply.send(may);
+            }
+            Signal::Sampled { sampled, noted } => {
+                self.note(vec![Entry::Sampled(sampled)]).await?;
+                let _ = noted.send(());
+            }
         }
         Ok(())
     }
@@ -322,7 +354,7 @@ impl Run {
         let repeatable = |entry: &Entry| match entry {
             Entry::Returned(returned) => {
                 let tool = names.get(&returned.call).map_or("", String::as_str);
-                let manner = self.gear.tool(tool).map(|(_, manner)| manner);
+                let manner = self.gear.tool(tool).map(|tool| tool.manner);
                 // One that changes who goes on, or which letters are shown, is written down first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();

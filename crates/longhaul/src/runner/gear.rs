@@ -6,13 +6,27 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::seen::{self, Judged, Listed, Seen};
 use crate::agent::{Agent, Team};
 use crate::entry::TeamRef;
-use crate::id::AgentName;
+use crate::id::{AgentName, TaskId};
 use crate::message::envelope::escape;
 use crate::model::ToolSpec;
+use crate::permission::ToolIdentity;
+use crate::store::{Store, StoreError};
 use crate::tool::{DynTool, Manner};
-use crate::toolset::ToolsetError;
+use crate::toolset::{ToolsetError, named};
+
+/// A tool that is open, under the name by which the model calls it.
+#[derive(Clone)]
+pub(crate) struct OpenTool {
+    pub(crate) tool: Arc<dyn DynTool>,
+    /// How it may be taken to behave.
+    pub(crate) manner: Manner,
+    pub(crate) identity: Arc<ToolIdentity>,
+    /// Why rules that allow do not hold for it: it is another than was seen first.
+    pub(crate) changed: Option<Arc<str>>,
+}
 
 /// What an agent works with.
 pub(crate) struct Gear {
@@ -20,11 +34,72 @@ pub(crate) struct Gear {
     pub(crate) system: Arc<str>,
     /// What its model is told of its tools.
     pub(crate) specs: Vec<Arc<ToolSpec>>,
-    tools: HashMap<String, (Arc<dyn DynTool>, Manner)>,
+    tools: HashMap<String, OpenTool>,
+    /// What of it servers offer, if any do.
+    foreign: Option<Arc<Foreign>>,
     /// Whether every toolset could be opened.
     whole: bool,
     /// Which tools it was opened with.
     generation: u64,
+}
+
+/// The tools of an agent some of which are of servers: a tree decides what they are called, and what is believed of them.
+struct Foreign {
+    agent: AgentName,
+    read_only: bool,
+    /// All tools, in their order.
+    tools: Vec<Opened>,
+    /// All that servers offer, also what the agent is not given.
+    offers: Vec<(Arc<ToolIdentity>, Manner)>,
+    /// The prefixes of all servers of the team.
+    prefixes: Vec<String>,
+    /// What becomes of them where nothing was seen before.
+    judged: Vec<Judged>,
+}
+
+/// A tool as its toolset gave it.
+struct Opened {
+    tool: Arc<dyn DynTool>,
+    spec: Arc<ToolSpec>,
+    manner: Manner,
+    identity: Arc<ToolIdentity>,
+    prefix: Option<String>,
+}
+
+impl Foreign {
+    /// What becomes of the tools where this was seen, and is seen now.
+    fn judge(&self, seen: &mut Seen) -> Vec<Judged> {
+        seen.learn(self.offers.iter().map(|(identity, manner)| (&**identity, *manner)));
+        let listed: Vec<Listed<'_>> = self
+            .tools
+            .iter()
+            .map(|opened| Listed {
+                name: &opened.spec.name,
+                identity: &opened.identity,
+                manner: opened.manner,
+                prefix: opened.prefix.as_deref(),
+            })
+            .collect();
+        seen.judge(&self.agent, &listed, &self.prefixes)
+    }
+
+    /// Which tools have another name than their server gave them, in words.
+    fn renamed(&self, judged: &[Judged]) -> Vec<String> {
+        let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_of_server());
+        let told = |(opened, judged): (&Opened, &Judged)| {
+            let (had, server) = (&opened.spec.name, opened.identity.server.as_deref().unwrap_or_default());
+            match &judged.name {
+                Some(name) if name == had => None,
+                Some(name) => Some(format!(
+                    "the tool '{had}' of the server '{server}' is called '{name}' here: its name is another tool's"
+                )),
+                None => Some(format!(
+                    "the tool '{had}' of the server '{server}' is left out: its name is another tool's"
+                )),
+            }
+        };
+        pairs.filter_map(told).collect()
+    }
 }
 
 /// How long a toolset may take to start.
@@ -37,6 +112,7 @@ impl Gear {
             system: agent.instruction.clone(),
             specs: Vec::new(),
             tools: HashMap::new(),
+            foreign: None,
             whole: false,
             generation: generation(agent),
         }
@@ -47,13 +123,7 @@ impl Gear {
         // Before they are opened: what changes meanwhile is opened again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
-        let mut gear = Gear {
-            system: agent.instruction.clone(),
-            specs: Vec::new(),
-            tools: HashMap::new(),
-            whole: true,
-            generation,
-        };
+        let (mut whole, mut all, mut offers) = (true, Vec::new(), Vec::new());
         for toolset in &agent.toolsets {
             let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
             let opened = opened.unwrap_or_else(|_| {
@@ -67,32 +137,107 @@ impl Gear {
                     // The model is told, so that it does not promise what it cannot do.
                     let why = error.to_string();
                     add(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
-                    gear.whole = false;
+                    whole = false;
                     continue;
                 }
             };
             if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
                 add(&mut system, &text);
             }
+            let identity = |tool: &Arc<dyn DynTool>| {
+                let mut identity = tool.identity();
+                if identity.toolset.is_empty() {
+                    toolset.name().clone_into(&mut identity.toolset);
+                }
+                Arc::new(identity)
+            };
+            offers.extend(toolset.offers().iter().map(|tool| (identity(tool), tool.manner())));
             for tool in tools {
-                if agent.habits.read_only && !tool.manner().read_only {
-                    continue;
+                let (spec, manner) = (Arc::new(tool.spec()), tool.manner());
+                let (identity, prefix) = (identity(&tool), toolset.prefix().map(str::to_owned));
+                offers.push((identity.clone(), manner));
+                if !agent.habits.read_only || manner.read_only {
+                    all.push(Opened { tool, spec, manner, identity, prefix });
                 }
-                let spec = Arc::new(tool.spec());
-                if gear.tools.contains_key(&spec.name) {
-                    tracing::warn!(agent = %agent.name, tool = spec.name, "two tools have one name; the first is used");
-                    continue;
-                }
-                gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
-                gear.specs.push(spec);
             }
         }
-        gear.system = system.into();
+        offers.retain(|(identity, _)| identity.is_of_server());
+        let toolsets = team.agents().flat_map(|agent| &agent.toolsets);
+        let prefixes = toolsets.filter_map(|toolset| toolset.prefix().map(str::to_owned)).collect();
+        let mut foreign = Foreign {
+            agent: agent.name.clone(),
+            read_only: agent.habits.read_only,
+            tools: all,
+            offers,
+            prefixes,
+            judged: Vec::new(),
+        };
+        foreign.judged = foreign.judge(&mut Seen::default());
+        let gear = Gear {
+            system: system.into(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            foreign: None,
+            whole,
+            generation,
+        };
+        let gear = gear.filled(&foreign, &foreign.judged);
+        Gear { foreign: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..gear }
+    }
+
+    /// The same, with these tools as they were judged.
+    fn filled(&self, from: &Foreign, judged: &[Judged]) -> Gear {
+        let mut gear = Gear {
+            system: self.system.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            foreign: self.foreign.clone(),
+            whole: self.whole,
+            generation: self.generation,
+        };
+        for (opened, judged) in from.tools.iter().zip(judged) {
+            let Opened { tool, spec, identity, .. } = opened;
+            let Judged { name, manner, changed } = judged;
+            if from.read_only && !manner.read_only {
+                continue;
+            }
+            let Some(name) = name else {
+                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have one name; the first is used");
+                continue;
+            };
+            let (tool, spec) = match *name == spec.name {
+                true => (tool.clone(), spec.clone()),
+                false => {
+                    let tool = named(tool.clone(), name.clone());
+                    let spec = Arc::new(tool.spec());
+                    (tool, spec)
+                }
+            };
+            let changed = changed.as_deref().map(Arc::from);
+            let open = OpenTool { tool, manner: *manner, identity: identity.clone(), changed };
+            gear.tools.insert(name.clone(), open);
+            gear.specs.push(spec);
+        }
         gear
     }
 
+    /// The same for a tree, which may have seen other tools before; and what people are to be told of it.
+    pub(super) async fn for_tree(
+        self: Arc<Self>,
+        store: &dyn Store,
+        root: TaskId,
+    ) -> Result<(Arc<Gear>, Vec<String>), StoreError> {
+        let Some(foreign) = self.foreign.clone() else { return Ok((self, Vec::new())) };
+        let (judged, is_new) = seen::update(store, root, |seen| foreign.judge(seen)).await?;
+        let told = if is_new { foreign.renamed(&judged) } else { Vec::new() };
+        match judged == foreign.judged {
+            true => Ok((self, told)),
+            false => Ok((Arc::new(self.filled(&foreign, &judged)), told)),
+        }
+    }
+
     /// The tool of a name.
-    pub(crate) fn tool(&self, name: &str) -> Option<&(Arc<dyn DynTool>, Manner)> {
+    pub(crate) fn tool(&self, name: &str) -> Option<&OpenTool> {
         self.tools.get(name)
     }
 
@@ -103,6 +248,7 @@ impl Gear {
             system: self.system.clone(),
             specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
             tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
+            foreign: self.foreign.clone(),
             whole: self.whole,
             generation: self.generation,
         }
@@ -115,10 +261,12 @@ impl Gear {
             system: self.system.clone(),
             specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
             tools: self.tools.clone(),
+            foreign: self.foreign.clone(),
             whole: self.whole,
             generation: self.generation,
         };
-        gear.tools.insert(spec.name.clone(), (tool.clone(), tool.manner()));
+        let (manner, identity) = (tool.manner(), Arc::new(tool.identity()));
+        gear.tools.insert(spec.name.clone(), OpenTool { tool, manner, identity, changed: None });
         gear.specs.push(spec);
         gear
     }

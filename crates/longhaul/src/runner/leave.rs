@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::gear::OpenTool;
 use super::usher::Usher;
 use super::{Halt, Run};
 use crate::agent::Nobody;
@@ -17,8 +18,8 @@ use crate::entry::{Answer, Entry, HookFailure, Leave, Question, Wait, Wants};
 use crate::hook::{Counsel, Decision};
 use crate::id::{CallId, QuestionId};
 use crate::message::Call;
-use crate::permission::{Request, Rights, Verdict, arguments};
-use crate::tool::{DynTool, ToolError};
+use crate::permission::{Consent, Request, Rights, Verdict, arguments};
+use crate::tool::ToolError;
 use crate::turn::{Act, Inquiry};
 
 /// How much of a call's arguments a question shows; its `wants` have all of them.
@@ -58,11 +59,11 @@ impl Door {
     pub(super) async fn pass(
         &self,
         act: &mut Act,
-        tool: &dyn DynTool,
+        open: &OpenTool,
         usher: Option<&Usher>,
     ) -> Result<Counsel, Barred> {
         let refused = |why| Err(Barred::Refused(ToolError::Failed(why)));
-        let mut verdict = self.verdict(&act.call, tool);
+        let mut verdict = self.verdict(&act.call, open);
         let (mut counsel, mut arguments) = (Counsel::default(), None);
         if let Some(usher) = usher
             && !matches!(verdict, Verdict::Refuse(_))
@@ -78,13 +79,13 @@ impl Door {
             }
             if let Some(updated) = counsel.updated.take() {
                 let updated = serde_json::Value::Object(updated).to_string();
-                act.call.arguments = tool.canonical(&updated).map_err(Barred::Refused)?;
+                act.call.arguments = open.tool.canonical(&updated).map_err(Barred::Refused)?;
                 arguments = Some(act.call.arguments.clone());
-                verdict = self.verdict(&act.call, tool);
+                verdict = self.verdict(&act.call, open);
             }
             verdict = match counsel.decision {
                 Some(Decision::Allow) => {
-                    self::verdict(usher.eased.as_deref(), &act.call, tool, self.directory.as_deref())
+                    self::verdict(usher.eased.as_deref(), &act.call, open, self.directory.as_deref())
                 }
                 Some(Decision::Ask) if !usher.approved => verdict.or_stricter(Verdict::Ask),
                 _ => verdict,
@@ -99,7 +100,7 @@ impl Door {
                     _ => None,
                 };
                 let (reply, answer) = oneshot::channel();
-                let question = may_call(&act.call, why);
+                let question = may_call(&act.call, why, open);
                 let _ = self.pleas.send(Plea::Leave { call: act.id, question, reply });
                 allowed(&act.call.tool, self.hear(answer).await?)?;
             }
@@ -118,8 +119,13 @@ impl Door {
         }
     }
 
-    pub(super) fn verdict(&self, call: &Call, tool: &dyn DynTool) -> Verdict {
-        verdict(self.rights.as_deref(), call, tool, self.directory.as_deref())
+    pub(super) fn verdict(&self, call: &Call, open: &OpenTool) -> Verdict {
+        verdict(self.rights.as_deref(), call, open, self.directory.as_deref())
+    }
+
+    /// Whether a person is asked about calls at all.
+    pub(super) fn asks(&self) -> bool {
+        self.rights.as_ref().is_some_and(|rights| !rights.approved)
     }
 
     /// What the runner says, unless the call is given up meanwhile.
@@ -134,10 +140,11 @@ impl Door {
 }
 
 /// What is to be done with a call, whose arguments are as the tool reads them.
-fn verdict(rights: Option<&Rights>, call: &Call, tool: &dyn DynTool, directory: Option<&Path>) -> Verdict {
+fn verdict(rights: Option<&Rights>, call: &Call, open: &OpenTool, directory: Option<&Path>) -> Verdict {
     let Some(rights) = rights else { return Verdict::Run };
-    let request = Request::new(&call.tool, arguments(&call.arguments)).known_as(&tool.rule_names());
-    rights.decide_request(&request.in_directory(directory), tool.manner().is_harmless())
+    let request = Request::new(&call.tool, arguments(&call.arguments)).known_as(&open.tool.rule_names());
+    let request = request.in_directory(directory).of_changed_tool(open.changed.is_some());
+    rights.decide_request(&request, open.manner.is_harmless())
 }
 
 /// What the model is told of a call that a hook blocked.
@@ -146,7 +153,7 @@ fn blocked(tool: &str, why: &str) -> String {
     format!("This call of '{tool}' was not made: a hook blocked it{why}")
 }
 
-fn may_call(call: &Call, why: Option<String>) -> Question {
+fn may_call(call: &Call, why: Option<String>, open: &OpenTool) -> Question {
     let Call { tool, arguments, .. } = call;
     let shown = &arguments[..arguments.floor_char_boundary(SHOWN)];
     let more = if shown.len() < arguments.len() { "…" } else { "" };
@@ -154,14 +161,42 @@ fn may_call(call: &Call, why: Option<String>) -> Question {
         None => format!("May {tool} be called with {shown}{more}?"),
         Some(why) => format!("May {tool} be called with {shown}{more}? A person has to decide: {why}."),
     };
-    Question { text, wants: Wants::Leave { tool: tool.clone(), arguments: arguments.clone(), why } }
+    let identity = Some(Box::new((*open.identity).clone()));
+    let wants =
+        Wants::Leave { tool: tool.clone(), arguments: arguments.clone(), why, identity, changed: None };
+    let question = Question { text, wants };
+    match &open.changed {
+        Some(changed) => noting(question, changed),
+        None => question,
+    }
+}
+
+/// A question that says what is different from the tool that was allowed before.
+fn noting(mut question: Question, what: &str) -> Question {
+    if let Wants::Leave { changed, .. } = &mut question.wants {
+        // Whole, and the first of several: the text may be cut where it is shown.
+        question.text = format!("{} Note: {what}.", question.text);
+        *changed = Some(match changed.take() {
+            Some(more) => format!("{more}; {what}"),
+            None => what.to_owned(),
+        });
+    }
+    question
 }
 
 /// Whether an answer to one question is one to the other: an earlier Longhaul may have put the same in other words.
 fn asks_the_same(had: &Question, asks: &Question) -> bool {
     match (&had.wants, &asks.wants) {
-        (Wants::Leave { tool, arguments: text, .. }, Wants::Leave { tool: now, arguments: now_text, .. }) => {
-            tool == now && arguments(text) == arguments(now_text)
+        (
+            Wants::Leave { tool, arguments: text, identity, .. },
+            Wants::Leave { tool: now, arguments: now_text, identity: now_identity, .. },
+        ) => {
+            let same = match (identity, now_identity) {
+                (Some(seen), Some(now)) => seen.covers(now),
+                (None, Some(now)) => !now.is_of_server(),
+                (_, None) => true,
+            };
+            same && tool == now && arguments(text) == arguments(now_text)
         }
         _ => had == asks,
     }
@@ -251,13 +286,13 @@ impl Run {
     /// Whether nobody need be asked about a call, no person and no hook, so that it begins with the reply that made it.
     pub(super) fn begins_at_once(&self, call: &Call) -> bool {
         // A tool that is not there is not run either way; that is told where it would be.
-        let Some((tool, _)) = self.gear.tool(&call.tool) else { return true };
+        let Some(open) = self.gear.tool(&call.tool) else { return true };
         // Nor is a call that the tool cannot read.
-        let Ok(arguments) = tool.canonical(&call.arguments) else { return true };
+        let Ok(arguments) = open.tool.canonical(&call.arguments) else { return true };
         let call = Call { arguments, ..call.clone() };
         let directory = self.order.working_dir.as_deref();
         !self.is_heard_about(&call.tool)
-            && verdict(self.rights.as_deref(), &call, &**tool, directory) == Verdict::Run
+            && verdict(self.rights.as_deref(), &call, open, directory) == Verdict::Run
     }
 
     /// Asks a person whether a call may be made, unless one has already said so for the whole tree.
@@ -265,17 +300,21 @@ impl Run {
         &mut self,
         asking: &mut Asking,
         call: CallId,
-        asks: Question,
+        mut asks: Question,
         reply: oneshot::Sender<Answer>,
     ) -> Result<(), Halt> {
-        if let Wants::Leave { tool, arguments: text, why } = &asks.wants {
+        if let Wants::Leave { tool, arguments: text, why, identity, .. } = &asks.wants {
             let root = self.around.store.head(self.head.root).await?;
             let args = arguments(text);
-            if root.is_some_and(|root| {
-                root.granted.iter().any(|pattern| pattern.grants(tool, &args, why.is_some()))
-            }) {
+            let granted = root.map(|root| root.granted).unwrap_or_default();
+            let means = |consent: &&Consent| consent.pattern.grants(tool, &args, why.is_some());
+            let allow: Vec<&Consent> = granted.iter().filter(means).collect();
+            if allow.iter().any(|consent| consent.is_for(identity.as_deref())) {
                 let _ = reply.send(Answer::Given("yes".to_owned()));
                 return Ok(());
+            }
+            if let (Some(consent), Some(now)) = (allow.last(), identity.as_deref()) {
+                asks = noting(asks.clone(), &consent.why_not(now));
             }
         }
         self.ask_person(asking, QuestionId { call, nth: 0 }, asks, reply).await
@@ -311,7 +350,11 @@ impl Run {
         }
         let policy = self.around.nobody.unwrap_or(self.habits.nobody);
         if policy == Nobody::Deny && !self.around.attended {
-            let _ = reply.send(Answer::Nobody("nobody is there who could be asked".to_owned()));
+            let mut why = "nobody is there who could be asked".to_owned();
+            if let Wants::Leave { changed: Some(changed), .. } = &asks.wants {
+                why += &format!(" ({changed})");
+            }
+            let _ = reply.send(Answer::Nobody(why));
             return Ok(());
         }
         let timeout = self.habits.ask_timeout;

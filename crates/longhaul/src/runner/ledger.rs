@@ -47,14 +47,19 @@ impl Ledger {
 
     /// Refuses the next model call if any budget is used up.
     pub(super) async fn check(&self, head: &Head, store: &dyn Store) -> Result<(), Halt> {
-        let spent = Spent { usage: head.usage, cost: head.cost, time: head.elapsed(store.now()) };
+        self.check_for(head, store, 0).await
+    }
+
+    /// The same for a call that is known to read about so many tokens: what is left has to be enough for them.
+    pub(super) async fn check_for(&self, head: &Head, store: &dyn Store, more: u64) -> Result<(), Halt> {
+        let spent = Spent { usage: head.usage, cost: head.cost, time: head.elapsed(store.now()), more };
         used_up(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
         }
         let tree = store.list(Filter::tree(head.root)).await?;
         for (top, budget) in &self.trees {
-            let mut spent = Spent::default();
+            let mut spent = Spent { more, ..Spent::default() };
             for task in below(&tree, *top) {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
@@ -93,6 +98,8 @@ struct Spent {
     usage: Usage,
     cost: u64,
     time: Duration,
+    /// Tokens that are about to be used.
+    more: u64,
 }
 
 impl Spent {
@@ -101,6 +108,14 @@ impl Spent {
         let dollars = |micro: u64| micro as f64 / 1e6;
         if let Some(most) = budget.tokens.filter(|most| self.usage.total() >= *most) {
             return Some(format!("{} tokens of {most}", self.usage.total()));
+        }
+        if let Some(most) = budget.tokens.filter(|most| self.usage.total().saturating_add(self.more) > *most)
+        {
+            return Some(format!(
+                "{} tokens of {most}, and what is asked would use about {} more",
+                self.usage.total(),
+                self.more
+            ));
         }
         if let Some(most) = budget.cost.filter(|most| self.cost >= *most) {
             return Some(format!("${:.4} of ${:.4}", dollars(self.cost), dollars(most)));
@@ -120,11 +135,15 @@ mod tests {
             usage: Usage { input: 60, output: 40, ..Usage::default() },
             cost: 5,
             time: Duration::from_secs(9),
+            more: 0,
         };
         let open = Budget::default();
         assert_eq!(spent.exceeds(&open), None);
         assert!(spent.exceeds(&Budget { tokens: Some(100), ..open }).is_some());
         assert!(spent.exceeds(&Budget { tokens: Some(101), ..open }).is_none());
+        let big = Spent { more: 50, ..spent };
+        assert!(big.exceeds(&Budget { tokens: Some(150), ..open }).is_none());
+        assert!(big.exceeds(&Budget { tokens: Some(149), ..open }).unwrap().contains("about 50 more"));
         assert!(spent.exceeds(&Budget { cost: Some(5), ..open }).is_some());
         assert!(spent.exceeds(&Budget { time: Some(Duration::from_secs(10)), ..open }).is_none());
     }

@@ -17,6 +17,7 @@ mod owed;
 mod recall;
 mod rest;
 mod seat;
+mod seen;
 mod settle;
 mod starting;
 mod think;
@@ -47,9 +48,9 @@ pub(crate) use writing::append;
 
 use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
-use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
+use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted, Voice};
 use crate::hook::Occasion;
-use crate::id::{AgentName, Attempt, Seq};
+use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::model::wire::Memo;
 use crate::permission::{Permissions, Rights};
 use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
@@ -106,6 +107,8 @@ pub(crate) struct Run {
     before: Vec<Arc<Agent>>,
     habits: Habits,
     gear: Arc<Gear>,
+    /// What it was when the last reply came, if it is another by now: the calls that began with it were judged by that.
+    judged_by: Option<Arc<Gear>>,
     /// What the agent is told before everything else.
     system: Arc<str>,
     /// How many outputs that were cut the gear can read.
@@ -130,6 +133,8 @@ pub(crate) struct Run {
     farewell: Option<Box<Occasion>>,
     /// Hooks that nothing waits for.
     notices: Option<Box<JoinSet<()>>>,
+    /// What people are to be told of its tools.
+    told: Vec<String>,
 }
 
 /// What interrupts a run.
@@ -232,9 +237,10 @@ impl Run {
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let prepared = starting.wait(equip(&around, &team, &agent, &order)).await?;
+        let prepared = starting.wait(equip(&around, &team, &agent, &order, head.root)).await?.transpose()?;
         // A task that is to stop takes no step, and needs nothing for it.
-        let (gear, system) = prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from("")));
+        let (gear, system, told) =
+            prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from(""), Vec::new()));
         let look_at = starting.look_at();
         let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
         Ok(Run {
@@ -253,6 +259,7 @@ impl Run {
             before: Vec::new(),
             habits,
             gear,
+            judged_by: None,
             system,
             readable: 0,
             rights,
@@ -266,6 +273,7 @@ impl Run {
             _submitted: kept,
             farewell: None,
             notices: None,
+            told,
         })
     }
 
@@ -339,7 +347,7 @@ impl Run {
         }
         self.change_gear().await?;
         let gear = self.gear.clone();
-        let looks = |tool: &str| gear.tool(tool).is_some_and(|(_, manner)| manner.looks);
+        let looks = |tool: &str| gear.tool(tool).is_some_and(|tool| tool.manner.looks);
         let step = self.turn.next(&self.habits, looks);
         if let Step::Act(acts) = step {
             self.act(acts).await?;
@@ -417,9 +425,16 @@ impl Run {
             self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
             let (around, team) = (self.around.clone(), self.team.clone());
             let (agent, order) = (self.agent.clone(), self.order.clone());
-            let prepared = equip(&around, &team, &agent, &order);
-            (self.gear, self.system) = Box::pin(self.unless_halted(prepared)).await?;
+            let (root, had) = (self.head.root, self.gear.clone());
+            let prepared = equip(&around, &team, &agent, &order, root);
+            (self.gear, self.system, self.told) = Box::pin(self.unless_halted(prepared)).await??;
+            self.judged_by.get_or_insert(had);
             self.readable = 0;
+        }
+        if !self.told.is_empty() {
+            let told = std::mem::take(&mut self.told);
+            let said = |text| Entry::Said { voice: Voice::Progress, text };
+            self.note(told.into_iter().map(said).collect()).await?;
         }
         let kept = self.turn.cut_outputs();
         if kept.len() > self.readable {
@@ -466,13 +481,21 @@ async fn overdue(deadline: Option<Instant>) {
 }
 
 /// Opens an agent's tools and writes its system instruction. When it is dropped, what it has started ends.
-async fn equip(around: &Surroundings, team: &Team, agent: &Agent, order: &Order) -> (Arc<Gear>, Arc<str>) {
-    let mut gear = around.locker.gear(team, agent).await;
+async fn equip(
+    around: &Surroundings,
+    team: &Team,
+    agent: &Agent,
+    order: &Order,
+    root: TaskId,
+) -> Result<(Arc<Gear>, Arc<str>, Vec<String>), StoreError> {
+    let gear = around.locker.gear(team, agent).await;
+    let (mut gear, told) = gear.for_tree(&*around.store, root).await?;
+    told.iter().for_each(|told| tracing::error!(agent = %agent.name, "{told}"));
     if let Some(names) = &order.tools {
         gear = Arc::new(gear.narrowed(names));
     }
     let system = brief::brief(&gear, agent, around.store.now(), order.working_dir.clone()).await;
-    (gear, system)
+    Ok((gear, system, told))
 }
 
 fn habits_of(agent: &Agent, order: &Order) -> Habits {

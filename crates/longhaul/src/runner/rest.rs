@@ -123,7 +123,7 @@ impl Run {
     /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
     /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
     pub(super) async fn hold_looks(&mut self, acts: &[Act]) -> Result<(), Halt> {
-        let looks = |act: &Act| self.gear.tool(&act.call.tool).is_some_and(|(_, manner)| manner.looks);
+        let looks = |act: &Act| self.gear.tool(&act.call.tool).is_some_and(|tool| tool.manner.looks);
         let times = acts.iter().map(|act| self.turn.times_called(&act.call.tool)).max().unwrap_or(0);
         if times < HELD_FROM || !acts.iter().all(looks) {
             return Ok(());

@@ -58,6 +58,7 @@ impl Run {
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
+            self.judged_by = None;
             // Those that somebody has to be asked about begin when they are allowed to.
             let begin = calls.iter().zip(0..).filter(|(call, _)| self.begins_at_once(call));
             let begun = begin.map(|(call, index)| Entry::Called {

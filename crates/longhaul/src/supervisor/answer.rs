@@ -3,7 +3,7 @@
 use super::{Longhaul, LonghaulError};
 use crate::entry::{Answer, Entry, Leave, Question, Wants};
 use crate::id::{QuestionId, Seq, TaskId};
-use crate::permission::{Pattern, arguments};
+use crate::permission::{Consent, Pattern, arguments};
 use crate::runner::read_all;
 use crate::store::{Batch, Fence, Filter, StoreError};
 use crate::task::IllegalMove;
@@ -33,7 +33,10 @@ impl Longhaul {
         let text = text.into();
         let (question, asks) = self.open_question(id, question).await?;
         let granted = match &asks.wants {
-            Wants::Leave { tool, arguments, .. } => pattern_of(&text, tool, arguments)?,
+            Wants::Leave { tool, arguments, identity, .. } => {
+                let pattern = pattern_of(&text, tool, arguments)?;
+                pattern.map(|pattern| Consent { pattern, tool: identity.as_deref().cloned() })
+            }
             Wants::Words { schema } => {
                 fits(&text, schema.as_ref())?;
                 None
@@ -94,13 +97,14 @@ impl Longhaul {
         id: TaskId,
         question: QuestionId,
         answer: Answer,
-        granted: Option<Pattern>,
+        granted: Option<Consent>,
     ) -> Result<Taken, LonghaulError> {
         let store = &*self.0.office.store;
         let root = self.0.office.head(id).await?.root;
         let mut batch = Batch::one(id, Fence::Anyone, vec![Entry::Answered { question, answer }]);
-        if let Some(pattern) = granted.clone() {
-            batch = batch.and(root, Fence::Anyone, vec![Entry::Granted { pattern }]);
+        if let Some(Consent { pattern, tool }) = granted.clone() {
+            let tool = tool.map(Box::new);
+            batch = batch.and(root, Fence::Anyone, vec![Entry::Granted { pattern, tool }]);
         }
         match store.append(batch).await {
             Ok(_) => {}
@@ -112,17 +116,17 @@ impl Longhaul {
             Err(error) => return Err(error.into()),
         }
         let also = match &granted {
-            Some(pattern) => self.settle_others(root, pattern).await?,
+            Some(consent) => self.settle_others(root, consent).await?,
             None => Vec::new(),
         };
-        Ok(Taken { question, granted, also })
+        Ok(Taken { question, granted: granted.map(|consent| consent.pattern), also })
     }
 
     /// Answers what is asked elsewhere in a tree, and is allowed there from now on.
     async fn settle_others(
         &self,
         root: TaskId,
-        pattern: &Pattern,
+        consent: &Consent,
     ) -> Result<Vec<(TaskId, QuestionId)>, LonghaulError> {
         let office = &self.0.office;
         let mut settled = Vec::new();
@@ -131,8 +135,9 @@ impl Longhaul {
                 continue;
             }
             for (question, asks) in office.snapshot(head.id).await?.questions {
-                let Wants::Leave { tool, arguments: text, why } = &asks.wants else { continue };
-                if !pattern.grants(tool, &arguments(text), why.is_some()) {
+                let Wants::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else { continue };
+                let means = consent.pattern.grants(tool, &arguments(text), why.is_some());
+                if !means || !consent.is_for(identity.as_deref()) {
                     continue;
                 }
                 let answer = Answer::Given("yes".to_owned());

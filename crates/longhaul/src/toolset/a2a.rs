@@ -18,7 +18,8 @@ use super::{Patron, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::model::wire::sse::Sse;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse, schema_of};
+use crate::permission::ToolIdentity;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse, schema_of};
 use card::{Card, Skill, may_have_headers};
 use wire::{Heard, Said, Speech, State, Verb};
 
@@ -76,7 +77,8 @@ impl A2a {
         if !self.headers.is_empty() {
             may_have_headers(&url, &card.url).map_err(named)?;
         }
-        Ok(Arc::new(Agent { card, outward }))
+        let toolset = format!("a2a:{}", &Digest::of(self.url.as_bytes()).as_str()[..8]);
+        Ok(Arc::new(Agent { card, outward, toolset, place: shown(&url) }))
     }
 }
 
@@ -147,6 +149,10 @@ impl Toolset for A2a {
         })
     }
 
+    fn prefix(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| !self.whole)
+    }
+
     fn instruction(&self, _patron: &Patron) -> Option<String> {
         let card = &self.agent.get()?.card;
         Some(format!("{} is another agent, elsewhere. {}", card.name, card.description).trim().to_owned())
@@ -157,6 +163,9 @@ impl Toolset for A2a {
 struct Agent {
     card: Card,
     outward: Outward,
+    /// The toolset that its skills are of, and where its card is.
+    toolset: String,
+    place: String,
 }
 
 struct SkillTool {
@@ -188,6 +197,15 @@ impl DynTool for SkillTool {
 
     fn manner(&self) -> Manner {
         Manner::default()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        ToolIdentity {
+            toolset: self.agent.toolset.clone(),
+            server: Some(self.agent.place.clone()),
+            setting: Some(format!("at {}", shown(&self.agent.card.url))),
+            ..identity_of(&self.spec(), self.manner())
+        }
     }
 
     fn call<'a>(

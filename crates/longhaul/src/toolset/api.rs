@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 use super::outward::{Headers, Outward, encoded, has_dots, plain, shown, web_url};
 use super::text::clipped;
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::Digest;
 use crate::model::ToolSpec;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use crate::permission::ToolIdentity;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
 use template::{Part, Template};
 
 mod template;
@@ -128,6 +130,13 @@ impl DynTool for ApiTool {
             true => Manner::READ_ONLY,
             false => Manner::default(),
         }
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        // It may have a secret in it.
+        let endpoint = Digest::of(self.settings.endpoint.as_bytes());
+        let setting = Some(format!("as a {} request to endpoint {}", self.method, &endpoint.as_str()[..8]));
+        ToolIdentity { setting, ..identity_of(&self.spec(), self.manner()) }
     }
 
     fn call<'a>(

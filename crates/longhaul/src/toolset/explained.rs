@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Toolset;
 use super::wrap::each;
 use crate::model::ToolSpec;
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// The argument that is added.
@@ -61,6 +61,10 @@ impl DynTool for Explained {
 
     fn rule_names(&self) -> RuleNames {
         self.0.rule_names()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.0.identity()
     }
 
     fn call<'a>(

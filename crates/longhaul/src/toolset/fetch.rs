@@ -17,7 +17,10 @@ use super::text::{clipped, counted, grouped};
 use super::verb::{self, seconds};
 use super::{Patron, Toolset, ToolsetError};
 use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use address::why_private;
+#[cfg(all(unix, feature = "mcp"))]
+pub(super) use way::system_lookup;
+
+pub(super) use address::why_private;
 use page::Kind;
 use way::{Judge, Lookup, Way};
 
@@ -32,6 +35,7 @@ pub struct Fetch {
     limits: Limits,
     judge: Judge,
     lookup: Lookup,
+    private: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +54,7 @@ impl Fetch {
     /// Reads public addresses: a megabyte of each, within 30 seconds.
     pub fn new() -> Self {
         let limits = Limits { time: Duration::from_secs(30), bytes: 1 << 20 };
-        Fetch { limits, judge: why_private, lookup: way::system_lookup() }
+        Fetch { limits, judge: why_private, lookup: way::system_lookup(), private: false }
     }
 
     /// How long each URL may take, unless a call says otherwise.
@@ -68,6 +72,7 @@ impl Fetch {
     /// Whether private, loopback and link-local addresses are read, too.
     pub fn allow_private(mut self, allow: bool) -> Self {
         self.judge = if allow { |_| None } else { why_private };
+        self.private = allow;
         self
     }
 
@@ -94,7 +99,8 @@ impl Toolset for Fetch {
         Box::pin(async {
             let way = Way::new(self.judge, self.lookup.clone())
                 .map_err(|why| ToolsetError { toolset: "fetch".to_owned(), why })?;
-            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(FetchTool { way, limits: self.limits })];
+            let tools: Vec<Arc<dyn DynTool>> =
+                vec![Arc::new(FetchTool { way, limits: self.limits, private: self.private })];
             Ok(tools)
         })
     }
@@ -109,6 +115,7 @@ impl Toolset for Fetch {
 struct FetchTool {
     way: Way,
     limits: Limits,
+    private: bool,
 }
 
 /// The form in which a page is wanted.
@@ -157,6 +164,11 @@ impl Tool for FetchTool {
 
     fn aliases(&self) -> Aliases {
         &[("url", "urls")]
+    }
+
+    fn setting(&self) -> Option<String> {
+        let where_to = if self.private { "with private addresses" } else { "without private addresses" };
+        Some(where_to.to_owned())
     }
 
     async fn call(&self, args: FetchArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {

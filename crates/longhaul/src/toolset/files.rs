@@ -138,6 +138,18 @@ impl<D: Deed> Tool for Tooled<D> {
         D::ALIASES
     }
 
+    fn setting(&self) -> Option<String> {
+        let mut words = "below the working directory".to_owned();
+        for path in &self.kit.reach.allow {
+            words += &format!(" and below {}", path.display());
+        }
+        let post = self.kit.post.words();
+        if !post.is_empty() && !self.deed.manner().read_only {
+            words += &format!(", with {post} after it");
+        }
+        Some(words)
+    }
+
     async fn call(&self, args: D::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let done = self.act(args, context).await?;
         match done.changed {

@@ -28,6 +28,7 @@ mod mcp;
 mod memory;
 mod openapi;
 mod model_picker;
+mod names;
 mod outputs;
 mod outward;
 mod redacted;
@@ -73,6 +74,7 @@ pub use mcp::{
 #[cfg(feature = "sqlite")]
 pub use memory::Memory;
 pub use model_picker::ModelPicker;
+pub(crate) use names::{is_reserved, server_name};
 pub use openapi::OpenApi;
 pub(crate) use outputs::{cut_output, read_tool_output};
 pub use outward::Headers;
@@ -93,6 +95,7 @@ pub use tasks::Tasks;
 pub use think::Think;
 pub use todo::Todo;
 pub use user_prompt::UserPrompt;
+pub(crate) use wrap::named;
 pub use wrap::{instructed, narrowed, prefixed};
 
 use aside::blocking;
@@ -154,6 +157,17 @@ pub trait Toolset: Send + Sync + 'static {
     /// change need not say anything.
     fn generation(&self) -> u64 {
         0
+    }
+
+    /// All tools that the server of this toolset offers now, also those that the agent is not given. One that no server is
+    /// behind need not say anything.
+    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+        Vec::new()
+    }
+
+    /// What the names of its tools begin with, and those of no other server's: `prefix_name`.
+    fn prefix(&self) -> Option<&str> {
+        None
     }
 
     /// Ends whatever was started. Called once, when the engine shuts down.

@@ -12,8 +12,10 @@ use tokio::sync::OnceCell;
 use super::outward::{Headers, Outward, shown, web_url};
 use super::text::{clipped, counted};
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::Digest;
 use crate::model::ToolSpec;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use crate::permission::ToolIdentity;
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
 use document::Document;
 use operation::Operation;
 
@@ -73,8 +75,11 @@ impl OpenApi {
             });
             return Err(named(why));
         }
+        let toolset: Arc<str> = format!("openapi:{}", &Digest::of(at.as_bytes()).as_str()[..8]).into();
+        let place: Arc<str> = place.as_str().into();
         let tool = |operation| -> Arc<dyn DynTool> {
-            Arc::new(OperationTool { operation, outward: outward.clone() })
+            let (toolset, place) = (toolset.clone(), place.clone());
+            Arc::new(OperationTool { operation, outward: outward.clone(), toolset, place })
         };
         Ok(operations.into_iter().map(tool).collect())
     }
@@ -123,11 +128,18 @@ impl Toolset for OpenApi {
             tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why })
         })
     }
+
+    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+        self.tools.get().cloned().unwrap_or_default()
+    }
 }
 
 struct OperationTool {
     operation: Operation,
     outward: Outward,
+    /// The toolset that it is of, and where its document is.
+    toolset: Arc<str>,
+    place: Arc<str>,
 }
 
 impl DynTool for OperationTool {
@@ -140,6 +152,15 @@ impl DynTool for OperationTool {
         match [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.operation.method) {
             true => Manner::READ_ONLY,
             false => Manner::default(),
+        }
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        ToolIdentity {
+            toolset: self.toolset.to_string(),
+            server: Some(self.place.to_string()),
+            setting: Some(self.operation.aim()),
+            ..identity_of(&self.spec(), self.manner())
         }
     }
 

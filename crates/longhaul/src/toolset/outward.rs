@@ -174,18 +174,7 @@ impl Outward {
     }
 
     pub(super) fn explained(&self, error: reqwest::Error) -> String {
-        let what = match &error {
-            error if error.is_timeout() => "the connection took too long",
-            error if error.is_connect() => "it cannot be connected to",
-            error if error.is_body() || error.is_decode() => "the answer broke off",
-            _ => "the request failed",
-        };
-        let error = error.without_url();
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        self.scrub(format!("{what} ({cause})"))
+        self.scrub(failure(error))
     }
 }
 
@@ -195,8 +184,24 @@ impl fmt::Debug for Outward {
     }
 }
 
+/// Why a request failed, in words without its URL.
+pub(super) fn failure(error: reqwest::Error) -> String {
+    let what = match &error {
+        error if error.is_timeout() => "the connection took too long",
+        error if error.is_connect() => "it cannot be connected to",
+        error if error.is_body() || error.is_decode() => "the answer broke off",
+        _ => "the request failed",
+    };
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    format!("{what} ({cause})")
+}
+
 /// Headers go along with redirects, so those only lead about within one host, and never back to plain HTTP.
-fn within_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+pub(super) fn within_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let from = attempt.previous().last();
     let to = attempt.url();
     let same = from.is_some_and(|from| {

@@ -8,7 +8,7 @@ use regex::{Captures, Regex};
 use super::Toolset;
 use super::wrap::each;
 use crate::model::ToolSpec;
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// What stands where a secret was.
@@ -57,6 +57,10 @@ impl DynTool for Redacted {
 
     fn rule_names(&self) -> RuleNames {
         self.tool.rule_names()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.tool.identity()
     }
 
     fn call<'a>(

@@ -97,6 +97,16 @@ impl Sandbox {
         }
     }
 
+    /// What it lets commands do, in words.
+    pub(super) fn words(&self) -> String {
+        let network = if self.rules.network { "with network" } else { "without network" };
+        let mut words = format!("in a sandbox {network}");
+        for path in &self.rules.writable {
+            words += &format!(", writing also below {}", path.display());
+        }
+        words
+    }
+
     /// What to start instead of a command, so that it is confined.
     pub(super) async fn confine(&self, launch: Launch, work: &Path) -> Result<Launch, ToolError> {
         let means = self.means.get_or_try_init(|| self.look()).await.map_err(ToolError::Failed)?;

@@ -16,10 +16,13 @@ use serde_json::{Map, Value, json};
 use super::command::{Env, run};
 use super::sandbox::Sandbox;
 use super::shell::Setting;
+use super::text::clipped;
 use super::{Patron, Toolset, ToolsetError};
+use crate::id::Digest;
 use crate::model::ToolSpec;
+use crate::permission::ToolIdentity;
 use crate::process::Watchman;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
+use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
 
 /// How long a script may take that is not told.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -235,6 +238,16 @@ impl DynTool for ScriptCall {
 
     fn manner(&self) -> Manner {
         Manner::default()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        let ScriptTool { cmd, working_dir, .. } = &self.tool;
+        let place = working_dir.as_ref().map_or(String::new(), |dir| format!(" in {}", dir.display()));
+        let digest = Digest::of(cmd.as_bytes());
+        let shown = clipped(cmd.lines().next().unwrap_or_default(), 60);
+        let setting = format!("`{shown}` ({}){place}, {}", &digest.as_str()[..8], self.setting.words());
+        let setting = Some(setting);
+        ToolIdentity { setting, ..identity_of(&self.spec, self.manner()) }
     }
 
     fn call<'a>(

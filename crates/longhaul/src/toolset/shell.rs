@@ -73,6 +73,11 @@ impl Default for Setting {
 }
 
 impl Setting {
+    /// How commands run, in words.
+    pub(super) fn words(&self) -> String {
+        self.sandbox.as_ref().map_or_else(|| "without a sandbox".to_owned(), Sandbox::words)
+    }
+
     /// How a command line is started in a directory, in the sandbox if there is one.
     pub(super) async fn launch(
         &self,
@@ -84,10 +89,11 @@ impl Setting {
         let dir = directory(context, cwd).await?;
         let mut env = self.env.clone();
         env.extend(more);
+        let work = context.working_dir.clone().unwrap_or_else(|| dir.clone());
         let launch = Launch::shell(cmd, dir, env);
-        match (&self.sandbox, &context.working_dir) {
-            (Some(sandbox), Some(work)) => sandbox.confine(launch, work).await,
-            _ => Ok(launch),
+        match &self.sandbox {
+            Some(sandbox) => sandbox.confine(launch, &work).await,
+            None => Ok(launch),
         }
     }
 }
@@ -205,6 +211,10 @@ impl Tool for RunCommand {
         ALIASES
     }
 
+    fn setting(&self) -> Option<String> {
+        Some(self.setting.words())
+    }
+
     async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         filled(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
@@ -268,6 +278,7 @@ impl Shell {
         })
         .aliases(ALIASES)
         .covered_by("shell")
+        .setting(Some(self.setting.words()))
         .tool()
     }
 

@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use crate::dispatch::Card;
 use crate::model::ToolSpec;
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{
-    Aliases, CallContext, DynTool, Manner, ToolError, ToolOutput, canonical, parse_aliased, schema_of,
+    Aliases, CallContext, DynTool, Manner, ToolError, ToolOutput, canonical, identity_of, parse_aliased,
+    schema_of,
 };
 
 /// What a tool answers.
@@ -29,6 +30,7 @@ pub(super) struct Verb<A, F> {
     spec: ToolSpec,
     manner: Manner,
     names: RuleNames,
+    setting: Option<String>,
     act: F,
     args: PhantomData<fn(A)>,
 }
@@ -45,7 +47,7 @@ where
     F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
 {
     let spec = ToolSpec { name: name.into(), description: description.into(), parameters: schema_of::<A>() };
-    Verb { spec, manner, names: RuleNames::default(), act, args: PhantomData }
+    Verb { spec, manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
 }
 
 impl<A, F> Verb<A, F>
@@ -74,6 +76,12 @@ where
         self
     }
 
+    /// What it acts with besides its arguments: see [`Tool::setting`](crate::tool::Tool::setting).
+    pub(super) fn setting(mut self, setting: Option<String>) -> Self {
+        self.setting = setting;
+        self
+    }
+
     /// The verb as the engine sees it.
     pub(super) fn tool(self) -> Arc<dyn DynTool> {
         Arc::new(self)
@@ -99,6 +107,10 @@ where
 
     fn rule_names(&self) -> RuleNames {
         self.names.clone()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        ToolIdentity { setting: self.setting.clone(), ..identity_of(&self.spec, self.manner) }
     }
 
     fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, Answer> {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use super::{Patron, Toolset, ToolsetError};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
-use crate::permission::RuleNames;
+use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
 
 /// Only these tools of a toolset.
@@ -75,6 +75,14 @@ where
         self.inner.generation()
     }
 
+    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+        self.inner.offers()
+    }
+
+    fn prefix(&self) -> Option<&str> {
+        self.inner.prefix()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }
@@ -83,6 +91,46 @@ where
 struct Renamed {
     inner: Arc<dyn DynTool>,
     prefix: String,
+}
+
+/// A tool under another name.
+pub(crate) fn named(inner: Arc<dyn DynTool>, name: String) -> Arc<dyn DynTool> {
+    Arc::new(Named { inner, name })
+}
+
+struct Named {
+    inner: Arc<dyn DynTool>,
+    name: String,
+}
+
+impl DynTool for Named {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec { name: self.name.clone(), ..self.inner.spec() }
+    }
+
+    fn manner(&self) -> Manner {
+        self.inner.manner()
+    }
+
+    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+        self.inner.canonical(arguments)
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.inner.rule_names()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.inner.identity()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        self.inner.call(arguments, context)
+    }
 }
 
 impl DynTool for Renamed {
@@ -106,6 +154,10 @@ impl DynTool for Renamed {
             names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
         names.covered_by.extend(prefixed);
         names
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.inner.identity()
     }
 
     fn call<'a>(

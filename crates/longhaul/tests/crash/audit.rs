@@ -11,7 +11,7 @@ use longhaul::task::Head;
 
 use crate::team::ledger;
 
-pub(crate) type Call = (TaskId, CallId);
+type Call = (TaskId, CallId);
 
 /// Everything that is in a store.
 pub(crate) struct Audit {
@@ -69,27 +69,6 @@ impl Audit {
 
     pub(crate) fn count(&self, id: TaskId, which: impl Fn(&Entry) -> bool) -> usize {
         self.tasks[&id].1.iter().filter(|record| which(&record.entry)).count()
-    }
-
-    /// Calls whose result is written down.
-    pub(crate) fn returned(&self) -> HashSet<Call> {
-        let of = |(id, (_, journal)): (&TaskId, &(Head, Vec<Record>))| {
-            let calls = journal.iter().filter_map(|record| match &record.entry {
-                Entry::Returned(returned) => Some((*id, returned.call)),
-                _ => None,
-            });
-            calls.collect::<Vec<_>>()
-        };
-        self.tasks.iter().flat_map(of).collect()
-    }
-
-    /// Calls that have begun and have no result yet.
-    pub(crate) fn begun(&self) -> HashSet<Call> {
-        let of = |(id, (_, journal)): (&TaskId, &(Head, Vec<Record>))| {
-            let open = calls(journal).into_iter().filter(|(_, _, result, _)| result.is_none());
-            open.map(|(call, ..)| (*id, call)).collect::<Vec<_>>()
-        };
-        self.tasks.iter().flat_map(of).collect()
     }
 
     /// The answer of the one root there is.
@@ -154,7 +133,7 @@ impl Audit {
         let mut runs: HashMap<Call, usize> = HashMap::new();
         let ledger = ledger(dir);
         for line in &ledger {
-            let (call, tool, _) = parse(line);
+            let Run { call, tool, .. } = parse(line);
             let times = runs.entry(call).or_default();
             *times += 1;
             assert!(tool == "twice" || *times == 1, "{call:?} of '{tool}' ran {times} times");
@@ -177,6 +156,33 @@ impl Audit {
                     _ => assert!(!told, "{id} {call} of '{tool}' may be repeated: '{result}'"),
                 }
             }
+        }
+    }
+
+    /// A finished step never runs again: whatever was stopped, woken up or superseded meanwhile, nobody began a call whose result
+    /// was written down. (Whoever had begun it before may end it.)
+    pub(crate) fn nothing_began_after_its_result(&self, dir: &Path) {
+        let ledger = ledger(dir);
+        for (line, run) in ledger.iter().map(|line| (line, parse(line))) {
+            let (task, call) = run.call;
+            let returned = self.tasks[&task]
+                .1
+                .iter()
+                .find(|record| matches!(&record.entry, Entry::Returned(returned) if returned.call == call));
+            let Some(returned) = returned.filter(|record| record.at.as_millisecond() < run.begun) else {
+                continue;
+            };
+            let runs: Vec<_> = ledger.iter().filter(|line| parse(line).call == run.call).collect();
+            let journal: Vec<_> = self.tasks[&task]
+                .1
+                .iter()
+                .map(|record| format!("{} {:?}", record.at, record.entry))
+                .collect();
+            panic!(
+                "begun again after its result of {}: {line}\nits runs: {runs:#?}\n{}",
+                returned.at,
+                journal.join("\n")
+            );
         }
     }
 }
@@ -202,11 +208,19 @@ fn calls(journal: &[Record]) -> Vec<(CallId, String, Option<String>, bool)> {
 }
 
 /// A line of the ledger.
-pub(crate) fn parse(line: &str) -> (Call, &str, u32) {
+struct Run<'a> {
+    call: Call,
+    tool: &'a str,
+    /// When it was begun, in milliseconds.
+    begun: i64,
+}
+
+fn parse(line: &str) -> Run<'_> {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("a torn line: '{line}'"));
     let task = next().parse().unwrap();
     let (turn, index) = next().split_once('.').unwrap();
     let call = CallId { turn: turn.parse().unwrap(), index: index.parse().unwrap() };
-    ((task, call), next(), next().parse().unwrap())
+    let (tool, _process) = (next(), next());
+    Run { call: (task, call), tool, begun: next().parse().unwrap() }
 }

@@ -1,16 +1,15 @@
 //! The crash harness: a tree of tasks whose process is killed at seeded boundaries of its journal, until it is done.
 
-use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::Options;
-use crate::audit::{Audit, Call, parse};
+use crate::audit::Audit;
 use crate::process::{Player, generations, lines};
 use crate::seeded::Seeded;
-use crate::team::{ANSWER, TASKS, ledger};
+use crate::team::{ANSWER, TASKS};
 
 /// After so many kills a run is left to end in peace.
 const KILLS: u32 = 12;
@@ -59,7 +58,6 @@ pub(crate) fn one_process(options: &Options) {
     let begun = Instant::now();
     let kills = for_seeds(options, options.seeds, |seed, dir| {
         let mut seeded = Seeded::new(seed);
-        let mut watch = Watch::default();
         let mut kills = 0;
         loop {
             let death = if kills < KILLS { death(&mut seeded, FAR) } else { "-".to_owned() };
@@ -72,9 +70,9 @@ pub(crate) fn one_process(options: &Options) {
             }
             assert_eq!(status.signal(), Some(9), "the death of '{death}' was another: {status}");
             kills += 1;
-            watch.look(dir);
+            Audit::of(dir);
         }
-        finished(dir, &watch);
+        finished(dir);
         kills
     });
     println!("  {kills} kills of one process in {:.1?}", begun.elapsed());
@@ -86,7 +84,6 @@ pub(crate) fn two_processes(options: &Options) {
     let seeds = options.seeds.div_ceil(7);
     let kills = for_seeds(options, seeds, |seed, dir| {
         let mut seeded = Seeded::new(seed ^ 0xABCD);
-        let mut watch = Watch::default();
         let mut kills = 0;
         let mut steady = Player::start("crash", dir, &["steady", "-", "100ms", "1.5"]);
         while steady.ended().is_none() {
@@ -98,10 +95,10 @@ pub(crate) fn two_processes(options: &Options) {
             }
             assert_eq!(status.signal(), Some(9), "another death: {status}");
             kills += 1;
-            watch.look(dir);
+            Audit::of(dir);
         }
         steady.done();
-        finished(dir, &watch);
+        finished(dir);
         kills
     });
     println!("  {kills} kills of one of two processes in {:.1?}", begun.elapsed());
@@ -113,45 +110,18 @@ pub(crate) fn death(seeded: &mut Seeded, far: u64) -> String {
     format!("{when}{}", seeded.up_to(far))
 }
 
-/// What was written down at the kills, so that nothing of it happens again.
-#[derive(Default)]
-pub(crate) struct Watch {
-    kills: Vec<(HashSet<Call>, usize)>,
-    /// What processes that are stopped were in the middle of.
-    asleep: HashMap<u32, HashSet<Call>>,
+pub(crate) fn finished(dir: &Path) {
+    let audit = finished_by_any_clock(dir);
+    audit.nothing_began_after_its_result(dir);
 }
 
-impl Watch {
-    pub(crate) fn look(&mut self, dir: &Path) {
-        // The ledger last: what ran in between has no result yet in what was read before.
-        let returned = Audit::of(dir).returned();
-        self.kills.push((returned, ledger(dir).len()));
-    }
-
-    /// The same when a process was stopped. What it was in the middle of, and that may be repeated, it may end when it is woken
-    /// up, though another has done it meanwhile: it had begun.
-    pub(crate) fn look_at_stopped(&mut self, dir: &Path, process: u32) {
-        self.asleep.insert(process, Audit::of(dir).begun());
-        self.look(dir);
-    }
-
-    fn may_end(&self, call: &Call, process: u32) -> bool {
-        self.asleep.get(&process).is_some_and(|begun| begun.contains(call))
-    }
-}
-
-pub(crate) fn finished(dir: &Path, watch: &Watch) {
+/// The same for processes whose clocks differ.
+pub(crate) fn finished_by_any_clock(dir: &Path) -> Audit {
     let audit = Audit::of(dir);
     assert_eq!(audit.tasks.len(), TASKS, "tasks were lost, or made twice");
     audit.all_ended_once();
     audit.letters_went_once();
     audit.side_effects_are_as_told(dir);
     assert_eq!(audit.answer(), ANSWER);
-    let ledger = ledger(dir);
-    for (returned, seen) in &watch.kills {
-        let mut after = ledger[*seen..].iter().map(|line| parse(line));
-        let again =
-            after.find(|(call, _, process)| returned.contains(call) && !watch.may_end(call, *process));
-        assert_eq!(again, None, "a call whose result was written down was made again");
-    }
+    audit
 }

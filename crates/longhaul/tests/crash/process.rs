@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// How long anything may take before the test calls it hung.
-pub(crate) const HUNG: Duration = Duration::from_secs(25);
+pub(crate) const HUNG: Duration = Duration::from_secs(90);
 
 /// Waits until something holds; what, is said if it never does.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -88,10 +88,6 @@ impl Player {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
     }
 
     /// Waits until it is stopped by a signal, or has ended; true if it is stopped.

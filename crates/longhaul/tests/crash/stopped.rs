@@ -10,13 +10,13 @@ use nix::sys::signal::Signal;
 
 use crate::Options;
 use crate::audit::Audit;
-use crate::kill::{Watch, death, finished, for_seeds};
+use crate::kill::{death, finished, finished_by_any_clock, for_seeds};
 use crate::process::{Player, until};
 use crate::seeded::Seeded;
 use crate::team::ledger;
 
 /// How long a process that says nothing keeps its tasks here, in seconds.
-const LEASE: &str = "0.4";
+const LEASE: &str = "0.8";
 /// How far into a generation it can be stopped.
 const FAR: u64 = 100;
 
@@ -35,18 +35,17 @@ fn stop_at_boundaries(options: &Options, seeds: u64, fate: impl Fn(u64, &mut See
     let begun = Instant::now();
     let stops = for_seeds(options, seeds, |seed, dir| {
         let mut seeded = Seeded::new(seed ^ 0x5707);
-        let mut watch = Watch::default();
         let mut sleeper = Player::start("crash", dir, &["sleeper", &fate(seed, &mut seeded), "3ms", LEASE]);
         let stopped = sleeper.stopped_or_ended();
         if stopped {
             lets_go_of(dir, &mut sleeper);
-            watch.look_at_stopped(dir, sleeper.id());
+            Audit::of(dir);
             let other = Player::start("crash", dir, &["other", "-", "3ms", LEASE]);
             wake(&mut seeded, dir, &sleeper);
             other.done();
         }
         sleeper.done();
-        finished(dir, &watch);
+        finished(dir);
         u32::from(stopped)
     });
     println!("  {stops} processes stopped past their lease in {:.1?}", begun.elapsed());
@@ -108,7 +107,6 @@ fn mixed(options: &Options, seeds: u64, most: u32) {
 fn mixed_from(options: &Options, from: u64, seeds: u64, most: u32) -> u64 {
     for_seeds(options, seeds, |seed, dir| {
         let mut seeded = Seeded::new((seed + from) ^ 0x3117);
-        let mut watch = Watch::default();
         let (mut kills, mut stops) = (0, 0);
         let mut sleepers: Vec<Player> = Vec::new();
         loop {
@@ -121,13 +119,13 @@ fn mixed_from(options: &Options, from: u64, seeds: u64, most: u32) -> u64 {
             if player.stopped_or_ended() {
                 stops += 1;
                 lets_go_of(dir, &mut player);
-                watch.look_at_stopped(dir, player.id());
+                Audit::of(dir);
                 sleepers.push(player);
             } else if player.end().success() {
                 break;
             } else {
                 kills += 1;
-                watch.look(dir);
+                Audit::of(dir);
             }
             // Some wake up while others work, some when all is done.
             if !sleepers.is_empty() && seeded.up_to(3) == 1 {
@@ -139,7 +137,7 @@ fn mixed_from(options: &Options, from: u64, seeds: u64, most: u32) -> u64 {
             sleeper.signal(Signal::SIGCONT);
             sleeper.done();
         }
-        finished(dir, &watch);
+        finished(dir);
         kills
     })
 }
@@ -151,8 +149,7 @@ pub(crate) fn other_clocks(_: &Options) {
     let offsets = ["0", "60", "-60"];
     let players = offsets.map(|offset| Player::start("crash", dir, &[offset, "-", "200ms", "1.5", offset]));
     players.into_iter().for_each(Player::done);
-    finished(dir, &Watch::default());
-    let audit = Audit::of(dir);
+    let audit = finished_by_any_clock(dir);
     for id in audit.tasks.keys() {
         let lost = |entry: &Entry| matches!(entry, Entry::Released { why: Release::Lost, .. });
         assert_eq!(audit.count(*id, lost), 0, "{id} was taken from the living");

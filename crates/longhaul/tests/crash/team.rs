@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use longhaul::model::Model;
 use longhaul::model::scripted::{Script, Scripted};
 use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
@@ -131,7 +132,7 @@ fn tooled(name: &str, model: &Arc<dyn Model>, dir: &Path) -> longhaul::agent::Ag
         .tool(Hold(dir.to_owned()))
 }
 
-/// The ledger of side effects: a line an execution.
+/// The ledger of side effects: a line an execution, with the process and when it began.
 pub(crate) fn ledger(dir: &Path) -> Vec<String> {
     lines(&dir.join("ledger"))
 }
@@ -165,7 +166,8 @@ impl Tool for Ledger {
     async fn call(&self, args: Text, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let path = self.dir.join("ledger");
         let (task, call, process) = (context.caller.task, context.call, std::process::id());
-        let line = format!("{task} {call} {} {process}", Tool::name(self));
+        let line =
+            format!("{task} {call} {} {process} {}", Tool::name(self), Timestamp::now().as_millisecond());
         tokio::task::spawn_blocking(move || write_line(&path, &line)).await.unwrap();
         Ok(format!("noted: {}", args.text).into())
     }
@@ -189,7 +191,13 @@ impl Tool for Hold {
         let (holding, let_go) = (self.0.join("holding"), self.0.join("let-go"));
         write_line(
             &self.0.join("ledger"),
-            &format!("{} {} hold {}", context.caller.task, context.call, std::process::id()),
+            &format!(
+                "{} {} hold {} {}",
+                context.caller.task,
+                context.call,
+                std::process::id(),
+                Timestamp::now().as_millisecond()
+            ),
         );
         write_line(&holding, &args.text);
         while !let_go.exists() {

@@ -448,3 +448,48 @@ async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
     let declined = |entry: &Entry| matches!(entry, Entry::Answered { answer: Answer::Declined, .. });
     assert_eq!(answers.iter().filter(|record| declined(&record.entry)).count(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_handoff_the_permissions_of_who_has_the_conversation_count() {
+    for (expert, ran_times) in [(rules(&[], &[], &["write"]), 0), (rules(&["write"], &[], &[]), 1)] {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
+            ("desk", _) => reply().call("handoff", json!({"agent": "expert"})),
+            (_, _) if !asked.last().contains("wrot") && !asked.last().contains("denied") => write("x"),
+            _ => reply().text(asked.last()),
+        });
+        let expert = agent("expert", &model).toolset(writer(&ran)).permissions(expert).build().unwrap();
+        let desk =
+            agent("desk", &model).handoff(expert).permissions(rules(&["handoff"], &[], &["write:what=x"]));
+        let longhaul = start(desk).await;
+        let done = ask(&longhaul, Order::new("desk", "go")).await;
+        assert_eq!(ran.load(Ordering::SeqCst), ran_times, "{}", done.output);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_asked_about_each_time_unless_that_very_call_was_allowed() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = ran.clone();
+    let shell = tool("shell", move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Ok("ran".into()) }
+    });
+    let model = model(|asked| match asked.turn {
+        0 => reply().call("shell", json!({ "cmd": "$X one" })),
+        1 => reply().call("shell", json!({ "cmd": "$X one", "n": 2 })),
+        2 => reply().call("shell", json!({ "cmd": "$X one" })),
+        _ => reply().text("done"),
+    });
+    let worker =
+        agent("worker", &model).toolset(shell).permissions(rules(&["shell"], &[], &["shell:cmd=rm *"]));
+    let longhaul = start(worker).await;
+    let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
+    asks(&longhaul, id).await;
+    longhaul.answer(id, None, "always exact").await.unwrap();
+    until(&longhaul, id, |head| head.turns == 2 && !head.asked.is_empty()).await;
+    longhaul.answer(id, None, "yes").await.unwrap();
+    end(&longhaul, id).await;
+    assert_eq!(asked(&longhaul, id).await.len(), 2, "the third is the very call that was allowed");
+    assert_eq!(ran.load(Ordering::SeqCst), 3);
+}

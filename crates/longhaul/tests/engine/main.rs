@@ -11,6 +11,7 @@ mod starting;
 mod asking;
 mod backgrounding;
 mod chat;
+mod consent;
 mod continuing;
 mod desk;
 mod envelopes;

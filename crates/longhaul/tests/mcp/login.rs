@@ -22,15 +22,20 @@ struct Guarded {
 
 impl Guarded {
     async fn start() -> Guarded {
+        Guarded::leading(|_| None).await
+    }
+
+    /// One whose answers have something else in the place of a text.
+    async fn leading(swap: impl FnOnce(&str) -> Option<(String, String)>) -> Guarded {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::<Mutex<Vec<String>>>::default();
-        let (kept, at) = (seen.clone(), base.clone());
+        let (kept, at, swap) = (seen.clone(), base.clone(), swap(&base));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, at.clone(), kept.clone()));
+                connections.spawn(serve(stream, at.clone(), kept.clone(), swap.clone()));
             }
         });
         Guarded { url: format!("{base}/mcp"), seen, _tasks: tasks }
@@ -41,7 +46,12 @@ impl Guarded {
     }
 }
 
-async fn serve(mut stream: TcpStream, base: String, seen: Arc<Mutex<Vec<String>>>) {
+async fn serve(
+    mut stream: TcpStream,
+    base: String,
+    seen: Arc<Mutex<Vec<String>>>,
+    swap: Option<(String, String)>,
+) {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     let (head, body) = loop {
         let Ok(n @ 1..) = stream.read(&mut buffer).await else { return };
@@ -58,7 +68,10 @@ async fn serve(mut stream: TcpStream, base: String, seen: Arc<Mutex<Vec<String>>
     let line = head.lines().next().unwrap_or_default().to_owned();
     seen.lock().unwrap().push(line.clone());
     let authorized = head.contains("Bearer token-1") || head.contains("bearer token-1");
-    let (status, extra, answer) = answer(&line, &body, authorized, &base);
+    let (status, mut extra, mut answer) = answer(&line, &body, authorized, &base);
+    if let Some((from, to)) = swap {
+        (extra, answer) = (extra.replace(&from, &to), answer.replace(&from, &to));
+    }
     let reply = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{extra}\r\n{answer}",
         answer.len()
@@ -214,5 +227,58 @@ async fn without_anybody_to_log_in_it_is_said_so_and_a_key_of_ones_own_is_not_me
     );
     let right = McpServer::remote(&guarded.url).header("Authorization", "Bearer token-1");
     assert_eq!(open(&stage.pool.toolset(right)).await.len(), 1);
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_is_shown_that_is_not_of_the_web() {
+    for page in ["javascript:alert(1)", "file:///etc/passwd", "http://login.example/authorize"] {
+        let guarded = Guarded::leading(|base| Some((format!("{base}/authorize"), page.to_owned()))).await;
+        let (login, mut pages) = person();
+        let stage = Stage::with(McpOptions { login: Some(login), ..options() });
+        let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
+        assert!(pages.try_recv().is_err(), "{page} is shown");
+        assert!(why.contains("is not shown") || why.contains("the login failed"), "{page}: {why}");
+        assert!(!why.contains("::"), "{why}");
+        stage.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_does_not_lead_into_a_network_that_the_server_is_not_in() {
+    let begun = std::time::Instant::now();
+    let metadata = |base: &str| format!("resource_metadata=\"{base}/.well-known/oauth-protected-resource\"");
+    let servers = |base: &str| json!({"authorization_servers": [base]}).to_string().replace(['{', '}'], "");
+    for elsewhere in ["http://169.254.169.254", "https://10.1.2.3", "https://192.168.1.1:8443"] {
+        for place in [&metadata as &dyn Fn(&str) -> String, &servers] {
+            let guarded = Guarded::leading(|base| Some((place(base), place(elsewhere)))).await;
+            let (login, mut pages) = person();
+            let stage =
+                Stage::with(McpOptions { login: Some(login), connect: Duration::from_secs(6), ..options() });
+            let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
+            // Without the metadata it goes on with what the server itself says of the login, which is where the server is.
+            let fine = ["waits for it", "the server is not there", "none published usable metadata"];
+            assert!(fine.iter().any(|words| why.contains(words)), "{elsewhere}: {why}");
+            while let Ok(page) = pages.try_recv() {
+                assert!(page.contains("http://127.0.0.1:"), "{page}");
+            }
+            stage.end().await;
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "nobody was waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_do_the_other_requests_of_a_login() {
+    let swap = |base: &str| Some((format!("{base}/register"), "https://10.1.2.3/register".to_owned()));
+    let guarded = Guarded::leading(swap).await;
+    let (login, mut pages) = person();
+    let stage = Stage::with(McpOptions { login: Some(login), ..options() });
+    let why = why_not(&stage.pool.toolset(McpServer::remote(&guarded.url))).await;
+    assert!(
+        why.contains("leads to 10.1.2.3, which is a private address, and the server is not there"),
+        "{why}"
+    );
+    assert!(pages.try_recv().is_err());
     stage.end().await;
 }

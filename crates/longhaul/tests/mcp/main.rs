@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod calls;
+mod consent;
 mod kill;
 mod last_words;
 mod login;
@@ -12,3 +13,4 @@ mod remote;
 mod servers;
 mod sharing;
 mod stage;
+mod strange;

@@ -119,12 +119,24 @@ pub(crate) async fn call(
     name: &str,
     arguments: serde_json::Value,
 ) -> Result<String, ToolError> {
-    let (context, _heard) = stage.call();
-    let result = tokio::time::timeout(
-        Duration::from_secs(60),
-        find(tools, name).call(&arguments.to_string(), &context),
-    )
-    .await;
+    let (context, mut heard) = stage.call();
+    let arguments = arguments.to_string();
+    let calling = tokio::time::timeout(Duration::from_secs(60), find(tools, name).call(&arguments, &context));
+    // No budget is used up here.
+    let granting = async {
+        while let Some(signal) = heard.recv().await {
+            match signal {
+                Signal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+                Signal::Sampled { noted, .. } => drop(noted.send(())),
+                _ => {}
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        result = calling => result,
+        () = granting => unreachable!(),
+    };
     result.expect("it hangs").map(|output| output.text)
 }
 

@@ -8,6 +8,7 @@ use longhaul::task::Head;
 use serde::Serialize;
 
 use crate::exit::Trouble;
+use crate::view::tell::sampled;
 use crate::view::{Term, count, dollars, elapsed, one_line, waits_for};
 
 /// A task, whole.
@@ -149,6 +150,7 @@ impl Transcript {
             Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
             Happening::Compacted => self.note(at, "its conversation was made shorter"),
+            Happening::Sampled { usage, model, .. } => self.note(at, sampled(&usage, &model)),
             Happening::Released { why: Release::Drained } => {
                 self.note(at, "given back: its process was ending")
             }

@@ -5,7 +5,7 @@ use longhaul::entry::{Entry, Nudge, Outcome, Record, Release, Voice, Wait, Wants
 use longhaul::id::CallId;
 
 use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
-use crate::view::tell::{call, waits_for};
+use crate::view::tell::{call, sampled, waits_for};
 use crate::view::{Ink, clean, one_line, visible, visible_line};
 
 impl Talk {
@@ -105,9 +105,12 @@ impl Talk {
             }
             Entry::Asked { question, asks, .. } => {
                 let mut text = clean(&asks.text);
-                if let Wants::Leave { tool, arguments, why } = &asks.wants {
+                if let Wants::Leave { tool, arguments, why, changed, .. } = &asks.wants {
                     // Whole, however long: it is read here before it is allowed.
                     text = format!("may it call {}?", call(tool, arguments, usize::MAX));
+                    if let Some(changed) = changed {
+                        text.push_str(&format!("\nnote: {}", one_line(changed)));
+                    }
                     if let Some(why) = why {
                         text.push_str(&format!("\na person has to decide: {}", one_line(why)));
                     }
@@ -160,7 +163,7 @@ impl Talk {
             Entry::HookFailed(failure) => {
                 self.note(record, Ink::Waits, one_line(&failure.to_string()), false);
             }
-            Entry::Granted { pattern } => {
+            Entry::Granted { pattern, .. } => {
                 let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));
                 self.note(record, Ink::Plain, text, false);
             }
@@ -169,6 +172,9 @@ impl Talk {
             }
             Entry::Compacted { .. } => {
                 self.note(record, Ink::Faint, "its conversation was made shorter".to_owned(), false);
+            }
+            Entry::Sampled(asked) => {
+                self.note(record, Ink::Faint, sampled(&asked.usage, &asked.model), false);
             }
             Entry::Released { why, .. } => {
                 let why = match why {

@@ -108,7 +108,13 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         .called(0, &evil("tool"))
         .and(Entry::Said { voice: Voice::Progress, text: evil("progress") });
     let waits = ran.clone().asked(Wants::Words { schema: None }, &evil("question"));
-    let tool = Wants::Leave { tool: evil("tool"), arguments: arguments.clone(), why: None };
+    let tool = Wants::Leave {
+        tool: evil("tool"),
+        arguments: arguments.clone(),
+        why: None,
+        identity: None,
+        changed: None,
+    };
     let asks = ran.child(2, &evil("child"), &evil("below")).claimed().asked(tool, &evil("leave"));
     let answered = Answer::Given(evil("answer"));
     let over = Story::new(3, "b", "Do.")

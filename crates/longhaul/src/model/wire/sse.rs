@@ -95,6 +95,12 @@ impl Sse {
         Ok(())
     }
 
+    /// What has come so far does not count towards the length of the whole: for a stream that is not one answer.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(crate) fn count_anew(&mut self) {
+        self.taken = 0;
+    }
+
     /// The stream has ended: gives the event that was not completed, if there is one.
     pub(crate) fn end(
         &mut self,

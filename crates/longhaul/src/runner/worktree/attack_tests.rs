@@ -365,3 +365,22 @@ async fn a_change_of_the_same_moment_and_length_is_seen() {
         assert_eq!(worktree.work().await.unwrap().changed, 1, "round {round}");
     }
 }
+
+#[tokio::test]
+async fn with_git_lfs_a_worktree_has_pointer_files() {
+    let trap = Trap::new();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n";
+    fs::write(trap.repo().join("sub/big.bin"), pointer).unwrap();
+    git(&trap.repo(), &["add", "-A"]);
+    fs::write(trap.repo().join(".gitattributes"), "*.bin filter=lfs diff=lfs merge=lfs -text\n").unwrap();
+    git(&trap.repo(), &["add", ".gitattributes"]);
+    git(&trap.repo(), &["commit", "-q", "-m", "big"]);
+    let smudge = trap.mark("lfs-smudge");
+    git(&trap.repo(), &["config", "filter.lfs.smudge", &smudge]);
+    git(&trap.repo(), &["config", "filter.lfs.required", "true"]);
+    let worktree = trap.settle("t-1").await.unwrap();
+    assert_eq!(fs::read_to_string(worktree.dir.join("big.bin")).unwrap(), pointer);
+    assert_eq!(worktree.work().await.unwrap(), Work { changed: 0, ignored: 0, commits: 0 });
+    trap.nothing_ran("lfs");
+    worktree.leave(&trap.turn).await;
+}

@@ -535,4 +535,17 @@ mod tests {
         assert!(said(&[("extensions.refstorage", "reftable")]).is_err());
         assert!(said(&[("extensions.objectformat", "other")]).is_err());
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_private_directory_is_in_shared_memory_the_owners_alone_and_goes() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let scratch = Scratch::new(&GivenUp::default()).unwrap();
+        let path = scratch.0.clone();
+        let base = if Path::new("/dev/shm").exists() { "/dev/shm" } else { "/tmp" };
+        assert!(path.starts_with(base), "{}", path.display());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(scratch);
+        assert!(!path.exists());
+    }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
-use crate::permission::Pattern;
+use crate::permission::Consent;
 use crate::task::{Head, OpenQuestion, Status, Waiting};
 
 /// Writes a head.
@@ -77,7 +77,7 @@ struct Saved {
     #[serde(default, skip_serializing_if = "is_default")]
     asked: Vec<OpenQuestion>,
     #[serde(default, skip_serializing_if = "is_default")]
-    granted: Vec<Pattern>,
+    granted: Vec<Consent>,
     #[serde(default, skip_serializing_if = "is_default")]
     calling: Vec<(CallId, Arc<str>)>,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -92,7 +92,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
     // Only what is asked can be answered, and only once.
     illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
     s.write(id, Fence::Attempt(Attempt(1)), vec![asked]).await.unwrap();
-    let granted = Entry::Granted { pattern: "t".parse().unwrap() };
+    let granted = Entry::Granted { pattern: "t".parse().unwrap(), tool: None };
     s.write(id, Fence::Anyone, vec![letter("l"), answered(), granted, stop()]).await.unwrap();
     illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
 }

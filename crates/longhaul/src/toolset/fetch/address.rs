@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why an address is not on the public internet; `None` if it is.
-pub(super) fn why_private(address: IpAddr) -> Option<&'static str> {
+pub(in crate::toolset) fn why_private(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => why_private_v4(v4),
         IpAddr::V6(v6) => why_private_v6(v6),

@@ -25,10 +25,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub(super) type Judge = fn(IpAddr) -> Option<&'static str>;
 
 /// Finds the addresses of a name.
-pub(super) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+pub(in crate::toolset) type Lookup =
+    Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// Asks the system.
-pub(super) fn system_lookup() -> Lookup {
+pub(in crate::toolset) fn system_lookup() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || (name.as_str(), 0).to_socket_addrs());

@@ -39,6 +39,11 @@ impl PostEdits {
         self.list.is_empty()
     }
 
+    /// What they run, in words.
+    pub(super) fn words(&self) -> String {
+        self.list.iter().map(|post| format!("`{}` on {}", post.cmd, post.path)).collect::<Vec<_>>().join(", ")
+    }
+
     /// Runs what there is to run for a file that was changed, and adds to `told` what went wrong.
     pub(super) async fn run(
         &self,

@@ -119,11 +119,18 @@ async fn rights_are_kept_links_followed_and_pipes_left_alone() {
     let meta = fs::metadata(at("run.sh")).unwrap();
     assert_eq!(meta.permissions().mode() & 0o7777, 0o751);
     assert_ne!(meta.ino(), inode, "it was replaced, not overwritten");
+    if nix::unistd::geteuid().is_root() {
+        // Only the superuser can give files away.
+        std::os::unix::fs::chown(at("real.txt"), Some(1234), Some(1235)).unwrap();
+    }
 
     let why = bench.call("write_file", json!({ "path": "locked.txt", "content": "y" })).await.unwrap_err();
     assert!(why.to_string().contains("write-protected"), "{why}");
     bench.call("write_file", json!({ "path": "alias.txt", "content": "two\n" })).await.unwrap();
     assert_eq!(bench.text("real.txt"), "two\n");
+    let meta = fs::metadata(at("real.txt")).unwrap();
+    let expected = if nix::unistd::geteuid().is_root() { (1234, 1235) } else { (meta.uid(), meta.gid()) };
+    assert_eq!((meta.uid(), meta.gid()), expected, "its owner stays");
     assert!(fs::symlink_metadata(at("alias.txt")).unwrap().is_symlink());
 
     assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
@@ -244,9 +251,11 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
 #[tokio::test]
 async fn commands_run_after_edits() {
     let post = |path: &str, cmd: &str| PostEdit { path: path.to_owned(), cmd: cmd.to_owned() };
+    let outside = tempfile::tempdir().unwrap();
     let toolset = Filesystem::builder()
         .post_edit(post("*.up", "tr a-z A-Z < \"$path\" > t && cat t > \"$path\" && rm t"))
         .post_edit(post("*.bad", "echo broken; exit 3"))
+        .post_edit(post("*.out", &format!("echo out > {}", outside.path().join("x").display())))
         .build();
     let bench = Bench::with(toolset, &[]);
     let told = bench.call("write_file", json!({ "path": "my file.up", "content": "hello" })).await.unwrap();
@@ -259,6 +268,8 @@ async fn commands_run_after_edits() {
         bench.call("write_file", json!({ "path": "x", "content": "x" })).await.unwrap(),
         "x written (1 byte)"
     );
+    bench.call("write_file", json!({ "path": "x.out", "content": "x" })).await.unwrap();
+    assert!(outside.path().join("x").exists(), "they are the team's author's, and unconfined");
     let tools = bench.tools().await;
     let write = tools.iter().find(|tool| tool.spec().name == "write_file").unwrap();
     assert!(!write.manner().repeatable, "who knows what the command does");

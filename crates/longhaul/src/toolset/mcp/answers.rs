@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use rmcp::ErrorData;
 use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -17,38 +16,70 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::calls::Running;
+use super::{limits, links};
 use crate::entry::{Answer, Question, Wants};
 use crate::message::{Message, Reply, StopReason};
-use crate::model::wire::Memo;
-use crate::model::{Chunk, Request};
 use crate::toolset::text::clipped;
 use crate::toolset::user_prompt::Form;
 
-/// How much a server may say to the model at once.
-const LONGEST_SAMPLING: usize = 256 << 10;
 /// How long the model may take to answer it.
 const SAMPLING_TIME: Duration = Duration::from_secs(300);
 /// How often a person is asked: once more than an answer that does not fit.
 const ROUNDS: usize = 2;
 
 /// Asks a person, through the call. Who cannot be asked has not decided: that is a `cancel`.
-pub(super) async fn elicit(running: &Arc<Running>, server: &str, asked: ElicitRequestParams) -> ElicitResult {
+///
+/// # Errors
+/// When this call has asked often enough.
+pub(super) async fn elicit(
+    running: &Arc<Running>,
+    server: &str,
+    asked: ElicitRequestParams,
+) -> Result<ElicitResult, ErrorData> {
+    if !running.allowance.may_ask() {
+        let most = limits::QUESTIONS;
+        return Err(refuse(&format!("this call has asked a person {most} times, which is the limit")));
+    }
     let _asking = running.asks();
-    match asked {
+    let said = |message: &str| clipped(message, limits::QUESTION);
+    Ok(match asked {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let schema = serde_json::to_value(requested_schema).unwrap_or(Value::Null);
-            form(running, &format!("The MCP server '{server}' asks: {message}"), schema).await
-        }
-        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-            let text = format!(
-                "The MCP server '{server}' asks you to open {url} in a browser: {message}\nAnswer when you have done so."
-            );
-            match running.context.ask(Question { text, wants: Wants::Words { schema: None } }).await {
-                Answer::Given(_) => ElicitResult::new(ElicitationAction::Accept),
-                other => refused(&other),
+            if schema.to_string().len() > limits::FORM {
+                return Err(refuse(&format!("a form may have {} bytes", limits::FORM)));
             }
+            let text = format!("The MCP server '{server}' asks: {}", said(&message));
+            drop(message);
+            form(running, &text, schema).await
         }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => match links::page(&url) {
+            Ok(page) => {
+                let text = said(&message);
+                drop((message, url));
+                open_page(running, server, &page, &text).await
+            }
+            Err(why) => {
+                let text = format!(
+                    "the MCP server '{server}' asked to have a page opened, which is not shown: {why}"
+                );
+                tracing::warn!("{text}");
+                running.context.progress(text);
+                ElicitResult::new(ElicitationAction::Decline)
+            }
+        },
         _ => ElicitResult::new(ElicitationAction::Decline),
+    })
+}
+
+async fn open_page(running: &Arc<Running>, server: &str, page: &links::Page, message: &str) -> ElicitResult {
+    let links::Page { url, host } = page;
+    let text = format!(
+        "The MCP server '{server}' asks you to open a page on {host} in a browser: {message}\n{url}\nAnswer when you \
+         have done so."
+    );
+    match running.context.ask(Question { text, wants: Wants::Words { schema: None } }).await {
+        Answer::Given(_) => ElicitResult::new(ElicitationAction::Accept),
+        other => refused(&other),
     }
 }
 
@@ -83,46 +114,25 @@ pub(super) async fn sample(
     running: &Arc<Running>,
     asked: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
-    if !running.may_sample() {
-        return Err(refuse("this call has asked the model often enough"));
+    if !running.allowance.may_sample() {
+        let most = limits::SAMPLINGS;
+        return Err(refuse(&format!("this call has asked the model {most} times, which is the limit")));
     }
     let messages = asked.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
     let system = asked.system_prompt.unwrap_or_default();
     let size = system.len() + messages.iter().map(said).sum::<usize>();
-    if size > LONGEST_SAMPLING {
+    if size > limits::SAMPLING {
         return Err(refuse(&format!(
-            "{size} bytes are too much to ask the model; {LONGEST_SAMPLING} are the most"
+            "{size} bytes are too much to ask the model; {} are the most",
+            limits::SAMPLING
         )));
     }
     let _asking = running.asks();
     let context = &running.context;
     context.progress("the MCP server asks the model");
-    let memo = Memo::default();
-    let request = Request {
-        task: context.caller.task,
-        agent: &context.caller.agent,
-        system: &system,
-        messages: &messages,
-        tools: &[],
-        turn: 0,
-        retry: 0,
-        memo: &memo,
-    };
-    let whole = async {
-        let mut stream = context.model.stream(request);
-        while let Some(chunk) = stream.next().await {
-            if let Chunk::Done(reply) = chunk.map_err(|error| refuse(&error.to_string()))? {
-                return Ok(*reply);
-            }
-        }
-        Err(refuse("the model's answer broke off"))
-    };
-    let reply: Reply = tokio::select! {
-        reply = tokio::time::timeout(SAMPLING_TIME, whole) => {
-            reply.unwrap_or_else(|_| Err(refuse("the model took too long")))?
-        }
-        () = context.cancel.cancelled() => return Err(refuse("the task is being stopped")),
-    };
+    let asking = tokio::time::timeout(SAMPLING_TIME, context.ask_model(&system, &messages));
+    let reply = asking.await.unwrap_or_else(|_| Err("the model took too long".to_owned()));
+    let reply = reply.map_err(|why| refuse(&why))?;
     // The model cannot be told how much to say; what is more than was asked for (some four letters a token) is cut.
     let most = usize::try_from(asked.max_tokens).unwrap_or(usize::MAX).saturating_mul(4).max(64);
     let text = reply.text();

@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{FnModel, reply};
 use crate::tool::Signal;
 use crate::toolset::mcp::calls::{Calls, Entered};
+use crate::toolset::mcp::limits;
 use crate::toolset::no_desk::call_in;
 use rmcp::model::{NumberOrString, ProgressToken};
 use serde_json::json;
@@ -15,7 +16,18 @@ fn running() -> (Entered, UnboundedReceiver<Signal>) {
     }));
     let calls = Arc::<Calls>::default();
     let token = ProgressToken(NumberOrString::Number(1));
-    (calls.enter(NumberOrString::Number(1), token, &context), heard)
+    (calls.enter(NumberOrString::Number(1), token, &context, &Arc::default()), heard)
+}
+
+/// What the runner does when nothing is used up.
+async fn grants(mut heard: UnboundedReceiver<Signal>) {
+    while let Some(signal) = heard.recv().await {
+        match signal {
+            Signal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+            Signal::Sampled { noted, .. } => drop(noted.send(())),
+            _ => {}
+        }
+    }
 }
 
 fn params(value: Value) -> CreateMessageRequestParams {
@@ -24,7 +36,8 @@ fn params(value: Value) -> CreateMessageRequestParams {
 
 #[tokio::test]
 async fn the_model_of_the_caller_answers_and_not_more_than_was_asked_for() {
-    let (call, _heard) = running();
+    let (call, heard) = running();
+    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(heard)));
     let asked = json!({"messages": [
         {"role": "user", "content": {"type": "text", "text": "Hi"}},
         {"role": "assistant", "content": {"type": "text", "text": "Ho"}},
@@ -41,7 +54,8 @@ async fn the_model_of_the_caller_answers_and_not_more_than_was_asked_for() {
 
 #[tokio::test]
 async fn the_model_is_not_asked_too_much_too_often_or_in_pictures() {
-    let (call, _heard) = running();
+    let (call, heard) = running();
+    let _granting = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(grants(heard)));
     let picture = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}], "maxTokens": 9});
     assert!(sample(&call.running, params(picture)).await.unwrap_err().message.contains("only text"));
     let text = |text: String| {
@@ -49,13 +63,15 @@ async fn the_model_is_not_asked_too_much_too_often_or_in_pictures() {
             json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}], "maxTokens": 9}),
         )
     };
-    let huge = sample(&call.running, text("x".repeat(LONGEST_SAMPLING + 1))).await.unwrap_err();
+    let huge = sample(&call.running, text("x".repeat(limits::SAMPLING + 1))).await.unwrap_err();
     assert!(huge.message.contains("too much"), "{huge:?}");
     let mut answered = 0;
     while sample(&call.running, text("Hi".to_owned())).await.is_ok() {
         answered += 1;
     }
     assert_eq!(answered, 8, "ten in all");
+    let refused = sample(&call.running, text("Hi".to_owned())).await.unwrap_err();
+    assert_eq!(refused.message, "this call has asked the model 10 times, which is the limit");
 }
 
 #[tokio::test]
@@ -88,6 +104,7 @@ async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
             }
         };
         let (result, ()) = tokio::join!(elicit(&call.running, "srv", asked()), answering);
+        let result = result.unwrap();
         assert_eq!((result.action, result.content), (action, content), "after {times}");
     }
 }

@@ -15,11 +15,13 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::answers;
-use super::calls::Running;
+use super::calls::{Allowance, Running};
 use super::host::Host;
 use super::link::InUse;
 use super::output::output;
+use super::{plain, wire};
 use crate::model::ToolSpec;
+use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
 use crate::toolset::text::clipped;
 
@@ -29,6 +31,8 @@ const ROUNDS: usize = 10;
 /// A tool of a server.
 pub(super) struct McpTool {
     pub(super) host: Arc<Host>,
+    /// What people call the server.
+    pub(super) label: Arc<str>,
     /// What models call it.
     pub(super) name: String,
     pub(super) tool: Tool,
@@ -54,6 +58,26 @@ impl DynTool for McpTool {
         }
     }
 
+    fn identity(&self) -> ToolIdentity {
+        let hints = self.tool.annotations.as_ref().map(|hints| {
+            let words = [
+                ("read-only", hints.read_only_hint),
+                ("idempotent", hints.idempotent_hint),
+                ("destructive", hints.destructive_hint),
+                ("open-world", hints.open_world_hint),
+            ];
+            let said = |(word, hint): (&str, Option<bool>)| Some(format!("{word}: {}", hint?));
+            words.into_iter().filter_map(said).collect::<Vec<_>>().join(", ")
+        });
+        let ToolSpec { description, parameters, .. } = self.spec();
+        ToolIdentity {
+            toolset: self.host.server.id(),
+            server: Some(self.label.to_string()),
+            hints: hints.unwrap_or_default(),
+            ..ToolIdentity::new(&self.tool.name, &description, &parameters)
+        }
+    }
+
     fn call<'a>(
         &'a self,
         arguments: &'a str,
@@ -69,9 +93,11 @@ impl DynTool for McpTool {
                 () = context.cancel.cancelled() => return Err(stopped()),
             };
             let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
+            self.is_what_it_was()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
+            let allowance = Arc::<Allowance>::default();
             for _ in 0..ROUNDS {
-                let (answer, running) = self.ask(&link, params.clone(), context).await?;
+                let (answer, running) = self.ask(&link, params.clone(), context, &allowance).await?;
                 let wanted = match answer {
                     CallToolResponse::Complete(result) => return output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
@@ -91,6 +117,25 @@ impl DynTool for McpTool {
 }
 
 impl McpTool {
+    /// The call is for the tool that the model, and whoever allowed it, has seen: not if the server has another by now.
+    fn is_what_it_was(&self) -> Result<(), ToolError> {
+        let same = |now: &Tool| {
+            let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
+            now.name == self.tool.name
+                && told(now) == told(&self.tool)
+                && now.input_schema == self.tool.input_schema
+                && now.annotations == self.tool.annotations
+        };
+        match self.host.known() {
+            Some(listed) if !listed.tools.iter().any(same) => Err(ToolError::Retry(format!(
+                "The MCP server '{}' has changed or removed its tool '{}' meanwhile: the call was not made. Look at your \
+                 tools again before you make another.",
+                self.label, self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn failed(&self, what: String) -> ToolError {
         ToolError::Failed(format!("the MCP server '{}' {what}", self.host.label))
     }
@@ -101,6 +146,7 @@ impl McpTool {
         link: &InUse,
         params: CallToolRequestParams,
         context: &CallContext,
+        allowance: &Arc<Allowance>,
     ) -> Result<(CallToolResponse, Arc<Running>), ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
@@ -111,9 +157,9 @@ impl McpTool {
                 Err(error) => return Err(self.explained(link, error).await),
             },
             () = context.cancel.cancelled() => return Err(stopped()),
-            why = link.gone() => return Err(self.died(why)),
+            how = link.gone() => return Err(self.gone(how)),
         };
-        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context);
+        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context, allowance);
         let mut abandoned =
             Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
         let longest = self.host.options.silence;
@@ -121,9 +167,9 @@ impl McpTool {
             biased;
             answer = &mut handle.rx => answer,
             () = context.cancel.cancelled() => return Err(stopped()),
-            why = link.gone() => {
+            how = link.gone() => {
                 abandoned.id = None;
-                return Err(self.died(why));
+                return Err(self.gone(how));
             }
             () = entered.running.silent(longest) => {
                 return Err(self.failed(format!("gave no sign of life for {longest:?}: the call was given up")));
@@ -145,6 +191,16 @@ impl McpTool {
     async fn explained(&self, link: &InUse, error: ServiceError) -> ToolError {
         let said = |text: &str, most| clipped(&self.host.server.scrub(text.to_owned()), most);
         match error {
+            ServiceError::McpError(error) if wire::is_unreadable(&error) => {
+                let next = match self.manner().repeatable {
+                    true => "",
+                    false => " The call was made: find out what it has done before you make it again.",
+                };
+                self.failed(format!(
+                    "sent an answer that cannot be read: {}.{next}",
+                    said(&error.message, 300)
+                ))
+            }
             // The model can do better.
             ServiceError::McpError(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 ToolError::Retry(said(&error.message, 2000))
@@ -155,17 +211,17 @@ impl McpTool {
                 error.code.0
             )),
             ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
-                Ok(why) => self.died(why),
-                Err(_) => self.died("it closed the connection"),
+                Ok(how) => self.gone(how),
+                Err(_) => self.gone("died during the call: it closed the connection"),
             },
             error => {
                 link.retire();
-                self.failed(format!("could not be asked: {}", said(&error.to_string(), 500)))
+                self.failed(format!("could not be asked: {}", said(&plain::asking(&error), 500)))
             }
         }
     }
 
-    fn died(&self, why: &str) -> ToolError {
+    fn gone(&self, how: &str) -> ToolError {
         let next = match self.manner().repeatable {
             true => "It is started again when it is needed; this tool may be called again as it was.",
             false => {
@@ -173,7 +229,7 @@ impl McpTool {
                  you make it again."
             }
         };
-        self.failed(format!("died during the call: {why}. {next}"))
+        self.failed(format!("{how}. {next}"))
     }
 
     /// What the server wants to know before it goes on.
@@ -191,9 +247,11 @@ impl McpTool {
         for (name, request) in wanted {
             let answering = async {
                 match request {
-                    InputRequest::Elicitation(asked) => Ok(serde_json::to_value(
-                        answers::elicit(running, &self.host.label, asked.params).await,
-                    )),
+                    InputRequest::Elicitation(asked) => {
+                        answers::elicit(running, &self.host.label, asked.params)
+                            .await
+                            .map(serde_json::to_value)
+                    }
                     InputRequest::ListRoots(_) => Ok(serde_json::to_value(answers::roots(Some(running)))),
                     InputRequest::CreateMessage(asked) if self.host.server.sampling => {
                         answers::sample(running, asked.params).await.map(serde_json::to_value)

@@ -7,10 +7,41 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::limits;
 use crate::tool::CallContext;
+use crate::toolset::text::clipped;
 
-/// How often a server may ask the model during one call.
-const MOST_SAMPLINGS: u32 = 10;
+/// What a server may still ask during one call, all its round trips together.
+#[derive(Default)]
+pub(super) struct Allowance(Mutex<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    samplings: u32,
+    questions: u32,
+}
+
+impl Allowance {
+    fn asked(&self) -> std::sync::MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the model may be asked once more.
+    pub(super) fn may_sample(&self) -> bool {
+        take(&mut self.asked().samplings, limits::SAMPLINGS)
+    }
+
+    /// Whether a person may be asked once more.
+    pub(super) fn may_ask(&self) -> bool {
+        take(&mut self.asked().questions, limits::QUESTIONS)
+    }
+}
+
+fn take(times: &mut u32, most: u32) -> bool {
+    let may = *times < most;
+    *times += u32::from(may);
+    may
+}
 
 /// All calls that are under way at one server.
 #[derive(Default)]
@@ -23,10 +54,11 @@ impl Calls {
         id: RequestId,
         token: ProgressToken,
         context: &CallContext,
+        allowance: &Arc<Allowance>,
     ) -> Entered {
-        let life = Life { heard: Instant::now(), progress: f64::NEG_INFINITY, asking: 0, samplings: 0 };
-        let running =
-            Running { id, token, context: context.clone(), life: Mutex::new(life), news: Notify::new() };
+        let life = Life { heard: Instant::now(), progress: f64::NEG_INFINITY, asking: 0 };
+        let (context, allowance) = (context.clone(), allowance.clone());
+        let running = Running { id, token, context, allowance, life: Mutex::new(life), news: Notify::new() };
         let running = Arc::new(running);
         self.all().push(running.clone());
         Entered { calls: self.clone(), running }
@@ -67,6 +99,7 @@ pub(super) struct Running {
     id: RequestId,
     token: ProgressToken,
     pub(super) context: CallContext,
+    pub(super) allowance: Arc<Allowance>,
     life: Mutex<Life>,
     news: Notify,
 }
@@ -77,7 +110,6 @@ struct Life {
     progress: f64,
     /// How many questions are open. Whoever waits for an answer is not silent.
     asking: u32,
-    samplings: u32,
 }
 
 impl Running {
@@ -104,13 +136,6 @@ impl Running {
         self.life().asking += 1;
         self.news.notify_one();
         Asking(self.clone())
-    }
-
-    /// Whether the model may be asked once more.
-    pub(super) fn may_sample(&self) -> bool {
-        let mut life = self.life();
-        life.samplings += 1;
-        life.samplings <= MOST_SAMPLINGS
     }
 
     /// When the server has given no sign of life for so long.
@@ -166,7 +191,7 @@ fn far(told: &ProgressNotificationParam) -> String {
         None => told.progress.to_string(),
     };
     match told.message.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
-        Some(message) => format!("{message} ({amount})"),
+        Some(message) => format!("{} ({amount})", clipped(message, limits::PROGRESS)),
         None => amount,
     }
 }
@@ -191,8 +216,8 @@ mod tests {
         let dir = std::path::Path::new("/");
         let (calls, (one, mut heard), (two, mut other)) =
             (Arc::<Calls>::default(), call_in(dir), call_in(dir));
-        let _one = calls.enter(NumberOrString::Number(1), token(1), &one);
-        let _two = calls.enter(NumberOrString::Number(2), token(2), &two);
+        let _one = calls.enter(NumberOrString::Number(1), token(1), &one, &Arc::default());
+        let _two = calls.enter(NumberOrString::Number(2), token(2), &two, &Arc::default());
         for progress in [1.0, 3.0, 2.0] {
             calls.progress(told(1, progress).with_total(4.0)).await;
         }
@@ -210,7 +235,7 @@ mod tests {
     async fn silence_is_counted_from_the_last_sign_of_life_and_not_while_somebody_is_asked() {
         let (context, _heard) = call_in(std::path::Path::new("/"));
         let calls = Arc::<Calls>::default();
-        let entered = calls.enter(NumberOrString::Number(1), token(1), &context);
+        let entered = calls.enter(NumberOrString::Number(1), token(1), &context, &Arc::default());
         let limit = Duration::from_secs(60);
         let begun = Instant::now();
         let silent = entered.running.silent(limit);
@@ -231,8 +256,8 @@ mod tests {
         let (context, _heard) = call_in(std::path::Path::new("/"));
         let calls = Arc::<Calls>::default();
         assert!(calls.asking(None).is_none());
-        let one = calls.enter(NumberOrString::Number(1), token(1), &context);
-        let two = calls.enter(NumberOrString::Number(2), token(2), &context);
+        let one = calls.enter(NumberOrString::Number(1), token(1), &context, &Arc::default());
+        let two = calls.enter(NumberOrString::Number(2), token(2), &context, &Arc::default());
         let found = |of: Option<i64>| calls.asking(of.map(NumberOrString::Number).as_ref()).unwrap();
         assert!(Arc::ptr_eq(&found(Some(1)), &one.running));
         assert!(Arc::ptr_eq(&found(None), &two.running));

@@ -7,17 +7,18 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
-    Implementation, ListRootsResult, LoggingMessageNotificationParam, ProgressNotificationParam,
-    ProtocolVersion, RootsCapabilities, SamplingCapability, UrlElicitationCapability,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, CustomRequest,
+    CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
+    FormElicitationCapability, Implementation, ListRootsResult, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProtocolVersion, RootsCapabilities, SamplingCapability,
+    UrlElicitationCapability,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::answers;
 use super::calls::{Calls, Running};
+use super::{answers, limits, wire};
 use crate::toolset::text::clipped;
 
 /// What is handed to the protocol.
@@ -28,6 +29,17 @@ pub(super) struct Handler {
     /// Rung when the server says that its tools have changed.
     pub(super) changed: Arc<Notify>,
     pub(super) sampling: bool,
+    /// One for each question that may be open at once.
+    pub(super) questions: Arc<Semaphore>,
+}
+
+/// How many questions a connection may have open.
+pub(super) fn questions() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(limits::QUESTIONS_AT_ONCE))
+}
+
+fn refuse<T>(why: &str) -> Result<T, ErrorData> {
+    Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why.to_owned(), None))
 }
 
 impl Handler {
@@ -37,6 +49,12 @@ impl Handler {
             _ => None,
         };
         self.calls.asking(of)
+    }
+
+    fn opens_question(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
+        let most = limits::QUESTIONS_AT_ONCE;
+        let why = || format!("{most} questions of this server are open, which is the limit");
+        self.questions.clone().try_acquire_owned().or_else(|_| refuse(&why()))
     }
 }
 
@@ -60,8 +78,9 @@ impl ClientHandler for Handler {
         let Some(running) = self.call_of(&context) else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
         };
+        let _open = self.opens_question()?;
         tokio::select! {
-            result = answers::elicit(&running, &self.server, request) => Ok(result),
+            result = answers::elicit(&running, &self.server, request) => result,
             () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
             () = running.context.cancel.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
@@ -72,13 +91,13 @@ impl ClientHandler for Handler {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let refuse = |why: &str| Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why.to_owned(), None));
         if !self.sampling {
             return refuse("this server may not ask the model");
         }
         let Some(running) = self.call_of(&context) else {
             return refuse("no call is under way, so there is no model to ask");
         };
+        let _open = self.opens_question()?;
         tokio::select! {
             result = answers::sample(&running, params) => result,
             () = context.ct.cancelled() => refuse("cancelled"),
@@ -87,6 +106,19 @@ impl ClientHandler for Handler {
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         Ok(answers::roots(self.call_of(&context).as_deref()))
+    }
+
+    /// In place of a request that cannot be read there is one that says so.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == wire::UNREADABLE {
+            let why = request.params.as_ref().and_then(|why| why.as_str()).unwrap_or_default();
+            return refuse(&format!("the request cannot be read: {why}"));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clipped(&request.method, 100), None))
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rmcp::model::{PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, RunningService};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -17,13 +16,16 @@ use tokio_util::task::TaskTracker;
 
 use super::McpOptions;
 use super::calls::Calls;
-use super::handler::Handler;
+use super::fault::Fault;
+use super::guarded::Guarded;
+use super::handler::{self, Handler};
 use super::health::{Health, Turn};
 use super::link::{InUse, Link};
 use super::login::Logins;
+use super::pipe::Pipe;
 use super::program::{self, Reading, Stderr};
-use super::remote;
 use super::settings::{McpServer, McpWay};
+use super::{limits, plain, remote};
 use crate::process::Group;
 use crate::toolset::text::clipped;
 
@@ -70,6 +72,7 @@ struct Started {
     changed: Arc<Notify>,
     calls: Arc<Calls>,
     group: Option<Group>,
+    fault: Fault,
 }
 
 /// Why it was not.
@@ -83,6 +86,8 @@ pub(super) struct Refused {
 enum End {
     Exited(String),
     Disconnected,
+    /// We do not want it any more, for this reason.
+    Cut(String),
     Idle,
     Over,
 }
@@ -204,9 +209,10 @@ impl Host {
 
     async fn start(self: &Arc<Self>) -> Result<(Arc<Link>, InUse), String> {
         let stderr = Arc::new(Stderr::new(&self.server, self.label.clone()));
-        let limit = self.options.connect;
+        let (limit, is_listing) = (self.options.connect, AtomicBool::new(false));
         let connecting = async {
             let mut started = self.connect(&stderr).await?;
+            is_listing.store(true, Ordering::SeqCst);
             match list(started.service.peer()).await {
                 Ok(listed) => Ok((started, listed)),
                 Err(why) => {
@@ -228,7 +234,11 @@ impl Host {
         let (started, listed) = match connected {
             Ok(connected) => connected?,
             Err(_) => {
-                let what = if self.server.program().is_some() { "`initialize`" } else { "in time" };
+                let what = match self.server.program() {
+                    _ if is_listing.load(Ordering::SeqCst) => "`tools/list`",
+                    Some(_) => "`initialize`",
+                    None => "in time",
+                };
                 // It was killed when the connection was given up.
                 return Err(format!(
                     "it did not answer {what} within {limit:?}{}",
@@ -269,16 +279,17 @@ impl Host {
         mode: ClientLifecycleMode,
         stderr: &Arc<Stderr>,
     ) -> Result<Started, Refused> {
-        let (calls, changed) = (Arc::<Calls>::default(), Arc::<Notify>::default());
+        let (calls, changed, fault) = (Arc::<Calls>::default(), Arc::<Notify>::default(), Fault::default());
         let handler = Handler {
             server: self.label.clone(),
             calls: calls.clone(),
             changed: changed.clone(),
             sampling: self.server.sampling,
+            questions: handler::questions(),
         };
         if let McpWay::Remote(remote) = &self.server.way {
-            let service = remote::connect(self, remote, handler, mode).await?;
-            return Ok(Started { service, changed, calls, group: None });
+            let service = remote::connect(self, remote, handler, mode, &fault).await?;
+            return Ok(Started { service, changed, calls, group: None, fault });
         }
         let refused = |why| Refused { why, again: false };
         let program = self.server.program().ok_or_else(|| refused("there is nothing to start".to_owned()))?;
@@ -286,7 +297,7 @@ impl Host {
             program::start(&program, &self.options).map_err(refused)?;
         // It ends with the pipe, or with the server's last process.
         self.tasks.spawn(Reading::new(stderr).read(pipe, self.over.clone()));
-        let transport = AsyncRwTransport::new_client(stdout, stdin);
+        let transport = Guarded::new(Pipe::new(stdout, stdin, fault.clone()), fault.clone());
         let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
         // What it has left behind may hold its output open: that is no server.
         let exited = async {
@@ -297,7 +308,7 @@ impl Host {
         let (error, ended) = tokio::select! {
             biased;
             served = serving => match served {
-                Ok(service) => return Ok(Started { service, changed, calls, group: Some(group) }),
+                Ok(service) => return Ok(Started { service, changed, calls, group: Some(group), fault }),
                 Err(error) => (Some(error), timeout(EXITING, group.exits()).await.ok()),
             },
             status = exited => (None, Some(status)),
@@ -310,36 +321,31 @@ impl Host {
                     | ClientInitializeError::ConflictInitResponseId(..)
             )
         );
-        let again = ended.is_some() || late;
+        // How it ends then is our doing: its pipe is closed.
+        let misread = error.as_ref().and_then(plain::unreadable).or_else(|| fault.why().map(str::to_owned));
+        let again = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
             stderr.hear_out().await;
         }
         group.terminate(GRACE).await;
         let how = match (ended, error) {
+            _ if misread.is_some() => clipped(&self.server.scrub(misread.unwrap_or_default()), 400),
             (Some(status), _) => format!("{} before it was ready", program::ending(status)),
-            (None, Some(error)) => format!("it does not speak MCP as expected: {}", self.explained(&error)),
+            (None, Some(error)) => self.explained(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),
         };
         Err(Refused { why: format!("{how}{}", stderr.last_words().await), again })
     }
 
-    pub(super) fn explained(&self, error: &ClientInitializeError) -> String {
-        let mut text = error.to_string();
-        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
-        if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
-            text = fallback.to_string();
-            cause = None;
-        }
-        while let Some(deeper) = cause {
-            text = format!("{text}: {deeper}");
-            cause = deeper.source();
-        }
-        clipped(&self.server.scrub(text), 400)
+    /// Why a connection did not come about: what could not be read, rather than what came of that.
+    pub(super) fn explained(&self, error: &ClientInitializeError, fault: &Fault) -> String {
+        let why = fault.why().map_or_else(|| plain::beginning(error), str::to_owned);
+        clipped(&self.server.scrub(why), 400)
     }
 
     /// Looks after a connection until it ends, and sees to it that nothing of it is left.
     async fn tend(self: Arc<Self>, link: Arc<Link>, started: Started, stderr: Arc<Stderr>) {
-        let Started { service, changed, mut group, .. } = started;
+        let Started { service, changed, mut group, fault, .. } = started;
         let peer = service.peer().clone();
         let stop = service.cancellation_token();
         let mut running = pin!(service.waiting());
@@ -350,6 +356,7 @@ impl Host {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => break End::Over,
+                why = fault.raised() => break End::Cut(why),
                 status = exits(&mut group) => break End::Exited(program::ending(status)),
                 _ = &mut running => {
                     is_running = false;
@@ -369,18 +376,28 @@ impl Host {
             }
         };
         match &end {
-            End::Exited(how) => link.end(format!("{how}{}", all_words(&mut group, &stderr).await)),
+            End::Exited(how) => {
+                link.end(format!("died during the call: {how}{}", all_words(&mut group, &stderr).await))
+            }
             End::Disconnected => {
                 // It closes its output before it exits; how it did says more.
                 link.end(match exited_just_now(&mut group).await {
-                    Some(how) => format!("{how}{}", all_words(&mut group, &stderr).await),
-                    None => format!("it closed the connection{}", stderr.words_so_far()),
+                    Some(how) => {
+                        format!("died during the call: {how}{}", all_words(&mut group, &stderr).await)
+                    }
+                    None => {
+                        format!("died during the call: it closed the connection{}", stderr.words_so_far())
+                    }
                 });
             }
-            End::Idle | End::Over => link.end("it was stopped".to_owned()),
+            End::Cut(why) => link.end(format!("was disconnected during the call: {why}")),
+            End::Idle | End::Over => link.end("was stopped during the call".to_owned()),
         }
-        if matches!(end, End::Exited(_) | End::Disconnected) {
-            tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.words_so_far());
+        if matches!(end, End::Exited(_) | End::Disconnected | End::Cut(_)) {
+            match &end {
+                End::Cut(why) => tracing::warn!(server = %self.label, why, "an MCP server is disconnected"),
+                _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.words_so_far()),
+            }
             self.health().died(Instant::now(), link.since);
         } else {
             tracing::debug!(server = %self.label, "an MCP server is stopped");
@@ -473,11 +490,19 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Listed, String> {
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Listed { tools: Arc::default(), instructions });
     }
-    let (mut tools, mut cursor) = (Vec::new(), None);
+    let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0);
     for _ in 0..MOST_PAGES {
         let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
-        let page = page
-            .map_err(|error| format!("its tools cannot be listed: {}", clipped(&error.to_string(), 300)))?;
+        let page = page.map_err(|error| {
+            format!("its tools cannot be listed: {}", clipped(&plain::asking(&error), 300))
+        })?;
+        bytes += page.tools.iter().map(size).sum::<usize>();
+        if bytes > limits::TOOLS_BYTES {
+            return Err(format!(
+                "its list of tools is longer than {} MB, which is the limit",
+                limits::TOOLS_BYTES >> 20
+            ));
+        }
         tools.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() || tools.len() >= MOST_TOOLS {
@@ -486,4 +511,9 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Listed, String> {
     }
     tools.truncate(MOST_TOOLS);
     Ok(Listed { tools: Arc::new(tools), instructions })
+}
+
+/// How much memory a tool takes, about.
+fn size(tool: &Tool) -> usize {
+    serde_json::to_vec(tool).map_or(usize::MAX >> 1, |json| json.len())
 }

@@ -87,17 +87,17 @@ impl Link {
         self.unused.notify_one();
     }
 
-    /// It is over, for this reason.
+    /// It is over, in this way: what the server did, in words that follow its name.
     pub(super) fn end(&self, why: String) {
         self.usage().closed = true;
         let _ = self.why.set(why);
         self.gone.cancel();
     }
 
-    /// Until it is over; answers why.
+    /// Until it is over; answers how that came.
     pub(super) async fn gone(&self) -> &str {
         self.gone.cancelled().await;
-        self.why.get().map_or("it ended", String::as_str)
+        self.why.get().map_or("ended", String::as_str)
     }
 }
 

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::Url;
-use rmcp::transport::auth::OAuthHttpClientFuture;
 use rmcp::transport::{
     AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore,
-    OAuthHttpClient, OAuthHttpRequest, StoredCredentials,
+    StoredCredentials,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,9 +16,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::host::Host;
+use super::links;
+use super::oauth_http::{OAuthHttp, Refusal};
 use super::tokens::TokenStore;
 use crate::toolset::outward::shown;
-use crate::toolset::text::clipped;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
@@ -40,7 +40,6 @@ impl Logins {
         &self,
         host: &Arc<Host>,
         url: &Url,
-        client: &reqwest::Client,
         challenge: Option<String>,
         patience: Duration,
     ) -> Result<(), String> {
@@ -56,9 +55,9 @@ impl Logins {
                 Some(outcome) => outcome.clone(),
                 None => {
                     let (tell, outcome) = watch::channel(None);
-                    let (host, url, client) = (host.clone(), url.clone(), client.clone());
+                    let (host, url) = (host.clone(), url.clone());
                     host.clone().tasks.spawn(async move {
-                        let flow = flow(&host, &url, &client, challenge.as_deref(), &*show);
+                        let flow = flow(&host, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
                             done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
                             () = host.over.cancelled() => Err("it has been shut down".to_owned()),
@@ -91,22 +90,23 @@ impl Logins {
 async fn flow(
     host: &Host,
     url: &Url,
-    client: &reqwest::Client,
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
 ) -> Result<(), String> {
-    let explained = |error: AuthError| format!("the login failed: {}", clipped(&error.to_string(), 300));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let (listener, port) = listener
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
         .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
-    let mut manager = manager(host, url, client).await.map_err(explained)?;
+    let (mut manager, refusal) = manager(host, url).await?;
+    let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
-    show(&host.label, session.get_authorization_url());
+    let page = links::page(session.get_authorization_url());
+    let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
+    show(&host.label, &page.url);
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         // Anybody on this machine may knock; only who has the right words comes in.
@@ -165,25 +165,14 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 }
 
 /// Knows the tokens of a server, and how to renew them.
-pub(super) async fn manager(
-    host: &Host,
-    url: &Url,
-    client: &reqwest::Client,
-) -> Result<AuthorizationManager, AuthError> {
-    let mut manager =
-        AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(NoClient)).await?;
-    manager.with_client(client.clone())?;
+pub(super) async fn manager(host: &Host, url: &Url) -> Result<(AuthorizationManager, Refusal), String> {
+    let wrong = |why: String| format!("its login cannot be used: {why}");
+    let client = OAuthHttp::new(url).await.map_err(wrong)?;
+    let refusal = client.refusal.clone();
+    let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
+    let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
     manager.set_credential_store(Kept { tokens: host.options.tokens.clone(), server: shown(url) });
-    Ok(manager)
-}
-
-/// Until the real one is set. The usual constructor would make one of its own, which has no cryptography here.
-struct NoClient;
-
-impl OAuthHttpClient for NoClient {
-    fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(async { Err("there is no HTTP client".into()) })
-    }
+    Ok((manager, refusal))
 }
 
 /// The tokens of one server.

@@ -10,29 +10,37 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Patron, Toolset, ToolsetError};
+use super::{Patron, Toolset, ToolsetError, names};
 use crate::message::envelope::escape;
 use crate::process::Watchman;
 use crate::tool::DynTool;
 use call::McpTool;
-use host::Host;
+use host::{Host, Listed};
 
-mod answered;
 mod answers;
 mod call;
 mod calls;
+mod fault;
+mod guarded;
 mod handler;
 mod health;
 mod host;
+mod http;
+mod limits;
 mod link;
+mod links;
 mod login;
-mod names;
+mod oauth_http;
 mod old_sse;
 mod output;
+mod pipe;
+mod plain;
 mod program;
 mod remote;
+mod scan;
 mod settings;
 mod tokens;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -159,7 +167,7 @@ impl McpPool {
 /// The toolset `mcp`: the tools of one server.
 ///
 /// The server is shared with all toolsets of the pool that name it with the same settings. What its tools do is
-/// what it says: one that calls a tool read-only is believed.
+/// what it says at first: one that calls a tool read-only is believed, and one that does so later is not.
 pub struct Mcp {
     // Servers live as long as somebody could call them.
     pool: McpPool,
@@ -176,6 +184,17 @@ impl Mcp {
     pub fn only(mut self, tools: impl IntoIterator<Item = String>) -> Self {
         self.only = Some(tools.into_iter().collect());
         self
+    }
+
+    /// All that the server has listed, under the names that a model takes.
+    fn tools(&self, listed: &Listed) -> impl Iterator<Item = McpTool> {
+        let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+        let label: Arc<str> = self.label.as_str().into();
+        let tool = |(name, tool): (String, &rmcp::model::Tool)| {
+            let (host, label) = (self.host.clone(), label.clone());
+            McpTool { host, label, name, tool: tool.clone() }
+        };
+        names.into_iter().zip(listed.tools.iter()).map(tool).collect::<Vec<_>>().into_iter()
     }
 }
 
@@ -199,16 +218,21 @@ impl Toolset for Mcp {
                 toolset: "mcp".to_owned(),
                 why: format!("the MCP server '{}' did not start: {why}", self.label),
             })?;
-            let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
-            let wanted = |(name, tool): &(String, &rmcp::model::Tool)| {
-                let says = |word: &String| word == name || *word == *tool.name;
+            let wanted = |tool: &McpTool| {
+                let says = |word: &String| *word == tool.name || *word == *tool.tool.name;
                 self.only.as_ref().is_none_or(|only| only.iter().any(says))
             };
-            let tool = |(name, tool): (String, &rmcp::model::Tool)| -> Arc<dyn DynTool> {
-                Arc::new(McpTool { host: self.host.clone(), name, tool: tool.clone() })
-            };
-            Ok(names.into_iter().zip(listed.tools.iter()).filter(wanted).map(tool).collect())
+            Ok(self.tools(&listed).filter(wanted).map(|tool| Arc::new(tool) as Arc<dyn DynTool>).collect())
         })
+    }
+
+    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+        let listed = self.host.known().unwrap_or_default();
+        self.tools(&listed).map(|tool| Arc::new(tool) as Arc<dyn DynTool>).collect()
+    }
+
+    fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
     }
 
     fn instruction(&self, _patron: &Patron) -> Option<String> {

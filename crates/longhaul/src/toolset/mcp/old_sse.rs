@@ -12,6 +12,8 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
+use super::fault::Fault;
+use super::wire::{self, Incoming};
 use crate::model::wire::sse::Sse;
 use crate::toolset::outward::{Outward, shown};
 use crate::toolset::text::clipped;
@@ -29,6 +31,7 @@ pub(super) struct OldSse {
     outward: Arc<Outward>,
     post: Url,
     events: Events,
+    fault: Fault,
 }
 
 struct Events {
@@ -45,6 +48,8 @@ impl Events {
                 return Ok(Some(event));
             }
             let Some(bytes) = self.bytes.try_next().await? else { return Ok(None) };
+            // Each message is bounded; how many there are in the life of a connection is not.
+            self.sse.count_anew();
             let waiting = &mut self.waiting;
             let fed = self.sse.feed(&bytes, |event| {
                 waiting.push_back((event.event.to_owned(), event.data.to_owned()));
@@ -57,7 +62,7 @@ impl Events {
 
 impl OldSse {
     /// Opens the stream and waits for the address.
-    pub(super) async fn connect(outward: Outward, url: Url) -> Result<OldSse, String> {
+    pub(super) async fn connect(outward: Outward, url: Url, fault: Fault) -> Result<OldSse, String> {
         let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
         let response = outward.begin(request).await.map_err(|why| format!("{}: {why}", shown(&url)))?;
         let status = response.status();
@@ -85,12 +90,16 @@ impl OldSse {
         if post.origin() != url.origin() {
             return Err(format!("the server wants messages posted to another server, {}", shown(&post)));
         }
-        Ok(OldSse { outward, post, events })
+        Ok(OldSse { outward, post, events, fault })
     }
 }
 
 impl Transport<RoleClient> for OldSse {
     type Error = OldSseError;
+
+    fn name() -> std::borrow::Cow<'static, str> {
+        "event stream".into()
+    }
 
     fn send(
         &mut self,
@@ -113,15 +122,19 @@ impl Transport<RoleClient> for OldSse {
         loop {
             match self.events.next().await {
                 Ok(Some((name, data))) if matches!(name.as_str(), "" | "message") => {
-                    match serde_json::from_str(&data) {
-                        Ok(message) => return Some(message),
-                        Err(error) => tracing::debug!(%error, "an event that is no message"),
+                    match wire::read(data.as_bytes()) {
+                        Incoming::Message(message) => return Some(*message),
+                        Incoming::Nothing => {}
+                        Incoming::Lost(why) => {
+                            self.fault.raise(format!("it sent a message that cannot be read: {why}"));
+                            return None;
+                        }
                     }
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
                 Err(error) => {
-                    tracing::debug!(error, "the stream of events broke");
+                    self.fault.raise(format!("its stream of events broke: {error}"));
                     return None;
                 }
             }

@@ -3,6 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
+use super::limits;
 use crate::tool::{ToolError, ToolOutput};
 use crate::toolset::text::grouped;
 
@@ -13,11 +14,22 @@ pub(super) fn output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     if let Some(value) = structured_content.filter(|value| !says(&content, value)) {
         parts.push(serde_json::to_string_pretty(&value).unwrap_or_default());
     }
-    let text = if parts.is_empty() { "(no content)".to_owned() } else { parts.join("\n") };
+    let text = if parts.is_empty() { "(no content)".to_owned() } else { kept(parts.join("\n")) };
     match is_error {
         Some(true) => Err(ToolError::Failed(text)),
         _ => Ok(text.into()),
     }
+}
+
+/// As much of a result as is kept.
+fn kept(mut text: String) -> String {
+    if text.len() > limits::RESULT {
+        let whole = grouped(text.len() as u64);
+        let most = text.floor_char_boundary(limits::RESULT);
+        text.truncate(most);
+        text += &format!("\n[… of {whole} bytes only the first {} are kept …]", grouped(most as u64));
+    }
+    text
 }
 
 fn part(block: &ContentBlock) -> String {

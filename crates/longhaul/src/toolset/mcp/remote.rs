@@ -6,9 +6,11 @@ use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{AuthClient, StreamableHttpClientTransport};
 
-use super::answered::Answered;
+use super::fault::Fault;
+use super::guarded::Guarded;
 use super::handler::Handler;
 use super::host::{Host, Refused, Service};
+use super::http::Http;
 use super::login;
 use super::old_sse::OldSse;
 use super::settings::{McpRemote, McpTransport};
@@ -21,13 +23,15 @@ pub(super) async fn connect(
     remote: &McpRemote,
     handler: Handler,
     mode: ClientLifecycleMode,
+    fault: &Fault,
 ) -> Result<Service, Refused> {
     let url = web_url(&remote.url)
         .map_err(|why| format!("'{}' is not the URL of a server: {why}", clipped(&remote.shown(), 100)))?;
-    let named = |error| format!("{}: {}", shown(&url), host.explained(&error));
+    let named = |error| format!("{}: {}", shown(&url), host.explained(&error, fault));
     let outward = Outward::new(&remote.headers)?;
     if remote.transport == McpTransport::Sse {
-        let transport = OldSse::connect(outward, url.clone()).await?;
+        let transport = OldSse::connect(outward, url.clone(), fault.clone()).await?;
+        let transport = Guarded::new(transport, fault.clone());
         // Who speaks this knows nothing newer.
         let served = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         return served.map_err(|error| named(error).into());
@@ -37,8 +41,10 @@ pub(super) async fn connect(
     let own_key = headers.contains_key(reqwest::header::AUTHORIZATION);
     let all = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
+    let http = Http { client, fault: fault.clone() };
     if own_key {
-        let transport = StreamableHttpClientTransport::with_client(Answered(client), config);
+        let transport = StreamableHttpClientTransport::with_client(http, config);
+        let transport = Guarded::new(transport, fault.clone());
         let served = serve_client_with_lifecycle(handler, transport, mode).await;
         return served.map_err(|error| match error.is_authorization_required() {
             true => format!("{} does not accept the header `Authorization`", shown(&url)).into(),
@@ -47,15 +53,14 @@ pub(super) async fn connect(
     }
     let mut may_ask = true;
     loop {
-        let wrong = |error: rmcp::transport::AuthError| {
-            format!("its login cannot be used: {}", clipped(&error.to_string(), 300))
-        };
-        let mut manager = login::manager(host, &url, &client).await.map_err(wrong)?;
+        let (mut manager, refusal) = login::manager(host, &url).await?;
+        let wrong = |error| format!("its login cannot be used: {}", refusal.explain(&error));
         manager.initialize_from_store().await.map_err(wrong)?;
         let transport = StreamableHttpClientTransport::with_client(
-            AuthClient::new(Answered(client.clone()), manager),
+            AuthClient::new(http.clone(), manager),
             config.clone(),
         );
+        let transport = Guarded::new(transport, fault.clone());
         let error = match serve_client_with_lifecycle(handler.clone(), transport, mode.clone()).await {
             Ok(service) => return Ok(service),
             Err(error) => error,
@@ -65,6 +70,6 @@ pub(super) async fn connect(
             return Err(Refused::again(named(error)));
         }
         may_ask = false;
-        host.logins.login(host, &url, &client, challenge, host.options.connect / 2).await?;
+        host.logins.login(host, &url, challenge, host.options.connect / 2).await?;
     }
 }

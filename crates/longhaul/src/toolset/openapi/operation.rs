@@ -4,7 +4,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use crate::toolset::outward::{encoded, has_dots, plain, tool_name, unique};
+use crate::toolset::outward::{encoded, has_dots, plain, shown, tool_name, unique};
 use crate::toolset::text::clipped;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];
@@ -275,6 +275,11 @@ fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
 }
 
 impl Operation {
+    /// What is asked of whom, in words.
+    pub(super) fn aim(&self) -> String {
+        format!("as {} {} at {}", self.method, self.path, shown(&self.server))
+    }
+
     /// The request of a call. What is wrong with the arguments is said for the model.
     pub(super) fn aimed(&self, arguments: &Map<String, Value>) -> Result<Aimed, String> {
         if let Some(unknown) =

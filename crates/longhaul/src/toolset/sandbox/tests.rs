@@ -284,3 +284,140 @@ async fn a_stop_reaches_into_bubblewrap() {
     assert!(why.contains("took longer than 1 s"), "{why}");
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
+
+#[tokio::test]
+async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_commands_own() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let kept = std::env::current_exe().unwrap().starts_with("/tmp");
+    for dir in ["/tmp", "/var/tmp", "/run"] {
+        if kept && dir == "/tmp" {
+            continue; // What leads to the working directory is there.
+        }
+        assert_eq!(
+            yard.run(&format!("ls -A {dir} | grep -v -e ^current-system$ -e ^systemd$")).await.unwrap_err(),
+            "(no output)\n[exit code 1]",
+            "{dir}"
+        );
+    }
+    let mark = format!("longhaul-own-{}", std::process::id());
+    yard.run(&format!("touch /tmp/{mark} /var/tmp/{mark} /run/{mark}")).await.unwrap();
+    for dir in ["/tmp", "/var/tmp", "/run"] {
+        assert!(!Path::new(dir).join(&mark).exists(), "{dir}");
+    }
+    assert!(yard.run(&format!("ls /var/tmp/{mark}")).await.is_err(), "the next command has another");
+}
+
+/// Perl is part of what git needs.
+fn perl(script: &str) -> Option<String> {
+    if !Path::new("/usr/bin/perl").exists() {
+        crate::testing::skipped("there is no /usr/bin/perl");
+        return None;
+    }
+    Some(format!("/usr/bin/perl -MSocket -e '{script}'"))
+}
+
+#[tokio::test]
+async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let connect = |path: &str| {
+        perl(&format!(
+            "socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un({path})) or die $!; print qq(connected)"
+        ))
+    };
+    let listening = |path: &Path| std::os::unix::net::UnixListener::bind(path).unwrap();
+    let in_tmp = TempDir::new_in("/tmp").unwrap();
+    let (hidden, open) = (in_tmp.path().join("s"), PathBuf::from("sub/s"));
+    let _hidden = listening(&hidden);
+    // A socket's name is short: bound by a path from here.
+    let here = std::os::unix::net::UnixListener::bind(short(&yard.work().join(&open)));
+    let Some(cmd) = connect(&format!("q({})", hidden.display())) else { return };
+    assert!(yard.run(&cmd).await.is_err());
+    if let Ok(_here) = here {
+        let cmd = connect("q(sub/s)").unwrap();
+        assert!(yard.run(&cmd).await.unwrap().contains("connected"), "elsewhere they are reached");
+    }
+    // Sockets without a name in the file system belong to the network.
+    use std::os::linux::net::SocketAddrExt as _;
+    let name = format!("longhaul-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let cmd = connect(&format!("qq(\\0{name})")).unwrap();
+    assert!(yard.run(&cmd).await.is_err());
+    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    assert!(yard.run(&cmd).await.unwrap().contains("connected"), "the test can tell");
+}
+
+/// A path to a socket is at most 107 bytes long; one by the open directory always is.
+fn short(path: &Path) -> PathBuf {
+    let dir = fs::File::open(path.parent().unwrap()).unwrap();
+    use std::os::fd::IntoRawFd as _;
+    // Left open until the test ends: the address is looked up when it is bound.
+    Path::new("/proc/self/fd").join(dir.into_raw_fd().to_string()).join(path.file_name().unwrap())
+}
+
+#[tokio::test]
+async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_signalled() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let text = yard
+        .run("grep -E '^(Cap(Eff|Prm|Inh|Amb)|NoNewPrivs)' /proc/self/status | tr -d '0: \\t'")
+        .await
+        .unwrap();
+    assert_eq!(text, "CapInh\nCapPrm\nCapEff\nCapAmb\nNoNewPrivs1\n[exit code 0]");
+    let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    assert!(yard.run(&format!("kill -9 {}", other.id())).await.is_err());
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn in_bubblewrap_sigterm_is_not_passed_on() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let tools = yard.shell.open(&patron).await.unwrap();
+    let (context, _) = call_in(&yard.work());
+    let cmd = "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done";
+    let arguments = json!({ "cmd": cmd, "timeout": 100.0 }).to_string();
+    let up = yard.work().join("up");
+    let (called, ()) = tokio::join!(tools[0].call(&arguments, &context), async {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while !up.exists() && std::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        context.cancel.cancel();
+    });
+    assert!(called.is_err() && up.exists());
+    assert!(!yard.work().join("cleaned").exists());
+}
+
+/// What the page says that nobody is protected from.
+#[tokio::test]
+async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protected() {
+    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let hook = |at: &str| {
+        format!("printf '#!/bin/sh\\ntouch ran\\n' > {at}/post-checkout; chmod +x {at}/post-checkout")
+    };
+    for (what, cmd, made) in [
+        ("a new .git", format!("git init -q . && {}", hook(".git/hooks")), ".git/hooks/post-checkout"),
+        (
+            "a nested one",
+            format!("git init -q nested && {}", hook("nested/.git/hooks")),
+            "nested/.git/hooks/post-checkout",
+        ),
+        (
+            "a bare one",
+            format!("git init -q --bare bare && {}", hook("bare/hooks")),
+            "bare/hooks/post-checkout",
+        ),
+    ] {
+        let _ = fs::remove_dir_all(yard.work().join(".git"));
+        yard.run(&cmd).await.unwrap();
+        assert!(yard.work().join(made).exists(), "{what}");
+    }
+    // Links are not followed to protect what they name.
+    let _ = fs::remove_dir_all(yard.work().join(".git"));
+    fs::rename(yard.work().join("nested/.git"), yard.work().join("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", yard.work().join(".git")).unwrap();
+    yard.run("echo x > .git/hooks/post-merge").await.unwrap();
+    assert!(yard.work().join("moved/hooks/post-merge").exists());
+}

@@ -65,6 +65,21 @@ fn every_form_of_a_denied_command_is_denied_or_asked_about_or_documented() {
 }
 
 #[test]
+fn what_denies_or_asks_for_the_shell_counts_for_background_jobs_and_what_allows_does_not() {
+    let [shell, job] = tools();
+    let call = json!({ "cmd": "make" }).to_string();
+    for (allow, ask, deny, expected) in [
+        (vec!["shell"], vec![], vec![], ["documented", "asked as usual"]),
+        (vec![], vec!["shell:cmd=make"], vec![], ["asked as usual", "asked as usual"]),
+        (vec!["run_background_job"], vec![], vec!["shell:cmd=make"], ["denied", "denied"]),
+    ] {
+        let rules = Permissions::parse(allow, ask, deny).unwrap();
+        let rights = Rights { levels: vec![Arc::new(rules)], approved: false };
+        assert_eq!([&*shell, &*job].map(|tool| becomes(&rights, tool, &call)), expected);
+    }
+}
+
+#[test]
 fn harmless_commands_are_not_asked_about_because_others_are_denied() {
     let lines: Vec<String> = HARMLESS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() >= 60, "{}", lines.len());

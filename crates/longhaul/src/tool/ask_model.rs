@@ -1,0 +1,79 @@
+//! A tool that asks the model of its caller. What that uses is the task's: counted, priced, and bound by its budgets.
+
+use futures::StreamExt as _;
+use tokio::sync::oneshot;
+
+use super::{CallContext, Signal};
+use crate::entry::Sampled;
+use crate::message::{Message, Reply};
+use crate::model::wire::Memo;
+use crate::model::{Chunk, Request};
+
+/// About how many bytes a token has.
+const BYTES_A_TOKEN: u64 = 4;
+
+impl CallContext {
+    /// Asks the model of the calling agent, without tools. When the reply comes back, what it has used is on disk.
+    ///
+    /// # Errors
+    /// When a budget of the task, or of a tree that it is in, is used up or too small for what is asked; when the model
+    /// fails; and when the task is being stopped. The text says which.
+    pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
+        let asking = async {
+            let _turn = self.line.model.lock().await;
+            self.may_ask(system, messages).await?;
+            let reply = self.stream_whole(system, messages).await?;
+            self.note_sampled(&reply).await?;
+            Ok(reply)
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(stopped()),
+            reply = asking => reply,
+        }
+    }
+
+    async fn may_ask(&self, system: &str, messages: &[Message]) -> Result<(), String> {
+        let said = |message: &Message| match message {
+            Message::User(text) => text.len(),
+            Message::Assistant(reply) => reply.text().len(),
+            Message::Tool(result) => result.output.len(),
+        };
+        let bytes = system.len() + messages.iter().map(said).sum::<usize>();
+        let (reply, may) = oneshot::channel();
+        self.line.send(Signal::WantsModel { tokens: bytes as u64 / BYTES_A_TOKEN, reply });
+        may.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    async fn stream_whole(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
+        let memo = Memo::default();
+        let mut stream = self.model.stream(Request {
+            task: self.caller.task,
+            agent: &self.caller.agent,
+            system,
+            messages,
+            tools: &[],
+            turn: 0,
+            retry: 0,
+            memo: &memo,
+        });
+        while let Some(chunk) = stream.next().await {
+            if let Chunk::Done(reply) = chunk.map_err(|error| error.to_string())? {
+                return Ok(*reply);
+            }
+        }
+        Err("the model's answer broke off".to_owned())
+    }
+
+    async fn note_sampled(&self, reply: &Reply) -> Result<(), String> {
+        let model = if reply.model.is_empty() { self.model.name().to_owned() } else { reply.model.clone() };
+        let sampled = Sampled { call: self.call, model, usage: reply.usage, cost: reply.cost };
+        let (noted, written) = oneshot::channel();
+        self.line.send(Signal::Sampled { sampled: Box::new(sampled), noted });
+        written.await.map_err(|_| stopped())
+    }
+}
+
+fn stopped() -> String {
+    "the task is being stopped".to_owned()
+}

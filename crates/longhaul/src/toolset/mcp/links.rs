@@ -1,0 +1,79 @@
+//! Which pages a server may have a person open.
+
+use std::net::IpAddr;
+
+use reqwest::Url;
+
+use super::limits;
+
+/// A page that may be shown, and the host that it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) url: String,
+    pub(super) host: String,
+}
+
+/// A page of the web: `https`, or `http` on this machine. Nothing that runs or reads something by being opened.
+pub(super) fn page(typed: &str) -> Result<Page, String> {
+    if typed.len() > limits::LINK {
+        return Err(format!("its address is longer than {} bytes", limits::LINK));
+    }
+    let url = Url::parse(typed).map_err(|_| "it is not an address of the web".to_owned())?;
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let Some(host) = host.filter(|_| matches!(url.scheme(), "http" | "https")) else {
+        return Err(format!("only https: pages are shown, not '{}:'", url.scheme()));
+    };
+    if url.scheme() == "http" && !is_loopback(host) {
+        return Err(format!("http: pages are only shown if they are on this machine, and {host} is not"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a name before the host could be mistaken for it".to_owned());
+    }
+    Ok(Page { url: url.as_str().to_owned(), host: host.to_owned() })
+}
+
+/// Whether a host of a URL is this machine, as its name says.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_the_web_are_shown() {
+        for (typed, host) in [
+            ("https://example.com/a?b#c", "example.com"),
+            ("http://127.0.0.1:99/", "127.0.0.1"),
+            ("http://[::1]/", "[::1]"),
+            ("HTTP://LocalHost/", "localhost"),
+            // What looks like another host is shown as what it is.
+            ("https://ехample.com/", "xn--ample-ywe6i.com"),
+        ] {
+            assert_eq!(page(typed).unwrap().host, host, "{typed}");
+        }
+        for typed in [
+            "javascript:alert(1)",
+            "JaVaScRiPt:alert(1)",
+            "java\nscript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,<p>",
+            "vbscript:x",
+            "ftp://example.com/",
+            "http://example.com/",
+            "http://127.0.0.1.evil.example/",
+            "https://good.example@evil.example/",
+            "https://",
+            "/path",
+            "",
+        ] {
+            assert!(page(typed).is_err(), "{typed}");
+        }
+        assert!(page(&format!("https://example.com/{}", "a".repeat(5000))).is_err());
+        // No line of it can pass for one of ours.
+        assert!(!page("https://example.com/a\n\u{1b}[2Jb").unwrap().url.contains(['\n', '\u{1b}']));
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading a message of a server. One that cannot be read is never dropped in silence: whoever waits for it is told why.
+
+use rmcp::ErrorData;
+use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerRequest};
+use serde_json::{Value, json};
+
+use super::limits;
+use super::scan::Scan;
+use crate::toolset::text::{clipped, grouped};
+
+/// What the method of a request is called in place of one that cannot be read.
+pub(super) const UNREADABLE: &str = "longhaul/unreadable";
+
+/// What came.
+pub(super) enum Incoming {
+    /// A message, or what stands in for one that cannot be read.
+    Message(Box<ServerJsonRpcMessage>),
+    /// Nothing that anybody waits for.
+    Nothing,
+    /// A message that cannot be read, for this reason, and of which it cannot be said who waits for it.
+    Lost(String),
+}
+
+/// Reads one message.
+pub(super) fn read(bytes: &[u8]) -> Incoming {
+    let bytes = bytes.trim_ascii();
+    if bytes.is_empty() {
+        return Incoming::Nothing;
+    }
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let scan = Scan::of(bytes);
+    match readable(bytes, &scan) {
+        Ok(message) => Incoming::Message(Box::new(message)),
+        Err(why) => stand_in(&scan, why),
+    }
+}
+
+fn readable(bytes: &[u8], scan: &Scan) -> Result<ServerJsonRpcMessage, String> {
+    if bytes.len() > limits::MESSAGE {
+        return Err(too_long());
+    }
+    if scan.deepest > limits::DEPTH {
+        return Err(format!("its JSON is nested more than {} levels deep", limits::DEPTH));
+    }
+    if scan.values > limits::VALUES {
+        return Err(format!("its JSON has more than {} values", grouped(limits::VALUES as u64)));
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("it is not UTF-8 (from byte {} on)", grouped(error.valid_up_to() as u64)))?;
+    serde_json::from_str(text).map_err(|error| match error.is_data() {
+        true => "it is not a JSON-RPC message".to_owned(),
+        false => format!("it is not JSON ({})", clipped(&error.to_string(), 120)),
+    })
+}
+
+/// What is wrong with a message that is too long to be read.
+pub(super) fn too_long() -> String {
+    format!("it is longer than {}, which is the limit", limits::MESSAGE_WORDS)
+}
+
+/// What is handed on in place of a message that cannot be read: an error to whoever waits for it.
+pub(super) fn stand_in(scan: &Scan, why: String) -> Incoming {
+    if !scan.is_message() {
+        // Servers print all kinds of things where only messages belong.
+        tracing::debug!(why, "something that is no message");
+        return Incoming::Nothing;
+    }
+    let message = match (scan.id(), scan.has_method) {
+        (Some(id), false) => unreadable(id, &why),
+        (Some(id), true) => {
+            let asks = CustomRequest::new(UNREADABLE, Some(Value::String(why)));
+            JsonRpcMessage::request(ServerRequest::CustomRequest(asks), id)
+        }
+        (None, true) => {
+            tracing::debug!(why, "a notification that cannot be read");
+            return Incoming::Nothing;
+        }
+        (None, false) => return Incoming::Lost(why),
+    };
+    Incoming::Message(Box::new(message))
+}
+
+/// The answer to a request whose own answer cannot be read.
+pub(super) fn unreadable(id: RequestId, why: &str) -> ServerJsonRpcMessage {
+    let error = ErrorData::new(ErrorCode::PARSE_ERROR, why.to_owned(), Some(mark()));
+    JsonRpcMessage::error(error, Some(id))
+}
+
+/// Tells errors of ours from those of a server; one that says the same gains nothing.
+fn mark() -> Value {
+    json!({UNREADABLE: true})
+}
+
+/// Whether this stands in for an answer that cannot be read: its message says why.
+pub(super) fn is_unreadable(error: &ErrorData) -> bool {
+    error.data.as_ref() == Some(&mark())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &[u8]) -> String {
+        match read(text) {
+            Incoming::Nothing => "nothing".to_owned(),
+            Incoming::Lost(why) => format!("lost: {why}"),
+            Incoming::Message(message) => match *message {
+                JsonRpcMessage::Error(error) if is_unreadable(&error.error) => {
+                    format!("{}: {}", error.id.unwrap(), error.error.message)
+                }
+                other => serde_json::to_string(&other).unwrap(),
+            },
+        }
+    }
+
+    #[test]
+    fn who_waits_for_what_cannot_be_read_is_told() {
+        assert_eq!(
+            told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"a\":\"\xff\"}}"),
+            "3: it is not UTF-8 (from byte 39 on)"
+        );
+        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{").starts_with("3: it is not JSON ("));
+        assert_eq!(told(b"{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{}}"), "3: it is not a JSON-RPC message");
+        let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}", "[".repeat(10_000));
+        assert_eq!(told(deep.as_bytes()), "3: its JSON is nested more than 100 levels deep");
+        assert!(told(b"{\"jsonrpc\":\"2.0\",\"result\":{").starts_with("lost: it is not JSON ("));
+        assert_eq!(told(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{"), "nothing");
+        assert!(told(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{").contains(UNREADABLE));
+        assert_eq!(told(b"hello"), "nothing");
+        assert!(told("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}".as_bytes()).contains("\"id\":3"));
+    }
+
+    #[test]
+    fn what_is_nested_as_deep_as_it_may_be_is_read() {
+        let inner = limits::DEPTH - 1;
+        let deep =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}{}}}", "[".repeat(inner), "]".repeat(inner));
+        assert!(told(deep.as_bytes()).starts_with("{\"jsonrpc\""), "{}", told(deep.as_bytes()));
+    }
+}
