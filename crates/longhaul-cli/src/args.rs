@@ -308,9 +308,14 @@ pub(crate) struct CheckArgs {
     /// Team files, or directories: of those every .yaml and .yml file, also further down
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Treat warnings as errors
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// One file a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) outside: Outside,
 }
 
 /// Whose schema is printed.

@@ -193,10 +193,7 @@ fn wrong(error: &AssembleError, file: &Path) -> Trouble {
         AssembleError::Wrong { text, problems, .. }
             if teamfile::read(text).errors() == 0 && !problems.iter().any(circle) =>
         {
-            let missing = |problem: &teamfile::Problem| {
-                problem.message.contains("needs a key") || problem.message.starts_with("the variable")
-            };
-            let hint = match problems.iter().any(missing) {
+            let hint = match problems.iter().any(teamfile::Problem::is_of_environment) {
                 true => {
                     "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
                      demo` needs none"

@@ -3,19 +3,21 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, Around, Bundle, Problem, Severity, TrustItem};
+use longhaul::teamfile::{self, Around, AssembleError, Bundle, Outfit, Problem, Severity, TrustItem};
 use serde::Serialize;
 
 use super::Desk;
 use crate::args::{CheckArgs, SchemaOf};
 use crate::exit::{Code, Trouble};
+use crate::team;
 use crate::view::{Ink, Term, clean, many};
 
-pub(super) fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
-    let files = files(&args.paths)?;
+pub(super) async fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
+    let (files, skipped) = files(&args.paths)?;
+    let outfit = team::outfit(desk, &args.outside, &desk.place()?)?;
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
-        let checked = match Checked::of(path) {
+        let checked = match Checked::of(path, &outfit).await {
             // One of many that cannot be read is a line like the others.
             Err(trouble) if files.len() > 1 => Checked::unread(path, &trouble),
             checked => checked?,
@@ -29,16 +31,20 @@ pub(super) fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
         warnings += checked.warnings;
     }
     if !args.json {
-        let total = format!(
+        let mut total = format!(
             "{}: {}, {}",
             many(files.len(), "file"),
             many(errors, "error"),
             many(warnings, "warning")
         );
+        if skipped > 0 {
+            total += &format!("; {} skipped (no `agents`, so not a team)", many(skipped, "YAML file"));
+        }
         let ink = if errors > 0 { Ink::Bad } else { Ink::Good };
         desk.term.line(&desk.term.paint(ink, &total))?;
     }
-    Ok(if errors > 0 { Code::Team } else { Code::Fine })
+    let wrong = errors > 0 || args.strict && warnings > 0;
+    Ok(if wrong { Code::Team } else { Code::Fine })
 }
 
 pub(super) fn schema(desk: &Desk, of: SchemaOf) -> Result<Code, Trouble> {
@@ -69,7 +75,7 @@ struct Checked {
 }
 
 impl Checked {
-    fn of(path: &Path) -> Result<Checked, Trouble> {
+    async fn of(path: &Path, outfit: &Outfit) -> Result<Checked, Trouble> {
         let began = std::time::Instant::now();
         let text = read(path)?;
         let mut reading = teamfile::read(&text);
@@ -79,6 +85,14 @@ impl Checked {
             // One that cannot be read whole has told so by now.
             let bundle = Bundle::gather(path);
             reading.problems.extend(bundle.iter().flat_map(teamfile::circles));
+            if let Ok(bundle) = &bundle
+                && reading.problems.iter().all(|problem| !problem.is_error())
+            {
+                let more = cannot_run(bundle, outfit).await;
+                let is_new = |problem: &Problem| reading.problems.iter().all(|told| told.at != problem.at);
+                let more: Vec<Problem> = more.into_iter().filter(is_new).collect();
+                reading.problems.extend(more);
+            }
             trust.extend(bundle.iter().flat_map(teamfile::trust_items));
             agents.extend(file.agents.keys().cloned());
         }
@@ -154,6 +168,34 @@ impl Checked {
     }
 }
 
+/// Why `run` would refuse a team whose file reads well. What is only missing here, such as a key, is a warning.
+async fn cannot_run(bundle: &Bundle, outfit: &Outfit) -> Vec<Problem> {
+    let problem = |severity, message: String, help: &str| Problem {
+        severity,
+        at: teamfile::Place::START,
+        path: String::new(),
+        message,
+        help: Some(help.to_owned()),
+    };
+    match teamfile::assemble(bundle, outfit) {
+        Ok(assembly) => match team::somebody_to_ask(&assembly.team, outfit).await {
+            Ok(()) => Vec::new(),
+            Err(trouble) => {
+                let help = trouble.help().unwrap_or_default().to_owned();
+                vec![problem(Severity::Warning, trouble.what().to_owned(), &help)]
+            }
+        },
+        Err(AssembleError::Wrong { file, problems, .. }) if file == bundle.name => {
+            let here = |problem: Problem| match problem.is_of_environment() {
+                true => Problem { severity: Severity::Warning, ..problem },
+                false => problem,
+            };
+            problems.into_iter().map(here).collect()
+        }
+        Err(error) => vec![problem(Severity::Error, error.to_string(), "check that file too")],
+    }
+}
+
 /// The machine that the check runs on.
 struct Here<'a>(&'a Path);
 
@@ -185,24 +227,35 @@ pub(crate) fn read(path: &Path) -> Result<String, Trouble> {
     })
 }
 
-/// The files that are meant, in order.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Trouble> {
-    let mut files = Vec::new();
+/// The files that are meant, in order, and how many of the directories' are no team files.
+fn files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), Trouble> {
+    let (mut files, mut skipped) = (Vec::new(), 0);
     for path in paths {
         if path.is_dir() {
-            let before = files.len();
-            below(path, 0, &mut files)?;
-            if files.len() == before {
-                let what = format!("there is no .yaml file in {}", path.display());
+            let mut found = Vec::new();
+            below(path, 0, &mut found)?;
+            let all = found.len();
+            found.retain(|file| may_be_team(file));
+            skipped += all - found.len();
+            if found.is_empty() {
+                let what = format!("there is no team file in {}", path.display());
                 return Err(
                     Trouble::new(Code::Usage, what).hint("name a team file, or a directory that has some")
                 );
             }
+            files.extend(found);
         } else {
             files.push(path.clone());
         }
     }
-    Ok(files)
+    Ok((files, skipped))
+}
+
+/// Whether a YAML file that nobody has named looks like a team's. One that cannot be read is told of.
+fn may_be_team(path: &Path) -> bool {
+    let Ok(text) = read(path) else { return true };
+    let is_key = |line: &str| line.trim_start_matches(['{', ' ', '"', '\'']).starts_with("agents");
+    text.lines().any(|line| (line.starts_with(['a', '{', '"', '\''])) && is_key(line))
 }
 
 fn below(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Trouble> {

@@ -349,6 +349,9 @@ async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outf
     let agents: Vec<String> = team.agents().map(|agent| one_line(agent.name.as_str())).collect();
     let mut checks =
         vec![Check::fine("team", format!("{name}: {} ({})", many(agents.len(), "agent"), agents.join(", ")))];
+    if let Err(trouble) = team::somebody_to_ask(&team, outfit).await {
+        checks.push(Check::broken("model", trouble.what(), trouble.help().unwrap_or_default()));
+    }
     for agent in team.agents() {
         let patron = team.patron(agent);
         for toolset in &agent.toolsets {

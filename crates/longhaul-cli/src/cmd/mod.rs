@@ -93,7 +93,7 @@ pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> 
         Command::Resume(args) => resume::run(desk, &args).await,
         Command::Attach(args) => attach::run(desk, &args).await,
         Command::Carry(args) => carry::run(desk, &args).await,
-        Command::Check(args) => check::run(desk, &args),
+        Command::Check(args) => check::run(desk, &args).await,
         Command::Doctor(args) => doctor::run(desk, &args).await,
         Command::Completions(args) => shell::completions(desk, &args),
         Command::Man(args) => shell::man(desk, &args),

@@ -8,6 +8,46 @@ use crate::kit::Kit;
 const WRONG: &str =
     "agents:\n  root:\n    modle: auto\n    sub_agents: [helpr]\n  helper:\n    model: auto\n";
 
+/// A model that needs no key.
+const PLAYED: &str =
+    "models: {s: {provider: scripted, script: 'agents: {\"*\": {turns: [{text: Done.}]}}'}}\n";
+
+#[test]
+fn check_and_doctor_refuse_what_run_refuses() {
+    let kit = Kit::new();
+    kit.write("broken.yaml", "agents: {root: {model: s}}\nmodels: {s: {provider: scripted, script: 'agents: {root: {turnz: []}}'}}\n");
+    kit.write(
+        "file.yaml",
+        "agents: {root: {model: s}}\nmodels: {s: {provider: scripted, script: play.yaml}}\n",
+    );
+    kit.write(
+        "typo.yaml",
+        &format!("agents: {{root: {{model: s, toolsets: [{{type: filesytem}}]}}}}\n{PLAYED}"),
+    );
+    for (file, says) in
+        [("broken.yaml", "turnz"), ("file.yaml", "play.yaml"), ("typo.yaml", "did you mean 'filesystem'?")]
+    {
+        kit.run(&["run", file, "Go."]).ended(6);
+        let checked = kit.run(&["check", file]).ended(6).out;
+        assert!(checked.contains(says), "{checked}");
+        let doctor = kit.run(&["doctor", "--trust", file]).ended(1).out;
+        assert!(doctor.contains(says), "{doctor}");
+    }
+    // What is only missing here is a warning of the file, and broken for whoever wants to run it.
+    kit.write("auto.yaml", "agents: {root: {model: auto}}\n");
+    kit.write("key.yaml", "agents: {root: {model: openai/gpt-5}}\n");
+    for (file, says) in
+        [("auto.yaml", "no model can be asked"), ("key.yaml", "needs a key: set OPENAI_API_KEY")]
+    {
+        kit.run(&["run", file, "Go."]).ended(6);
+        let checked = kit.run(&["check", file]).ended(0).out;
+        assert!(checked.contains(says) && checked.contains("1 warning"), "{checked}");
+        kit.run(&["check", "--strict", file]).ended(6);
+        let doctor = kit.run(&["doctor", "--trust", file]).ended(1).out;
+        assert!(doctor.contains(says), "{doctor}");
+    }
+}
+
 #[test]
 fn a_line_a_file_and_a_total() {
     let kit = Kit::new();
@@ -16,11 +56,14 @@ fn a_line_a_file_and_a_total() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write("good.yaml", "agents: {root: {model: auto}, helper: {model: auto}}\n");
+    write("good.yaml", &format!("agents: {{root: {{model: s}}, helper: {{model: s}}}}\n{PLAYED}"));
+    write("workflow.yaml", "on: push\njobs: {agents: {}}\n");
     write("deeper/wrong.yml", WRONG);
     write(
         "warned.yaml",
-        "agents: {root: {model: auto, code_mode_tools: true, toolsets: [{type: telepathy}]}}\n",
+        &format!(
+            "agents: {{root: {{model: s, code_mode_tools: true, toolsets: [{{type: telepathy}}]}}}}\n{PLAYED}"
+        ),
     );
     write("notes.txt", "no team");
     write(".hidden.yaml", "no team either");
@@ -28,6 +71,9 @@ fn a_line_a_file_and_a_total() {
     insta::assert_snapshot!("check", ran.out);
     assert_eq!(ran.err, "");
     kit.run(&["check", "teams/good.yaml", "teams/warned.yaml"]).ended(0);
+    kit.run(&["check", "--strict", "teams/good.yaml"]).ended(0);
+    kit.run(&["check", "--strict", "teams/good.yaml", "teams/warned.yaml"]).ended(6);
+    kit.run(&["check", "teams/workflow.yaml"]).ended(6);
 
     let json = kit.run(&["check", "--json", "teams"]).ended(6).json();
     assert_eq!(json.len(), 3);
@@ -43,7 +89,7 @@ fn one_that_cannot_be_read_is_a_line_among_the_others() {
     let kit = Kit::new();
     fs::create_dir(kit.ground.path().join("teams")).unwrap();
     fs::write(kit.ground.path().join("teams/a-binary.yaml"), b"\x7fELF\x02\x01\xff\xfe").unwrap();
-    kit.write("teams/b-good.yaml", "agents: {root: {model: auto}}\n");
+    kit.write("teams/b-good.yaml", &format!("agents: {{root: {{model: s}}}}\n{PLAYED}"));
     let ran = kit.run(&["check", "teams"]).ended(6);
     insta::assert_snapshot!("check_binary", ran.out);
     assert_eq!(ran.err, "");
@@ -79,7 +125,7 @@ fn the_teams_of_the_project_are_as_they_should_be() {
 fn what_cannot_be_checked_is_said() {
     let kit = Kit::new();
     kit.run(&["check", "nowhere.yaml"]).complains(6, &["nowhere.yaml", "longhaul init"]);
-    kit.run(&["check", "docs"]).complains(2, &["no .yaml file", "docs"]);
+    kit.run(&["check", "docs"]).complains(2, &["no team file", "docs"]);
     fs::write(kit.ground.path().join("bytes.yaml"), b"agents: \xff\xfe").unwrap();
     kit.run(&["check", "bytes.yaml"]).complains(6, &["bytes.yaml", "UTF-8"]);
 }
@@ -116,7 +162,7 @@ fn init_writes_a_team_that_is_right_and_never_over_another() {
         let file = args.get(1).copied().unwrap_or("team.yaml");
         assert!(ran.out.contains(&format!("longhaul check {file}")), "{}", ran.out);
         let checked = kit.run(&["check", file]).ended(0);
-        assert!(checked.out.ends_with("1 file: 0 errors, 0 warnings\n"), "{}", checked.out);
+        assert!(checked.out.contains("1 file: 0 errors"), "{}", checked.out);
         fs::write(kit.ground.path().join(file), "mine").unwrap();
         kit.run(args).complains(2, &[file, "--force"]);
         assert_eq!(fs::read_to_string(kit.ground.path().join(file)).unwrap(), "mine");

@@ -10,7 +10,7 @@
 //! let reading = teamfile::read(text);
 //! assert!(reading.file.is_none());
 //! let told: Vec<String> = reading.problems.iter().map(|problem| problem.message.clone()).collect();
-//! assert_eq!(told, ["unknown key 'modle' in an agent", "there is no toolset of type 'shel': it is skipped"]);
+//! assert_eq!(told, ["unknown key 'modle' in an agent", "there is no toolset of type 'shel'"]);
 //! assert_eq!(reading.problems[0].help.as_deref(), Some("did you mean 'model'?"));
 //! assert_eq!((reading.problems[0].at.line, reading.problems[0].at.column), (3, 5));
 //! ```

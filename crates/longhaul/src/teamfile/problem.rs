@@ -72,6 +72,11 @@ impl Problem {
         self
     }
 
+    /// Whether the file is right, and only something is not set here: a key, or a variable.
+    pub fn is_of_environment(&self) -> bool {
+        self.message.contains("needs a key") || self.message.starts_with("the variable")
+    }
+
     /// Whether the team does not run with it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

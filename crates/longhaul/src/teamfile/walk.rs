@@ -340,9 +340,21 @@ impl Walk {
         };
         let path = join(&self.path, "type");
         let Some(object) = form::toolset(name) else {
-            let message = format!("there is no toolset of type '{}': it is skipped", shortened(name));
+            let shown = shortened(name);
             let help = instead(name, &names, "types");
-            self.told.push(Problem::warning(kind.at, &path, message).help(help));
+            // A slip of the pen is an error; what another program knows, and this one does not, is left out.
+            self.told.push(
+                match nearest(name, names.iter().copied()) {
+                    Some(_) => {
+                        Problem::error(kind.at, &path, format!("there is no toolset of type '{shown}'"))
+                    }
+                    None => {
+                        let message = format!("there is no toolset of type '{shown}': it is skipped");
+                        Problem::warning(kind.at, &path, message)
+                    }
+                }
+                .help(help),
+            );
             let named = ("name".to_owned(), Value::Text(name.to_owned()));
             return Some(Value::Map(vec![("type".to_owned(), Value::Text("unknown".to_owned())), named]));
         };
