@@ -69,6 +69,11 @@ impl Place {
         self.command(&format!("resume {root}"))
     }
 
+    /// What to type to see a task in full.
+    pub(crate) fn show(&self, task: TaskId) -> String {
+        self.command(&format!("show {task}"))
+    }
+
     /// What to type to try a task again.
     pub(crate) fn retry(&self, task: TaskId) -> String {
         self.command(&format!("retry {task}"))

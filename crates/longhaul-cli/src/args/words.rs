@@ -50,6 +50,7 @@ pub(crate) enum State {
     /// Pending or running
     Open,
     /// Completed, failed or cancelled
+    #[value(aliases = ["done", "finished", "final"])]
     Ended,
     Pending,
     /// Pending, and run before by a process that is gone
@@ -58,6 +59,7 @@ pub(crate) enum State {
     Running,
     Waiting,
     /// Asks a person
+    #[value(aliases = ["asking", "blocked"])]
     Asks,
     Stopping,
     Completed,

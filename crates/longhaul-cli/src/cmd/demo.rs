@@ -46,7 +46,24 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
         String::new(),
     ];
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    Carry { since, manner, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await
+    let code = Carry { since, manner, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await?;
+    if code == Code::Fine && !args.json {
+        term.line("")?;
+        term.line("What next?")?;
+        let init = place.command("init team.yaml");
+        for (command, what) in [
+            (place.show(root), "this run in full"),
+            (place.command("tui"), "all tasks on one screen"),
+            (init, "a team of your own, with a real model"),
+        ] {
+            term.line(&format!(
+                "  {}  {}",
+                term.paint(Ink::Strong, &clean(&command)),
+                term.paint(Ink::Faint, what)
+            ))?;
+        }
+    }
+    Ok(code)
 }
 
 /// A script that somebody else wrote.

@@ -38,6 +38,10 @@ pub(crate) async fn run(desk: &Desk, args: TuiArgs) -> Result<Code, Trouble> {
         return Err(Trouble::new(Code::Usage, "the screen needs a terminal, on standard input and output")
             .hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
     }
+    if std::env::var_os("TERM").is_none_or(|kind| kind == "dumb") {
+        return Err(Trouble::new(Code::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
+            .hint("`longhaul tasks` lists tasks anywhere; `export TERM=xterm-256color` if the terminal is better than that"));
+    }
     if let Some(team) = args.team.as_ref().filter(|team| !team.is_file()) {
         return Err(Trouble::new(Code::Team, format!("there is no team file {}", team.display()))
             .hint("`longhaul init FILE` writes one to begin with"));

@@ -28,6 +28,10 @@ fn the_demo_in_a_pipe_ends_with_a_synthesis_and_a_summary() {
     for words in ["TURNS  TOOLS  TOKENS", "cartographer  ✓ completed", "5 tasks"] {
         assert!(ran.out.contains(words), "'{words}' is not in: {}", ran.out);
     }
+    let next = ran.out.split_once("What next?").map(|(_, next)| next).unwrap_or_default();
+    for words in [format!("show {root}"), "tui".to_owned(), "init team.yaml".to_owned()] {
+        assert!(next.contains(&words), "'{words}' is not in: {next}");
+    }
     assert!(!kit.data.path().join("longhaul.db-wal").exists(), "all is in the one file when nobody works");
     let journals = kit.journals();
     assert_eq!(journals.len(), 5);
