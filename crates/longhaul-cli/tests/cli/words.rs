@@ -289,6 +289,8 @@ macro_rules! doctor_says {
             (r"(?m)^. sandbox .*\n(?: {12}→ .*\n)?", "  sandbox   (as it is here)\n"),
             (r"(?m)^. git .*\n(?: {12}→ .*\n)?", "  git       (as it is here)\n"),
             (r"(?m)^. disk .*\n(?: {12,}.*\n)*", "  disk      (as it is here)\n"),
+            // Those of the sandbox, git and the disk among them.
+            (r"\d+ warnings?\n", "N warnings\n"),
             (r"version \d+\.\d+\.\d+", "version X.Y.Z"),
             (r"/\S*/longhaul\.db", "DATA/longhaul.db"),
             (r"\d+(\.\d)? [KMG]?B", "N KB"),
