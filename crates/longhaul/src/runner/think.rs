@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{Halt, Run, heard, overdue};
-use crate::agent::Patience;
+use crate::agent::{Patience, Shape};
 use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
 use crate::id::CallId;
 use crate::message::Reply;
@@ -109,6 +109,7 @@ impl Run {
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),
             tools: if tools { &gear.specs } else { &[] },
+            output: agent.shape.as_deref().map(Shape::asked),
             turn: self.turn.replies(),
             retry,
             memo: &memo,

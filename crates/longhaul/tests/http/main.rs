@@ -6,6 +6,7 @@ mod server;
 mod stage;
 mod tls;
 
+mod bodies;
 mod fallback;
 mod limits;
 mod outage;

@@ -16,6 +16,7 @@ use super::{Endpoint, Http, limits};
 use crate::message::{Block, Reply, StopReason};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
+use crate::model::wire::names::meant;
 use crate::model::wire::{Parser, TextCalls, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
@@ -128,10 +129,18 @@ impl Provider {
         if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
             // Where JSON was asked for, JSON is the answer.
             && self.settings.structured_output.is_none()
+            && request.output.is_none()
             && reply.stop == StopReason::End
             && reply.calls().next().is_none()
         {
             read_text_calls(&mut reply, request);
+        }
+        for block in &mut reply.blocks {
+            if let Block::Call(call) = block
+                && let Some(name) = meant(&call.tool, request.tools).filter(|name| *name != call.tool)
+            {
+                call.tool = name.to_owned();
+            }
         }
         if reply.model.is_empty() {
             reply.model.clone_from(&self.settings.model);

@@ -185,6 +185,7 @@ impl Workshop<'_> {
                 presence_penalty: part.presence_penalty,
                 thinking: part.thinking_budget.as_ref().and_then(thinking),
                 parallel_tool_calls: part.parallel_tool_calls,
+                // The shape belongs to the agent, and goes with each of its requests.
                 structured_output: None,
                 reads_text_calls: None,
                 provider_opts: part.provider_opts.clone(),

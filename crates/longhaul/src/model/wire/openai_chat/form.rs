@@ -1,5 +1,7 @@
 //! A conversation as chat completions want it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 use super::quirks::{Quirks, ReasoningBack};
 use crate::message::{Block, Reply};
 use crate::model::wire::history::{Form, arguments, push, says_something};
+use crate::model::wire::names::wire_name;
 
 /// How long an id of a call may be.
 const LONGEST_ID: usize = 40;
@@ -54,7 +57,7 @@ struct Called<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -63,7 +66,7 @@ struct Returned<'a> {
     role: &'static str,
     tool_call_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    name: Option<Cow<'a, str>>,
     content: &'a str,
 }
 
@@ -115,7 +118,7 @@ impl Form for ChatForm {
         let tool_calls = reply.calls().zip(ids).map(|(call, id)| Called {
             id,
             r#type: "function",
-            function: Function { name: &call.tool, arguments: arguments(&call.arguments) },
+            function: Function { name: wire_name(&call.tool), arguments: arguments(&call.arguments) },
         });
         let demanded = self.quirks.reasoning_back == ReasoningBack::Content && !ids.is_empty();
         let answered = Answered {
@@ -132,7 +135,7 @@ impl Form for ChatForm {
 
     fn result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str) {
         self.last = Last::Tool;
-        let name = self.quirks.short_ids.then_some(tool);
+        let name = self.quirks.short_ids.then(|| wire_name(tool));
         push(out, &Returned { role: "tool", tool_call_id: id, name, content: output });
     }
 
