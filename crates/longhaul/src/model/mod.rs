@@ -39,6 +39,12 @@ pub trait Model: Send + Sync + 'static {
     fn window(&self) -> Option<u64> {
         None
     }
+
+    /// The name of a model, this one or one behind it, of whose replies nobody will know the cost: it has no price, and
+    /// its provider does not tell. A limit of cost cannot hold for it.
+    fn unpriced(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A reply on its way.

@@ -20,6 +20,7 @@ impl Run {
         self.sit().await?;
         self.ledger.check(&self.head, &*self.around.store).await?;
         let model = self.model()?;
+        self.ledger.check_price(&*model)?;
         self.make_room(&*model).await?;
         let mut tries = 1;
         let mut shortened = 0;

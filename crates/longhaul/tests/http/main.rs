@@ -7,6 +7,7 @@ mod stage;
 mod tls;
 
 mod bodies;
+mod costs;
 mod fallback;
 mod limits;
 mod outage;

@@ -262,6 +262,10 @@ impl Http {
         };
         let mut model = self.provider_of(&name, wire, spec.settings.clone(), endpoint)?;
         model.reads_text_calls = entry.open;
+        // Whatever the provider is called here, its models have one price.
+        let usual_name = format!("{provider}/{}", spec.settings.model);
+        model.price = model.price.or_else(|| self.0.options.prices.of(&usual_name));
+        model.tells_cost = matches!(provider, "openrouter" | "perplexity");
         Ok(Arc::new(model))
     }
 }

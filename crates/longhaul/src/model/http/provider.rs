@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, timeout};
 use super::exchange::{Answer, Body};
 use super::gate::{Gate, Next, Seat, Ticket};
 use super::{Endpoint, Http, limits};
-use crate::message::{Block, Reply, StopReason};
+use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::names::meant;
@@ -34,10 +34,12 @@ pub struct Provider {
     url: reqwest::Url,
     http: Http,
     gate: std::sync::Arc<Gate>,
-    price: Option<Price>,
+    pub(super) price: Option<Price>,
     window: Option<u64>,
     /// Small models write calls as text now and then. What the settings say counts more.
     pub(super) reads_text_calls: bool,
+    /// Whether its provider tells with each reply what it cost.
+    pub(super) tells_cost: bool,
 }
 
 impl Provider {
@@ -54,8 +56,19 @@ impl Provider {
         // A server of one's own is started with the window that it has room for, and is told of it in the team file.
         let told = settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
         let window = told.or_else(|| crate::model::windows::window(&settings.model));
-        let (name, reads_text_calls) = (name.to_owned(), false);
-        Provider { name, wire, settings, endpoint, url, http, gate, price, window, reads_text_calls }
+        Provider {
+            name: name.to_owned(),
+            wire,
+            settings,
+            endpoint,
+            url,
+            http,
+            gate,
+            price,
+            window,
+            reads_text_calls: false,
+            tells_cost: false,
+        }
     }
 
     #[cfg(test)]
@@ -148,7 +161,10 @@ impl Provider {
         // An alias has the price of the model that answered.
         let maker = self.name.split('/').next().unwrap_or_default();
         let price = self.price.or_else(|| self.http.options().prices.of(&format!("{maker}/{}", reply.model)));
-        reply.cost = reply.cost.or_else(|| Some(price?.of(&reply.usage)));
+        // Whoever does not say what was used has not said that it was nothing.
+        let used = reply.usage != Usage::default();
+        reply.cost =
+            reply.cost.or_else(|| Some(price.filter(|price| used || price.is_free())?.of(&reply.usage)));
         reply
     }
 }
@@ -178,6 +194,10 @@ impl Model for Provider {
 
     fn window(&self) -> Option<u64> {
         self.window
+    }
+
+    fn unpriced(&self) -> Option<String> {
+        (self.price.is_none() && !self.tells_cost).then(|| self.name.clone())
     }
 }
 

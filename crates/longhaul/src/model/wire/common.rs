@@ -204,6 +204,22 @@ pub(crate) fn count(object: &Value, paths: &[&str]) -> u64 {
         .unwrap_or(0)
 }
 
+/// What a reply cost in millionths of a dollar, where its usage tells it: nobody knows better than who sends the bill.
+/// What is less than a millionth is one, for it is not nothing.
+pub(crate) fn told_cost(usage: &Value) -> Option<u64> {
+    let number =
+        |path: &str| usage.pointer(path).and_then(Value::as_f64).filter(|n| *n >= 0.0 && n.is_finite());
+    // OpenRouter's is the whole cost, but where one's own key was used only its fee; Perplexity's has parts.
+    let own_key = usage.get("is_byok") == Some(&Value::Bool(true));
+    let upstream = own_key.then(|| number("/cost_details/upstream_inference_cost")).flatten();
+    let dollars =
+        number("/cost").map(|cost| cost + upstream.unwrap_or(0.0)).or_else(|| number("/cost/total_cost"));
+    // xAI counts in ten-billionths of a dollar.
+    let dollars = dollars.or_else(|| number("/cost_in_usd_ticks").map(|ticks| ticks / 1e10))?;
+    // What was added up in binary is not rounded up for the last of its digits.
+    Some(((dollars * 1e6) - 1e-6).ceil().max(0.0) as u64)
+}
+
 /// What an answer with an error status says.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> ModelErrorKind {
     let error: Option<Value> = serde_json::from_slice(body).ok();
