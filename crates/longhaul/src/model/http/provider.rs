@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, timeout};
 
 use super::exchange::{Answer, Body};
 use super::gate::{Gate, Next, Seat, Ticket};
-use super::{Endpoint, Http, limits};
+use super::{Endpoint, Http, foreign, limits};
 use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
@@ -54,8 +54,7 @@ impl Provider {
         let price = http.options().prices.of(name);
         let url = endpoint.url(&wire.path(&settings));
         // A server of one's own is started with the window that it has room for, and is told of it in the team file.
-        let told = settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
-        let window = told.or_else(|| crate::model::windows::window(&settings.model));
+        let window = settings.context_size.or_else(|| crate::model::windows::window(&settings.model));
         Provider {
             name: name.to_owned(),
             wire,
@@ -74,6 +73,21 @@ impl Provider {
     #[cfg(test)]
     pub(super) fn path(&self) -> String {
         self.wire.path(&self.settings)
+    }
+
+    #[cfg(test)]
+    pub(super) fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    #[cfg(test)]
+    pub(super) fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.settings.provider_opts
+    }
+
+    #[cfg(test)]
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        Some(self.endpoint.headers().get(name)?.to_str().ok()?.to_owned())
     }
 
     fn first_byte(&self) -> Duration {
@@ -113,9 +127,22 @@ impl Provider {
         };
         if (200..300).contains(&answer.status) {
             self.gate.answered();
+            if let Some(what) = foreign::by_headers(&answer.headers) {
+                return Err(self.no_answer(what));
+            }
             return Ok(answer);
         }
         Err(self.refused(answer).await)
+    }
+
+    /// Something that no model answers, with a status that says that all is well.
+    fn no_answer(&self, what: &str) -> ModelError {
+        let why = format!(
+            "{} answered with {what}, not with a model's reply: is base_url right, and is nothing between that asks for a \
+             login?",
+            self.endpoint.host()
+        );
+        self.error(ModelErrorKind::Rejected(why), None)
     }
 
     async fn refused(&self, mut answer: Answer) -> ModelError {
@@ -319,6 +346,11 @@ impl Ear {
             None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
+        if !self.begun
+            && let Some(what) = foreign::by_beginning(&bytes)
+        {
+            return Err(model.no_answer(what));
+        }
         self.begun = true;
         let fed = self.parser.feed(&bytes, fresh);
         fresh.drain(..).for_each(|chunk| hear(heard, chunk));

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::{halves, oops};
 use crate::message::{Block, Call, StopReason};
 use crate::model::{Chunk, ModelErrorKind};
 
@@ -15,6 +16,8 @@ const LONGEST_ERROR: usize = 600;
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     blocks: Vec<Block>,
+    /// Half a character, and the block it ended.
+    half: Option<(usize, char)>,
 }
 
 impl Collector {
@@ -50,6 +53,13 @@ impl Collector {
 
     /// More of the text or thinking there.
     pub(crate) fn more(&mut self, at: usize, piece: String, chunks: &mut Vec<Chunk>) {
+        if piece.is_empty() {
+            return;
+        }
+        // One whose other half comes in another block never gets it.
+        let mut half = self.half.take().filter(|(block, _)| *block == at).map(|(_, half)| half);
+        let piece = halves::behind(&mut half, piece);
+        self.half = half.map(|half| (at, half));
         if piece.is_empty() {
             return;
         }
@@ -113,6 +123,7 @@ impl Collector {
         let mut ids = Unique::default();
         for (at, block) in blocks.iter_mut().enumerate() {
             let Block::Call(call) = block else { continue };
+            call.arguments = halves::mended(std::mem::take(&mut call.arguments));
             if stop != StopReason::Length && matches!(call.arguments.trim(), "" | "null") {
                 call.arguments = "{}".to_owned();
             }
@@ -184,7 +195,8 @@ impl Wholeness {
 
 /// The string in a raw value; nothing if it is something else.
 pub(crate) fn string(raw: Option<&RawValue>) -> Option<String> {
-    serde_json::from_str(raw?.get()).ok()
+    let literal = raw?.get();
+    serde_json::from_str(literal).ok().or_else(|| halves::string(literal))
 }
 
 /// The number in a raw value, also if it is written as a float or a string.
@@ -254,7 +266,7 @@ fn kind(status: u16, code: &str, message: String) -> ModelErrorKind {
     }
     match status {
         429 => ModelErrorKind::RateLimited(message),
-        408 | 409 | 500.. => ModelErrorKind::Server { status, message },
+        408 | 409 | 500.. if !oops::stays(&message) => ModelErrorKind::Server { status, message },
         _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(format!("{message} ({status})")),
     }

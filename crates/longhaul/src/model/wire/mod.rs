@@ -7,6 +7,7 @@ pub mod anthropic;
 pub(crate) mod common;
 mod dialect;
 pub mod gemini;
+mod halves;
 mod history;
 mod merge_schemas;
 pub(crate) mod names;
@@ -23,6 +24,8 @@ pub(crate) mod sse;
 mod testing;
 mod text_calls;
 mod tools;
+#[cfg(test)]
+mod traffic_tests;
 mod turns;
 
 pub use anthropic::Anthropic;

@@ -188,11 +188,12 @@ impl Workshop<'_> {
                 // The shape belongs to the agent, and goes with each of its requests.
                 structured_output: None,
                 reads_text_calls: None,
+                context_size: None,
                 provider_opts: part.provider_opts.clone(),
             },
             base_url: filled(part.base_url.as_ref())?,
             token_key: part.token_key.clone(),
-            api_type: None,
+            api_type: part.api_type,
             custom,
         };
         let keys = keys(&self.outfit.variables);

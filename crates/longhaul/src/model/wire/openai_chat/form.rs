@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::quirks::{Quirks, ReasoningBack};
 use crate::message::{Block, Reply};
+use crate::model::wire::common::string;
 use crate::model::wire::history::{Form, arguments, push, says_something};
 use crate::model::wire::names::wire_name;
 
@@ -180,9 +181,9 @@ fn details(reply: &Reply) -> Option<&Value> {
 /// Arguments that came as JSON rather than as a string with JSON in it, as a string; a string as it is.
 pub(super) fn written(raw: &RawValue) -> String {
     let text = raw.get();
-    match serde_json::from_str(text) {
-        Ok(string) => string,
-        Err(_) if text == "null" => String::new(),
-        Err(_) => text.to_owned(),
+    match string(Some(raw)) {
+        Some(string) => string,
+        None if text == "null" => String::new(),
+        None => text.to_owned(),
     }
 }

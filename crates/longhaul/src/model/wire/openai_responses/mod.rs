@@ -64,7 +64,14 @@ impl OpenAiResponses {
         }
         match &settings.thinking {
             Some(Thinking::Off) => put("reasoning", Some(json!({"effort": "none"}))),
+            // Without this nothing of the thinking is ever seen.
+            Some(Thinking::Effort(effort)) if thinks(&settings.model) => {
+                put("reasoning", Some(json!({"effort": effort, "summary": "auto"})));
+            }
             Some(Thinking::Effort(effort)) => put("reasoning", Some(json!({ "effort": effort }))),
+            Some(Thinking::Adaptive) if thinks(&settings.model) => {
+                put("reasoning", Some(json!({"summary": "auto"})));
+            }
             Some(Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
         }
         history::merge(&mut body, &settings.provider_opts);
@@ -75,6 +82,7 @@ impl OpenAiResponses {
 /// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking.
 fn thinks(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
     !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
 }
 
