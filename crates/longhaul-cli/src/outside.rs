@@ -87,10 +87,22 @@ pub(crate) fn http(outside: &Outside, variables: &Variables) -> Result<Http, Tro
     made.map_err(|error| Trouble::new(Code::Failed, error.to_string()))
 }
 
-/// Where servers of this machine are, in the variables that they themselves are told it with.
+/// The variables in which the SDKs of providers look for their place.
+const SDK_PLACES: [(&str, &str); 4] = [
+    ("OPENAI_BASE_URL", "openai"),
+    ("ANTHROPIC_BASE_URL", "anthropic"),
+    ("GOOGLE_GEMINI_BASE_URL", "google"),
+    ("AZURE_OPENAI_ENDPOINT", "azure"),
+];
+
+/// Where providers are, in the variables that their SDKs read, and servers of this machine, in those that they themselves
+/// are told it with.
 fn places(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
     let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let mut places = HashMap::new();
+    for (variable, provider) in SDK_PLACES {
+        places.extend(set(variable).map(|url| (provider.to_owned(), url)));
+    }
     if let Some(host) = set("OLLAMA_HOST") {
         places.insert("ollama".to_owned(), place(&host, "11434"));
     }
@@ -159,6 +171,10 @@ mod tests {
         }
         let found = places(|name| (name == "LLAMA_ARG_PORT").then(|| "8081".to_owned()));
         assert_eq!(found, HashMap::from([("llamacpp".to_owned(), "http://127.0.0.1:8081/v1".to_owned())]));
+        for (variable, provider) in SDK_PLACES {
+            let found = places(|name| (name == variable).then(|| "https://gateway.example".to_owned()));
+            assert_eq!(found, HashMap::from([(provider.to_owned(), "https://gateway.example".to_owned())]));
+        }
         assert_eq!(places(|_| None), HashMap::new());
     }
 

@@ -108,6 +108,7 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
         system: "Be brief.",
         messages,
         tools: &[],
+        output: None,
         turn: 0,
         retry: 0,
         memo: &none,

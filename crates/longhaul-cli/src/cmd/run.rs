@@ -42,6 +42,9 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     };
     let budget = budget(args, made.budget)?;
     team::somebody_to_ask(&made.team, &outfit).await?;
+    if budget.cost.is_some() {
+        priced(&made.team)?;
+    }
     let store = place.open()?;
     let team = made.kept(&*store).await?;
     let run = Run { desk, args, place: &place, outfit: &outfit };
@@ -302,6 +305,17 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),
     };
     Ok(Budget { tokens: args.max_tokens.or(file.tokens), cost: cost.or(file.cost), time: file.time })
+}
+
+/// A limit of cost holds only where the cost of every model is known, or its provider tells it.
+fn priced(team: &Team) -> Result<(), Trouble> {
+    let Some(name) = team.agents().find_map(|agent| agent.model.unpriced()) else { return Ok(()) };
+    let what =
+        format!("--max-cost (or max_cost of the team) cannot be kept to: the price of {name} is not known");
+    Err(Trouble::new(Code::Usage, what).hint(format!(
+        "give it with --prices FILE, in millionths of a dollar for a million tokens: {{\"{name}\": {{\"input\": …, \
+         \"output\": …}}}} (0 and 0 for a model of your own), or leave the limit out"
+    )))
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub(crate) struct Sum {
     pub(crate) below: usize,
     pub(crate) tokens: u64,
     pub(crate) cost: u64,
+    /// Replies of which nobody knows what they cost.
+    pub(crate) unpriced: u64,
     /// The first below it, or itself, that asks something.
     pub(crate) asks: Option<TaskId>,
     group: Option<Group>,
@@ -213,6 +215,7 @@ fn sum(
         below: 0,
         tokens: head.usage.total(),
         cost: head.cost,
+        unpriced: head.unpriced.into(),
         asks: (!head.status.is_final() && !head.asked.is_empty()).then_some(head.id),
         group: Some(Group::of(head, now)),
     };
@@ -221,6 +224,7 @@ fn sum(
         whole.below += 1 + part.below;
         whole.tokens = whole.tokens.saturating_add(part.tokens);
         whole.cost = whole.cost.saturating_add(part.cost);
+        whole.unpriced += part.unpriced;
         whole.asks = whole.asks.or(part.asks);
         whole.group = whole.group.min(part.group);
     }

@@ -187,9 +187,10 @@ impl Model {
             .settle(usize::from(area.height), matches!(tab, Tab::Transcript | Tab::Timeline | Tab::Letters));
     }
 
-    fn usage_below(&self) -> Option<(usize, u64, u64)> {
+    fn usage_below(&self) -> Option<(usize, u64, String)> {
         let sum = self.forest.sums.get(&self.selected?)?;
-        (sum.below > 0).then_some((sum.below, sum.tokens, sum.cost))
+        let cost = || crate::view::words::price(sum.cost, sum.unpriced);
+        (sum.below > 0).then(|| (sum.below, sum.tokens, cost()))
     }
 }
 
@@ -263,7 +264,7 @@ fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet<'_>) -
     lines
 }
 
-fn usage_lines(head: &Head, below: Option<(usize, u64, u64)>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+fn usage_lines(head: &Head, below: Option<(usize, u64, String)>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
     let usage = &head.usage;
     let mut rows = vec![
@@ -294,7 +295,7 @@ fn usage_lines(head: &Head, below: Option<(usize, u64, u64)>, sheet: Sheet<'_>) 
         rows.push(("", String::new()));
         rows.push(("with below", format!("{} tasks", tasks + 1)));
         rows.push(("tokens", short(tokens)));
-        rows.push(("cost", dollars(cost)));
+        rows.push(("cost", if cost == "?" { "not known".to_owned() } else { cost }));
     }
     let line = |(name, value): (&str, String)| {
         let name = ratatui::text::Span::styled(format!("{name:<12}"), sheet.theme.ink(Ink::Faint));

@@ -8,7 +8,7 @@ use longhaul::Status;
 use super::board::{Board, Doing, Row};
 use super::clean::one_line;
 use super::screen::Line;
-use super::words::{dollars, elapsed, fit, left, many, right, short, width, wrap};
+use super::words::{elapsed, fit, left, many, price, right, short, width, wrap};
 use super::{Ink, Term, glyph};
 
 /// One picture of the block.
@@ -84,8 +84,9 @@ impl Shape {
         let headlines = tree.iter().map(|(_, row)| width(&row.headline)).max().unwrap_or(0);
         let agent = agents.min(if columns < 60 { 8 } else { 16 });
         let tokens = if columns < 60 { 0 } else { 6 };
-        let costs = tree.iter().any(|(_, row)| row.cost > 0);
-        let cost = if columns >= 60 && costs { 7 } else { 0 };
+        let costs = tree.iter().any(|(_, row)| row.cost > 0 || row.unpriced > 0);
+        let unknown = tree.iter().any(|(_, row)| row.unpriced > 0);
+        let cost = if columns >= 60 && costs { 7 + usize::from(unknown) } else { 0 };
         let elapsed = 6;
         let gaps = 3 + usize::from(tokens > 0) + usize::from(cost > 0);
         let rest = columns.saturating_sub(stem + agent + elapsed + tokens + cost + gaps);
@@ -145,7 +146,8 @@ impl Shape {
             columns += self.tokens + 1;
         }
         if self.cost > 0 {
-            let cost = if row.cost > 0 { dollars(row.cost) } else { String::new() };
+            let known = row.cost > 0 || row.unpriced > 0;
+            let cost = if known { price(row.cost, row.unpriced) } else { String::new() };
             text += &format!(" {}", term.paint(Ink::Faint, &right(&cost, self.cost)));
             columns += self.cost + 1;
         }

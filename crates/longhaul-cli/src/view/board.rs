@@ -30,6 +30,8 @@ pub(crate) struct Row {
     pub(crate) tokens: u64,
     /// What it cost so far, in millionths of a dollar, as far as that is known.
     pub(crate) cost: u64,
+    /// Replies of which nobody knows what they cost.
+    pub(crate) unpriced: u64,
     /// How many of its calls have not returned.
     calls: usize,
 }
@@ -76,6 +78,7 @@ impl Board {
                 ended: None,
                 tokens: 0,
                 cost: 0,
+                unpriced: 0,
                 calls: 0,
             });
             // Events of a tree come task by task; people want to see who came first.
@@ -156,6 +159,7 @@ impl Row {
             Happening::Usage { usage, cost, .. } | Happening::Sampled { usage, cost, .. } => {
                 self.tokens = self.tokens.saturating_add(usage.total());
                 self.cost = self.cost.saturating_add(cost.unwrap_or(0));
+                self.unpriced += u64::from(cost.is_none());
             }
             Happening::Call { tool, arguments, .. } => {
                 self.calls += 1;

@@ -9,7 +9,7 @@ use longhaul::task::Head;
 use super::clean::one_line;
 use super::grid::{Cell, Column, grid};
 use super::tell::waits_for;
-use super::words::{ago, count, dollars, elapsed, short};
+use super::words::{ago, count, elapsed, price, short};
 use super::{Ink, Term, standing};
 
 /// Tasks in the order of trees: each with what is drawn before it.
@@ -56,7 +56,7 @@ pub(crate) enum Layout {
 
 /// `longhaul tasks`.
 pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp, layout: Layout) -> Vec<String> {
-    let priced = heads.iter().any(|head| head.cost > 0);
+    let priced = heads.iter().any(|head| head.cost > 0 || head.unpriced > 0);
     let flat = layout == Layout::Table;
     let mut columns = vec![Column::words("TASK", 0), Column::words("STATUS", 0), Column::words("AGENT", 1)];
     columns.push(Column::elastic("WHAT", 12).wishes(28));
@@ -92,7 +92,7 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp, layout: Layout) 
             Cell::new(Ink::Plain, short(head.usage.total())),
         ]);
         if priced {
-            row.push(Cell::new(Ink::Plain, price(head)));
+            row.push(Cell::new(Ink::Plain, price(head.cost, head.unpriced.into())));
         }
         row.push(Cell::new(Ink::Faint, ago(head.created, now)));
         row
@@ -115,16 +115,6 @@ pub(crate) fn what(head: &Head) -> String {
     }
 }
 
-/// What it cost: `?` where that is not known, `+` where it is more than what is known.
-fn price(head: &Head) -> String {
-    match (head.cost, head.unpriced) {
-        (0, 0) => "–".to_owned(),
-        (0, _) => "?".to_owned(),
-        (cost, 0) => dollars(cost),
-        (cost, _) => format!("{}+", dollars(cost)),
-    }
-}
-
 /// What a tree has done, in the end.
 pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String> {
     const COLUMNS: [Column; 8] = [
@@ -137,10 +127,9 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
         Column::numbers("TOKENS", 3),
         Column::numbers("COST", 1),
     ];
-    let priced = heads.iter().any(|head| head.cost > 0);
-    // What nothing cost, or nobody knows the price of, has no column.
+    let priced = heads.iter().any(|head| head.cost > 0 || head.unpriced > 0);
+    // Where nothing was paid there is no column; where nobody knows what was paid there is.
     let shown = if priced { 8 } else { 7 };
-    let cost = |cost: u64| if cost > 0 { dollars(cost) } else { "–".to_owned() };
     let mut rows: Vec<Vec<Cell>> = trees(heads)
         .into_iter()
         .map(|(branch, head)| {
@@ -153,7 +142,7 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
                 Cell::new(Ink::Plain, count(head.turns.into())),
                 Cell::new(Ink::Plain, count(head.calls.into())),
                 Cell::new(Ink::Plain, count(head.usage.total())),
-                Cell::new(Ink::Plain, cost(head.cost)),
+                Cell::new(Ink::Plain, price(head.cost, head.unpriced.into())),
             ]
         })
         .collect();
@@ -171,7 +160,13 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
             Cell::new(Ink::Strong, sum(|head| head.turns.into())),
             Cell::new(Ink::Strong, sum(|head| head.calls.into())),
             Cell::new(Ink::Strong, sum(|head| head.usage.total())),
-            Cell::new(Ink::Strong, cost(heads.iter().map(|head| head.cost).sum())),
+            Cell::new(
+                Ink::Strong,
+                price(
+                    heads.iter().map(|head| head.cost).sum(),
+                    heads.iter().map(|head| u64::from(head.unpriced)).sum(),
+                ),
+            ),
         ]);
     }
     grid(&COLUMNS[..shown], &rows, term, term.size().0)

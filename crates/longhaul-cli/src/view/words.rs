@@ -120,6 +120,16 @@ pub(crate) fn dollars(cost: u64) -> String {
     }
 }
 
+/// What tasks cost: `–` where nothing was used, `?` where it is not known, `+` where it is more than what is known.
+pub(crate) fn price(cost: u64, unpriced: u64) -> String {
+    match (cost, unpriced) {
+        (0, 0) => "–".to_owned(),
+        (0, _) => "?".to_owned(),
+        (cost, 0) => dollars(cost),
+        (cost, _) => format!("{}+", dollars(cost)),
+    }
+}
+
 /// How many columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()

@@ -227,6 +227,11 @@ fn what_cannot_begin_says_why() {
     tell(&["run", "team.yaml", "x", "--replay", "nowhere.jsonl"], 2);
     tell(&["run", "team.yaml", "x", "--env-from-file", "nowhere.env"], 2);
     tell(&["run", "team.yaml", "x", "--max-cost", "0"], 2);
+    kit.write(
+        "unpriced.yaml",
+        "providers: {mine: {base_url: 'http://127.0.0.1:9/v1'}}\nagents:\n  root: {model: mine/m}\n",
+    );
+    tell(&["run", "unpriced.yaml", "x", "--max-cost", "1"], 2);
     tell(&["run", "team.yaml", "x", "--max-tokens", "0"], 2);
     tell(&["run", "team.yaml", "x", "--timeout", "0s"], 2);
     insta::assert_snapshot!("run_errors", told);

@@ -11,6 +11,9 @@ pub struct Shape {
 /// How many of an answer's faults are told.
 const TOLD: usize = 5;
 
+/// A schema that is longer than this is not told again.
+const LONGEST_TOLD: usize = 8 << 10;
+
 /// The largest pattern in a schema, in bytes of what it is made into.
 const LARGEST_PATTERN: usize = 1 << 18;
 
@@ -24,6 +27,15 @@ impl Shape {
     /// What was asked for.
     pub fn asked(&self) -> &StructuredOutput {
         &self.asked
+    }
+
+    /// Its name and, unless it is very long, the schema itself: what a model is told that did not keep to it.
+    pub(crate) fn named(&self) -> String {
+        let schema = self.asked.schema.to_string();
+        match schema.len() <= LONGEST_TOLD {
+            true => format!("`{}`:\n{schema}", self.asked.name),
+            false => format!("`{}`.", self.asked.name),
+        }
     }
 
     /// The JSON in an answer, if it fits: all of the answer, or what is in its one code fence. Otherwise what is wrong.

@@ -9,6 +9,7 @@ use futures::stream::BoxStream;
 
 use crate::id::{AgentName, TaskId};
 use crate::message::{Message, Reply};
+use settings::StructuredOutput;
 use wire::Memo;
 
 #[cfg(any(test, feature = "testing"))]
@@ -38,6 +39,12 @@ pub trait Model: Send + Sync + 'static {
     fn window(&self) -> Option<u64> {
         None
     }
+
+    /// The name of a model, this one or one behind it, of whose replies nobody will know the cost: it has no price, and
+    /// its provider does not tell. A limit of cost cannot hold for it.
+    fn unpriced(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A reply on its way.
@@ -56,6 +63,8 @@ pub struct Request<'a> {
     pub messages: &'a [Message],
     /// The tools that may be called. Empty when tools are off.
     pub tools: &'a [Arc<ToolSpec>],
+    /// The shape of the final answer, where the agent must give it one.
+    pub output: Option<&'a StructuredOutput>,
     /// How many replies the task has got before this one.
     pub turn: u32,
     /// How often this very reply has been asked for before, because it failed.

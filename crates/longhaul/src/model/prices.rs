@@ -24,6 +24,14 @@ pub struct Price {
 }
 
 impl Price {
+    /// Whether nothing is paid, whatever is used.
+    pub fn is_free(&self) -> bool {
+        self.input == 0
+            && self.output == 0
+            && self.cached.unwrap_or(0) == 0
+            && self.cache_write.unwrap_or(0) == 0
+    }
+
     /// What this usage costs, in millionths of a dollar.
     pub fn of(&self, usage: &Usage) -> u64 {
         let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
@@ -125,6 +133,12 @@ mod tests {
         assert_eq!(prices.of("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
         assert_eq!(prices.of("OpenAI/gpt-5-2025-08-07"), prices.of("openai/gpt-5"));
         assert!(prices.of("openai/gpt-5").is_some());
+        // The names that examples of docker-agent use.
+        for name in
+            ["claude-sonnet-4-0", "claude-opus-4-0", "claude-3-7-sonnet-latest", "claude-3-5-haiku-latest"]
+        {
+            assert!(prices.of(&format!("anthropic/{name}")).is_some(), "{name}");
+        }
         assert_eq!(prices.of("openai/gpt-99"), None, "unknown is unknown, not free");
         assert_eq!(prices.of("acme/gpt-5"), None);
     }

@@ -31,6 +31,8 @@ pub struct ModelSettings {
     /// Whether calls that the model writes as text are taken for calls. If nothing is said: only of servers of one's own,
     /// where small models run.
     pub reads_text_calls: Option<bool>,
+    /// How many tokens it can read, where its server was started with a window of its own.
+    pub context_size: Option<u64>,
     /// Whatever else the provider takes, put into the body as it is.
     pub provider_opts: Map<String, Value>,
 }

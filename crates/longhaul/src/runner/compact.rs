@@ -78,6 +78,7 @@ impl Run {
             system: ASK,
             messages: &messages,
             tools: &[],
+            output: None,
             turn: self.turn.replies(),
             retry: 0,
             memo: &memo,

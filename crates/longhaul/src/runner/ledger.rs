@@ -7,6 +7,7 @@ use super::{Halt, Orders};
 use crate::entry::{Budget, Failure, FailureKind, Order, Submitted};
 use crate::id::TaskId;
 use crate::message::Usage;
+use crate::model::Model;
 use crate::store::{Filter, Store, StoreError};
 use crate::task::Head;
 
@@ -39,6 +40,21 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Refuses a model of whose replies nobody will know the cost, where cost has a limit.
+    pub(super) fn check_price(&self, model: &dyn Model) -> Result<(), Halt> {
+        let limited = self.own.cost.is_some() || self.trees.iter().any(|(_, budget)| budget.cost.is_some());
+        match model.unpriced().filter(|_| limited) {
+            None => Ok(()),
+            Some(name) => Err(Halt::Fail(Failure::new(
+                FailureKind::Budget,
+                format!(
+                    "the price of {name} is not known, so a limit of cost cannot be kept to: give it with --prices, or \
+                     leave max_cost out"
+                ),
+            ))),
+        }
+    }
+
     fn add(&mut self, top: TaskId, budget: Budget) {
         if !budget.is_open() {
             self.trees.push((top, budget));
@@ -52,7 +68,13 @@ impl Ledger {
 
     /// The same for a call that is known to read about so many tokens: what is left has to be enough for them.
     pub(super) async fn check_for(&self, head: &Head, store: &dyn Store, more: u64) -> Result<(), Halt> {
-        let spent = Spent { usage: head.usage, cost: head.cost, time: head.elapsed(store.now()), more };
+        let spent = Spent {
+            usage: head.usage,
+            cost: head.cost,
+            unpriced: head.unpriced,
+            time: head.elapsed(store.now()),
+            more,
+        };
         used_up(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
@@ -63,6 +85,7 @@ impl Ledger {
             for task in below(&tree, *top) {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
+                spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
                 if task.id == *top {
                     spent.time = task.elapsed(store.now());
                 }
@@ -97,6 +120,8 @@ pub(crate) fn below(tree: &[Head], top: TaskId) -> Vec<&Head> {
 struct Spent {
     usage: Usage,
     cost: u64,
+    /// Replies of which nobody knows what they cost.
+    unpriced: u32,
     time: Duration,
     /// Tokens that are about to be used.
     more: u64,
@@ -120,6 +145,15 @@ impl Spent {
         if let Some(most) = budget.cost.filter(|most| self.cost >= *most) {
             return Some(format!("${:.4} of ${:.4}", dollars(self.cost), dollars(most)));
         }
+        // A bound on what is not known is none.
+        if let Some(most) = budget.cost.filter(|_| self.unpriced > 0) {
+            let replies =
+                if self.unpriced == 1 { "1 reply".to_owned() } else { format!("{} replies", self.unpriced) };
+            return Some(format!(
+                "{replies} of unknown cost, so the limit of ${:.4} cannot be kept to; give the price with --prices",
+                dollars(most)
+            ));
+        }
         let most = budget.time.filter(|most| self.time >= *most)?;
         Some(format!("{:?} of {most:?}", self.time))
     }
@@ -134,6 +168,7 @@ mod tests {
         let spent = Spent {
             usage: Usage { input: 60, output: 40, ..Usage::default() },
             cost: 5,
+            unpriced: 0,
             time: Duration::from_secs(9),
             more: 0,
         };
@@ -145,6 +180,13 @@ mod tests {
         assert!(big.exceeds(&Budget { tokens: Some(150), ..open }).is_none());
         assert!(big.exceeds(&Budget { tokens: Some(149), ..open }).unwrap().contains("about 50 more"));
         assert!(spent.exceeds(&Budget { cost: Some(5), ..open }).is_some());
+        let unknown = Spent { unpriced: 1, ..spent };
+        assert!(
+            unknown.exceeds(&Budget { cost: Some(6), ..open }).unwrap().contains("1 reply of unknown cost")
+        );
+        assert!(
+            unknown.exceeds(&open).is_none() && spent.exceeds(&Budget { cost: Some(6), ..open }).is_none()
+        );
         assert!(spent.exceeds(&Budget { time: Some(Duration::from_secs(10)), ..open }).is_none());
     }
 }

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{Halt, Run, heard, overdue};
-use crate::agent::Patience;
+use crate::agent::{Patience, Shape};
 use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
 use crate::id::CallId;
 use crate::message::Reply;
@@ -20,6 +20,7 @@ impl Run {
         self.sit().await?;
         self.ledger.check(&self.head, &*self.around.store).await?;
         let model = self.model()?;
+        self.ledger.check_price(&*model)?;
         self.make_room(&*model).await?;
         let mut tries = 1;
         let mut shortened = 0;
@@ -109,6 +110,7 @@ impl Run {
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),
             tools: if tools { &gear.specs } else { &[] },
+            output: agent.shape.as_deref().map(Shape::asked),
             turn: self.turn.replies(),
             retry,
             memo: &memo,

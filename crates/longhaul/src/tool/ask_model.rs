@@ -53,6 +53,7 @@ impl CallContext {
             system,
             messages,
             tools: &[],
+            output: None,
             turn: 0,
             retry: 0,
             memo: &memo,

@@ -318,7 +318,7 @@ impl Talk<'_> {
         if response.status().as_u16() >= 400 {
             return Err(format!("status {}", response.status().as_u16()));
         }
-        let mut sse = Sse::new();
+        let mut sse = Sse::up_to(16 << 20);
         let mut wrong = None;
         let mut each = |data: &str| match result_of(data) {
             Ok(result) => self.take(&result),

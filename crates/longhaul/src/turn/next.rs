@@ -18,7 +18,8 @@ impl Turn {
 
     /// What is to be done before a task at rest may end, if its answer has not the shape that it must have.
     pub fn misshapen(&self, shape: Option<&Shape>) -> Option<Step> {
-        let wrong = shape?.of(&self.said).err()?;
+        let shape = shape?;
+        let wrong = shape.of(&self.said).err()?;
         if self.reshaped {
             return Some(
                 self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
@@ -26,7 +27,8 @@ impl Turn {
         }
         let text = format!(
             "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
-             fits the schema."
+             fits the schema {}",
+            shape.named()
         );
         Some(Step::Nudge { why: Nudge::Shape, text: text.into() })
     }

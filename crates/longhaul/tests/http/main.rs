@@ -6,6 +6,8 @@ mod server;
 mod stage;
 mod tls;
 
+mod bodies;
+mod costs;
 mod fallback;
 mod limits;
 mod outage;

@@ -45,6 +45,7 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
         system: "",
         messages: &messages,
         tools: &[],
+        output: None,
         turn: 0,
         retry: 0,
         memo: &memo,
@@ -71,6 +72,7 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
         system: "",
         messages: &messages,
         tools: &[],
+        output: None,
         turn: 0,
         retry: 0,
         memo: &memo,
@@ -143,4 +145,26 @@ async fn auto_finds_a_server_on_this_machine() {
     let id = submit(&longhaul, "go").await;
     assert_eq!(end(&longhaul, id).await.head.status, Status::Completed);
     assert!(!server.asked()[1].head.to_ascii_lowercase().contains("authorization"));
+}
+
+/// A login page or a compressed body with status 200 is named as that, and is no outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_answer_of_a_model_is_named() {
+    for (headers, body, word) in [
+        (vec![("content-type", "text/html".to_owned())], "<p>Log in</p>", "an HTML page"),
+        (vec![], "\n<!DOCTYPE html><html><title>Log in</title></html>", "an HTML page"),
+        (vec![("content-encoding", "gzip".to_owned())], "data: x", "gzip"),
+    ] {
+        let server = Server::start(move |_| Act::Refuse(200, headers.clone(), body.to_owned())).await;
+        let longhaul = start(solo(&model(&http(), &server.url()))).await;
+        let id = submit(&longhaul, "go").await;
+        let head = end(&longhaul, id).await.head;
+        let error = head.error.clone().unwrap_or_default();
+        assert_eq!(head.status, Status::Failed, "{error}");
+        assert!(error.contains(word), "{error}");
+        if !word.is_empty() {
+            assert_eq!(server.asked().len(), 1, "asked again: {error}");
+            assert!(error.contains("base_url"), "{error}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{doing, dollars, focused, time};
+use super::{doing, focused, money, time};
 use crate::tui::areas::Areas;
 use crate::tui::find::Needle;
 use crate::tui::model::{Model, Pane, Tab};
@@ -65,8 +65,10 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         Span::raw(format!(" · {}", time(head, model))),
         Span::styled(format!(" · {} tok", short(head.usage.total())), theme.ink(Ink::Faint)),
     ];
-    if head.cost > 0 {
-        facts.push(Span::styled(format!(" · {}", dollars(head.cost)), theme.ink(Ink::Faint)));
+    let cost = money(head.cost, head.unpriced.into());
+    if !cost.is_empty() {
+        let cost = if cost == "?" { "cost unknown".to_owned() } else { cost };
+        facts.push(Span::styled(format!(" · {cost}"), theme.ink(Ink::Faint)));
     }
     if head.unread > 0 {
         facts.push(Span::styled(format!(" · {} unread", head.unread), theme.ink(Ink::Waits)));

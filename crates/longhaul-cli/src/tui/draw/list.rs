@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{doing, dollars, focused, time};
+use super::{doing, focused, money, time};
 use crate::tui::forest::{Group, Place, Row};
 use crate::tui::model::{Model, Pane};
 use crate::tui::wrap::{fit, width};
@@ -105,14 +105,12 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     };
     // On the right what it took: as much of that as there is room for.
     let (tokens, cost) = match place.folded {
-        true => (sum.tokens, sum.cost),
-        false => (head.usage.total(), head.cost),
+        true => (sum.tokens, money(sum.cost, sum.unpriced)),
+        false => (head.usage.total(), money(head.cost, head.unpriced.into())),
     };
     let mut numbers = String::new();
-    if columns >= 60 && cost > 0 {
-        numbers = format!("{:>8}", dollars(cost));
-    } else if columns >= 60 {
-        numbers = " ".repeat(8);
+    if columns >= 60 {
+        numbers = format!("{cost:>8}");
     }
     if columns >= 44 {
         numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });

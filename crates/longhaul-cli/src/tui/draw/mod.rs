@@ -257,7 +257,7 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let mut counts = [0; 4];
-    let (mut tokens, mut cost) = (0u64, 0u64);
+    let (mut tokens, mut cost, mut unpriced) = (0u64, 0u64, 0u64);
     for head in model.heads.values() {
         counts[match Group::of(head, model.now) {
             Group::NeedsYou | Group::Pinned => 0,
@@ -267,6 +267,7 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
         }] += 1;
         tokens = tokens.saturating_add(head.usage.total());
         cost = cost.saturating_add(head.cost);
+        unpriced += u64::from(head.unpriced);
     }
     let words = [
         (counts[0], "needs you", if counts[0] > 0 { Ink::Waits } else { Ink::Faint }),
@@ -286,7 +287,11 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
     // The keys, as many as there is room for, and then what all of it took.
     let keys = KEYS.into_iter().find(|keys| used + width(keys) + 2 <= room).unwrap_or_default();
-    let took = [format!("{} tokens", short(tokens)), dollars(cost)];
+    let cost = match money(cost, unpriced).as_str() {
+        "?" => "cost unknown".to_owned(),
+        cost => cost.to_owned(),
+    };
+    let took = [format!("{} tokens", short(tokens)), cost];
     for text in took.iter().filter(|text| !text.is_empty()) {
         let text = format!(" · {text}");
         if used + width(&text) + width(keys) + 2 <= room {
@@ -341,6 +346,15 @@ fn time(head: &Head, model: &Model) -> String {
             crate::view::words::elapsed(head.elapsed(model.now))
         }
         _ => "–".to_owned(),
+    }
+}
+
+/// What was paid, as far as that is known: nothing where nothing was, `?` where nobody knows, `+` where it was more.
+fn money(cost: u64, unpriced: u64) -> String {
+    match (cost, unpriced) {
+        (0, 1..) => "?".to_owned(),
+        (cost, 0) => dollars(cost),
+        (cost, _) => format!("{}+", dollars(cost)),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Auth, Endpoint};
 use super::keys::{self, Key, Keys};
-use super::{Http, HttpError, Provider};
+use super::{Http, HttpError, Provider, options};
 use crate::model::settings::ModelSettings;
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
 use crate::model::wire::openai_responses::OpenAiResponses;
@@ -236,7 +236,16 @@ impl Http {
             return Err(CatalogError::NoBaseUrl(name));
         };
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
-        let api = spec.api_type.or(custom.api_type).unwrap_or(entry.api);
+        let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
+        let mut settings = spec.settings.clone();
+        let told = options::api_type(&mut settings).map_err(wrong)?;
+        let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
+            true if options::needs_responses(&settings.model) => ApiType::Responses,
+            _ => entry.api,
+        };
+        let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
+        let headers = options::translate(api, &mut settings).map_err(wrong)?;
+        let base_url = with_version(api, base_url);
         let auth = match (api, entry.auth) {
             (ApiType::Anthropic, Auth::Bearer) => Auth::Anthropic,
             (ApiType::Gemini, Auth::Bearer) => Auth::Google,
@@ -250,6 +259,9 @@ impl Http {
             key => key?,
         };
         let mut endpoint = Endpoint::new(&base_url, auth, key)?;
+        for (name, value) in headers {
+            endpoint = endpoint.header(name, value);
+        }
         if entry.open {
             endpoint = endpoint.first_byte(LOCAL_FIRST_BYTE);
         }
@@ -260,8 +272,12 @@ impl Http {
             ApiType::Anthropic => Box::new(Anthropic),
             ApiType::Gemini => Box::new(Gemini),
         };
-        let mut model = self.provider_of(&name, wire, spec.settings.clone(), endpoint)?;
+        let mut model = self.provider_of(&name, wire, settings, endpoint)?;
         model.reads_text_calls = entry.open;
+        // Whatever the provider is called here, its models have one price.
+        let usual_name = format!("{provider}/{}", spec.settings.model);
+        model.price = model.price.or_else(|| self.0.options.prices.of(&usual_name));
+        model.tells_cost = matches!(provider, "openrouter" | "perplexity");
         Ok(Arc::new(model))
     }
 }
@@ -305,6 +321,25 @@ fn foreign(url: &str, entry: &Entry) -> Option<String> {
     let domain = home_host.rmatch_indices('.').nth(1).map_or(home_host, |(at, _)| &home_host[at + 1..]);
     let below = host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     (!below || url.scheme() != home.scheme()).then(|| host.to_owned())
+}
+
+/// The SDKs of Anthropic and Google are given the place of their API without its version, and so are we more often than not.
+fn with_version(api: ApiType, base_url: String) -> String {
+    let version = match api {
+        ApiType::Anthropic => "/v1",
+        ApiType::Gemini => "/v1beta",
+        ApiType::Chat | ApiType::Responses => return base_url,
+    };
+    let Ok(mut url) = Url::parse(base_url.trim()) else { return base_url };
+    let path = url.path().trim_end_matches('/').to_owned();
+    let is_version = |part: &str| {
+        part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if path.split('/').any(is_version) {
+        return base_url;
+    }
+    url.set_path(&format!("{path}{version}"));
+    url.into()
 }
 
 /// Azure's resources are given without the path of their API more often than with it.

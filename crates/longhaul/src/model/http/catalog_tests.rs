@@ -132,3 +132,88 @@ async fn auto_takes_the_first_key_and_says_what_to_set() {
         assert!(error.contains(word), "{error}");
     }
 }
+
+/// Chat completions answer 400 to tools of newer models, and some models are not there at all.
+#[test]
+fn the_api_is_chosen_by_model() {
+    let http = http();
+    let path = |spec: &ModelSpec| http.model(spec, &all).unwrap().path();
+    for (name, expected) in [
+        ("openai/gpt-5.4", "/responses"),
+        ("openai/gpt-5.4-mini", "/responses"),
+        ("openai/gpt-5.6-terra", "/responses"),
+        ("openai/gpt-6", "/responses"),
+        ("openai/gpt-5-pro", "/responses"),
+        ("openai/gpt-5.1-codex", "/responses"),
+        ("openai/ft:gpt-5.4:me::x", "/responses"),
+        ("openai/gpt-5", "/chat/completions"),
+        ("openai/gpt-5.2", "/chat/completions"),
+        ("openai/gpt-4o", "/chat/completions"),
+        ("openai/gpt-4.1-2025-04-14", "/chat/completions"),
+        ("openai/o4-mini", "/chat/completions"),
+        ("openrouter/openai/gpt-5.4", "/chat/completions"),
+    ] {
+        assert_eq!(path(&spec(name)), expected, "{name}");
+    }
+    let asked = ModelSpec { api_type: Some(ApiType::Chat), ..spec("openai/gpt-5.4") };
+    assert_eq!(path(&asked), "/chat/completions", "what is said counts more");
+    let mut opts = spec("openai/gpt-5");
+    opts.settings.provider_opts.insert("api_type".into(), "openai_responses".into());
+    assert_eq!(path(&opts), "/responses");
+    opts.settings.provider_opts.insert("api_type".into(), "soap".into());
+    let error = http.model(&opts, &all).unwrap_err().to_string();
+    assert!(error.contains("api_type") && error.contains("openai_responses"), "{error}");
+}
+
+/// Options that docker-agent itself takes are no part of a body.
+#[test]
+fn options_of_docker_agent_are_translated_or_refused() {
+    let http = http();
+    let with = |name: &str, key: &str, value: serde_json::Value| {
+        let mut spec = spec(name);
+        spec.settings.provider_opts.insert(key.into(), value);
+        http.model(&spec, &all)
+    };
+    let model = with("anthropic/claude-sonnet-4-5", "interleaved_thinking", true.into()).unwrap();
+    assert_eq!(model.header("anthropic-beta").as_deref(), Some("interleaved-thinking-2025-05-14"));
+    assert!(model.options().is_empty());
+    let model = with("anthropic/claude-sonnet-4-5", "interleaved_thinking", false.into()).unwrap();
+    assert!(model.header("anthropic-beta").is_none() && model.options().is_empty());
+    let model = with("google/gemini-3-pro", "google_search", true.into()).unwrap();
+    assert_eq!(model.options()["tools"], serde_json::json!([{"googleSearch": {}}]));
+    let model = with("ollama/x", "context_size", 4096.into()).unwrap();
+    assert!(model.options().is_empty() && model.window() == Some(4096));
+    let model = with("openai/gpt-5", "service_tier", "flex".into()).unwrap();
+    assert_eq!(model.options()["service_tier"], "flex", "what the provider itself takes is its own");
+    for (name, key, value) in [
+        ("openai/gpt-5", "interleaved_thinking", serde_json::json!(true)),
+        ("openai/gpt-5", "google_search", serde_json::json!(true)),
+        ("openai/gpt-5", "transport", serde_json::json!("websocket")),
+        ("dmr/x", "runtime_flags", serde_json::json!(["--threads", "8"])),
+        ("google/gemini-3-pro", "project", serde_json::json!("p")),
+        ("anthropic/claude-sonnet-4-5", "interleaved_thinking", serde_json::json!("yes")),
+    ] {
+        let error = with(name, key, value).unwrap_err().to_string();
+        assert!(error.contains(&format!("provider_opts: {key}")), "{error}");
+    }
+}
+
+#[test]
+fn a_place_without_a_version_is_completed_as_the_sdks_do() {
+    let url = |name: &str, base: &str| {
+        let spec = ModelSpec { base_url: Some(base.into()), token_key: Some("K".into()), ..spec(name) };
+        http().model(&spec, &all).unwrap().url()
+    };
+    for base in ["https://gateway.example", "https://gateway.example/", "https://gateway.example/v1"] {
+        assert_eq!(url("anthropic/claude-sonnet-4-5", base), "https://gateway.example/v1/messages");
+    }
+    let below = url("anthropic/claude-sonnet-4-5", "https://gateway.example/anthropic?a=b");
+    assert_eq!(below, "https://gateway.example/anthropic/v1/messages?a=b");
+    let gemini = url("google/gemini-3-pro", "https://gateway.example");
+    assert!(gemini.starts_with("https://gateway.example/v1beta/models/gemini-3-pro:"), "{gemini}");
+    assert_eq!(url("openai/gpt-5", "https://gateway.example"), "https://gateway.example/chat/completions");
+    let places = [("anthropic".to_owned(), "http://127.0.0.1:9".to_owned())].into();
+    let http = Http::new(HttpOptions { places, ..HttpOptions::default() }).unwrap();
+    let model = http.model(&spec("anthropic/claude-sonnet-4-5"), &all).unwrap();
+    assert_eq!(model.url(), "http://127.0.0.1:9/v1/messages");
+}

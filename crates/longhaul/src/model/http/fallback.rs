@@ -77,6 +77,10 @@ impl Model for Fallback {
     fn window(&self) -> Option<u64> {
         self.models.iter().filter_map(|model| model.window()).min()
     }
+
+    fn unpriced(&self) -> Option<String> {
+        self.models.iter().find_map(|model| model.unpriced())
+    }
 }
 
 impl std::fmt::Debug for Fallback {

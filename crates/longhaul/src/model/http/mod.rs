@@ -23,10 +23,12 @@ mod client;
 mod endpoint;
 mod exchange;
 mod fallback;
+mod foreign;
 mod gate;
 mod keys;
 mod limits;
 mod local;
+mod options;
 mod provider;
 
 pub(crate) use client::tls;

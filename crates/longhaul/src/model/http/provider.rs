@@ -12,10 +12,11 @@ use tokio::time::{Instant, Sleep, timeout};
 
 use super::exchange::{Answer, Body};
 use super::gate::{Gate, Next, Seat, Ticket};
-use super::{Endpoint, Http, limits};
-use crate::message::{Block, Reply, StopReason};
+use super::{Endpoint, Http, foreign, limits};
+use crate::message::{Block, Reply, StopReason, Usage};
 use crate::model::prices::Price;
 use crate::model::settings::ModelSettings;
+use crate::model::wire::names::meant;
 use crate::model::wire::{Parser, TextCalls, Wire, text_calls};
 use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
 
@@ -33,10 +34,12 @@ pub struct Provider {
     url: reqwest::Url,
     http: Http,
     gate: std::sync::Arc<Gate>,
-    price: Option<Price>,
+    pub(super) price: Option<Price>,
     window: Option<u64>,
     /// Small models write calls as text now and then. What the settings say counts more.
     pub(super) reads_text_calls: bool,
+    /// Whether its provider tells with each reply what it cost.
+    pub(super) tells_cost: bool,
 }
 
 impl Provider {
@@ -51,15 +54,40 @@ impl Provider {
         let price = http.options().prices.of(name);
         let url = endpoint.url(&wire.path(&settings));
         // A server of one's own is started with the window that it has room for, and is told of it in the team file.
-        let told = settings.provider_opts.get("context_size").and_then(serde_json::Value::as_u64);
-        let window = told.or_else(|| crate::model::windows::window(&settings.model));
-        let (name, reads_text_calls) = (name.to_owned(), false);
-        Provider { name, wire, settings, endpoint, url, http, gate, price, window, reads_text_calls }
+        let window = settings.context_size.or_else(|| crate::model::windows::window(&settings.model));
+        Provider {
+            name: name.to_owned(),
+            wire,
+            settings,
+            endpoint,
+            url,
+            http,
+            gate,
+            price,
+            window,
+            reads_text_calls: false,
+            tells_cost: false,
+        }
     }
 
     #[cfg(test)]
     pub(super) fn path(&self) -> String {
         self.wire.path(&self.settings)
+    }
+
+    #[cfg(test)]
+    pub(super) fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    #[cfg(test)]
+    pub(super) fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.settings.provider_opts
+    }
+
+    #[cfg(test)]
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        Some(self.endpoint.headers().get(name)?.to_str().ok()?.to_owned())
     }
 
     fn first_byte(&self) -> Duration {
@@ -99,9 +127,22 @@ impl Provider {
         };
         if (200..300).contains(&answer.status) {
             self.gate.answered();
+            if let Some(what) = foreign::by_headers(&answer.headers) {
+                return Err(self.no_answer(what));
+            }
             return Ok(answer);
         }
         Err(self.refused(answer).await)
+    }
+
+    /// Something that no model answers, with a status that says that all is well.
+    fn no_answer(&self, what: &str) -> ModelError {
+        let why = format!(
+            "{} answered with {what}, not with a model's reply: is base_url right, and is nothing between that asks for a \
+             login?",
+            self.endpoint.host()
+        );
+        self.error(ModelErrorKind::Rejected(why), None)
     }
 
     async fn refused(&self, mut answer: Answer) -> ModelError {
@@ -128,10 +169,18 @@ impl Provider {
         if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
             // Where JSON was asked for, JSON is the answer.
             && self.settings.structured_output.is_none()
+            && request.output.is_none()
             && reply.stop == StopReason::End
             && reply.calls().next().is_none()
         {
             read_text_calls(&mut reply, request);
+        }
+        for block in &mut reply.blocks {
+            if let Block::Call(call) = block
+                && let Some(name) = meant(&call.tool, request.tools).filter(|name| *name != call.tool)
+            {
+                call.tool = name.to_owned();
+            }
         }
         if reply.model.is_empty() {
             reply.model.clone_from(&self.settings.model);
@@ -139,7 +188,10 @@ impl Provider {
         // An alias has the price of the model that answered.
         let maker = self.name.split('/').next().unwrap_or_default();
         let price = self.price.or_else(|| self.http.options().prices.of(&format!("{maker}/{}", reply.model)));
-        reply.cost = reply.cost.or_else(|| Some(price?.of(&reply.usage)));
+        // Whoever does not say what was used has not said that it was nothing.
+        let used = reply.usage != Usage::default();
+        reply.cost =
+            reply.cost.or_else(|| Some(price.filter(|price| used || price.is_free())?.of(&reply.usage)));
         reply
     }
 }
@@ -169,6 +221,10 @@ impl Model for Provider {
 
     fn window(&self) -> Option<u64> {
         self.window
+    }
+
+    fn unpriced(&self) -> Option<String> {
+        (self.price.is_none() && !self.tells_cost).then(|| self.name.clone())
     }
 }
 
@@ -290,6 +346,11 @@ impl Ear {
             None => return Err(model.error(ModelErrorKind::Silent(patience), None)),
         };
         let Some(bytes) = more else { return Ok(false) };
+        if !self.begun
+            && let Some(what) = foreign::by_beginning(&bytes)
+        {
+            return Err(model.no_answer(what));
+        }
         self.begun = true;
         let fed = self.parser.feed(&bytes, fresh);
         fresh.drain(..).for_each(|chunk| hear(heard, chunk));

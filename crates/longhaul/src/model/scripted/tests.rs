@@ -43,7 +43,17 @@ impl Scene {
     fn request(&self) -> Request<'_> {
         let task = TaskKey::chosen("test").candidates().next().unwrap();
         let Scene { agent, messages, turn, retry, memo, .. } = self;
-        Request { task, agent, system: "Be brief.", messages, tools: &[], turn: *turn, retry: *retry, memo }
+        Request {
+            task,
+            agent,
+            system: "Be brief.",
+            messages,
+            tools: &[],
+            output: None,
+            turn: *turn,
+            retry: *retry,
+            memo,
+        }
     }
 
     async fn pieces(&self) -> Pieces {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::{halves, oops};
 use crate::message::{Block, Call, StopReason};
 use crate::model::{Chunk, ModelErrorKind};
 
@@ -15,6 +16,8 @@ const LONGEST_ERROR: usize = 600;
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     blocks: Vec<Block>,
+    /// Half a character, and the block it ended.
+    half: Option<(usize, char)>,
 }
 
 impl Collector {
@@ -50,6 +53,13 @@ impl Collector {
 
     /// More of the text or thinking there.
     pub(crate) fn more(&mut self, at: usize, piece: String, chunks: &mut Vec<Chunk>) {
+        if piece.is_empty() {
+            return;
+        }
+        // One whose other half comes in another block never gets it.
+        let mut half = self.half.take().filter(|(block, _)| *block == at).map(|(_, half)| half);
+        let piece = halves::behind(&mut half, piece);
+        self.half = half.map(|half| (at, half));
         if piece.is_empty() {
             return;
         }
@@ -113,6 +123,7 @@ impl Collector {
         let mut ids = Unique::default();
         for (at, block) in blocks.iter_mut().enumerate() {
             let Block::Call(call) = block else { continue };
+            call.arguments = halves::mended(std::mem::take(&mut call.arguments));
             if stop != StopReason::Length && matches!(call.arguments.trim(), "" | "null") {
                 call.arguments = "{}".to_owned();
             }
@@ -184,7 +195,8 @@ impl Wholeness {
 
 /// The string in a raw value; nothing if it is something else.
 pub(crate) fn string(raw: Option<&RawValue>) -> Option<String> {
-    serde_json::from_str(raw?.get()).ok()
+    let literal = raw?.get();
+    serde_json::from_str(literal).ok().or_else(|| halves::string(literal))
 }
 
 /// The number in a raw value, also if it is written as a float or a string.
@@ -202,6 +214,22 @@ pub(crate) fn count(object: &Value, paths: &[&str]) -> u64 {
             n.as_u64().or_else(|| n.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
         })
         .unwrap_or(0)
+}
+
+/// What a reply cost in millionths of a dollar, where its usage tells it: nobody knows better than who sends the bill.
+/// What is less than a millionth is one, for it is not nothing.
+pub(crate) fn told_cost(usage: &Value) -> Option<u64> {
+    let number =
+        |path: &str| usage.pointer(path).and_then(Value::as_f64).filter(|n| *n >= 0.0 && n.is_finite());
+    // OpenRouter's is the whole cost, but where one's own key was used only its fee; Perplexity's has parts.
+    let own_key = usage.get("is_byok") == Some(&Value::Bool(true));
+    let upstream = own_key.then(|| number("/cost_details/upstream_inference_cost")).flatten();
+    let dollars =
+        number("/cost").map(|cost| cost + upstream.unwrap_or(0.0)).or_else(|| number("/cost/total_cost"));
+    // xAI counts in ten-billionths of a dollar.
+    let dollars = dollars.or_else(|| number("/cost_in_usd_ticks").map(|ticks| ticks / 1e10))?;
+    // What was added up in binary is not rounded up for the last of its digits.
+    Some(((dollars * 1e6) - 1e-6).ceil().max(0.0) as u64)
 }
 
 /// What an answer with an error status says.
@@ -238,7 +266,7 @@ fn kind(status: u16, code: &str, message: String) -> ModelErrorKind {
     }
     match status {
         429 => ModelErrorKind::RateLimited(message),
-        408 | 409 | 500.. => ModelErrorKind::Server { status, message },
+        408 | 409 | 500.. if !oops::stays(&message) => ModelErrorKind::Server { status, message },
         _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(format!("{message} ({status})")),
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::schema::Dialect;
+use super::tools::{Offered, ToolBytes};
 use crate::message::{Block, Message, Reply, ToolResult};
 use crate::model::ToolSpec;
 use crate::model::settings::ModelSettings;
@@ -37,8 +39,7 @@ pub(crate) struct Transcript<F> {
     seen: usize,
     last: Option<Message>,
     ids: HashSet<String>,
-    tools: Vec<Arc<ToolSpec>>,
-    tool_bytes: Vec<u8>,
+    tools: ToolBytes,
     #[cfg(test)]
     written: usize,
 }
@@ -52,8 +53,7 @@ impl<F: Form> Transcript<F> {
             seen: 0,
             last: None,
             ids: HashSet::new(),
-            tools: Vec::new(),
-            tool_bytes: Vec::new(),
+            tools: ToolBytes::default(),
             #[cfg(test)]
             written: 0,
         }
@@ -94,16 +94,17 @@ impl<F: Form> Transcript<F> {
 
     /// The whole body: the frame, what was written of the conversation under this key and behind this beginning,
     /// and the tools.
-    pub(crate) fn body<'a, T: Serialize>(
+    pub(crate) fn body<T: Serialize>(
         &mut self,
         frame: &serde_json::Map<String, serde_json::Value>,
         key: &str,
         beginning: &[u8],
-        tools: &'a [Arc<ToolSpec>],
-        form: impl Fn(&'a Arc<ToolSpec>) -> T,
+        tools: &[Arc<ToolSpec>],
+        dialect: &Dialect,
+        form: impl Fn(Offered) -> T,
     ) -> Vec<u8> {
-        self.remember_tools(tools, form);
-        let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + self.tool_bytes.len());
+        let tools = self.tools.write(tools, dialect, |out, tool| write(out, &form(tool)));
+        let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + tools.len());
         write(&mut body, frame);
         // The frame names the model at least, so what follows needs a comma.
         body.pop();
@@ -118,28 +119,11 @@ impl<F: Form> Transcript<F> {
         body.push(b']');
         if !tools.is_empty() {
             body.extend_from_slice(b",\"tools\":[");
-            body.extend_from_slice(&self.tool_bytes);
+            body.extend_from_slice(tools);
             body.push(b']');
         }
         body.push(b'}');
         body
-    }
-
-    /// The tools, written only if they are others than before.
-    fn remember_tools<'a, T: Serialize>(
-        &mut self,
-        tools: &'a [Arc<ToolSpec>],
-        form: impl Fn(&'a Arc<ToolSpec>) -> T,
-    ) {
-        let same =
-            self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(|(a, b)| Arc::ptr_eq(a, b));
-        if !same {
-            self.tools = tools.to_vec();
-            self.tool_bytes.clear();
-            for tool in tools {
-                push(&mut self.tool_bytes, &form(tool));
-            }
-        }
     }
 
     /// How many messages have been written since it was begun.

@@ -5,16 +5,27 @@
 
 pub mod anthropic;
 pub(crate) mod common;
+mod dialect;
 pub mod gemini;
+mod halves;
 mod history;
+mod merge_schemas;
+pub(crate) mod names;
 mod oops;
 pub mod openai_chat;
 pub mod openai_responses;
+mod output;
 mod reply;
+#[cfg(test)]
+mod rules_tests;
+mod schema;
 pub(crate) mod sse;
 #[cfg(test)]
 mod testing;
 mod text_calls;
+mod tools;
+#[cfg(test)]
+mod traffic_tests;
 mod turns;
 
 pub use anthropic::Anthropic;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::model::ModelErrorKind;
 
-/// No line, and no event, is longer than this.
-pub(crate) const LONGEST: usize = 16 << 20;
+/// No event of a model's answer is longer than this: what is made of one takes many times its size.
+pub(crate) const LONGEST: usize = 4 << 20;
 /// No answer is longer than this: what is kept of one is bounded.
 pub(crate) const WHOLE: usize = 64 << 20;
 
@@ -37,6 +37,8 @@ pub(crate) struct Sse {
     begun: bool,
     /// How many bytes have been read, as lines.
     taken: usize,
+    /// No line, and no event, is longer than this; [`LONGEST`] where it is 0.
+    longest: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,16 @@ impl Sse {
         Sse::default()
     }
 
+    /// The same for events that may be as long as this.
+    #[cfg(unix)]
+    pub(crate) fn up_to(longest: usize) -> Self {
+        Sse { longest, ..Sse::default() }
+    }
+
+    fn longest(&self) -> usize {
+        if self.longest == 0 { LONGEST } else { self.longest }
+    }
+
     /// Takes more bytes, and gives each event that they complete.
     pub(crate) fn feed(
         &mut self,
@@ -66,7 +78,7 @@ impl Sse {
                 continue;
             }
             if self.is_between_events()
-                && let Some((data, length)) = whole_event(rest)
+                && let Some((data, length)) = whole_event(rest, self.longest())
             {
                 self.begun = true;
                 self.count(length)?;
@@ -118,8 +130,9 @@ impl Sse {
     }
 
     fn room(&self, more: usize) -> Result<(), ModelErrorKind> {
-        if self.line.len() + self.data.len() + more > LONGEST {
-            return Err(ModelErrorKind::TooLarge(format!("an event of more than {} MiB", LONGEST >> 20)));
+        let longest = self.longest();
+        if self.line.len() + self.data.len() + more > longest {
+            return Err(ModelErrorKind::TooLarge(format!("an event of more than {} MiB", longest >> 20)));
         }
         Ok(())
     }
@@ -205,11 +218,11 @@ impl Sse {
 
 /// The data of an event that begins here, and how long the event is, if it is here whole and has one line of data and
 /// nothing else. It is what most of a stream consists of, and need not be copied.
-fn whole_event(bytes: &[u8]) -> Option<(&str, usize)> {
+fn whole_event(bytes: &[u8], longest: usize) -> Option<(&str, usize)> {
     let value = bytes.strip_prefix(b"data:")?;
     let value = value.strip_prefix(b" ").unwrap_or(value);
     let length = memchr::memchr2(b'\n', b'\r', value)?;
-    if length == 0 || length > LONGEST || !value[length..].starts_with(b"\n\n") {
+    if length == 0 || length > longest || !value[length..].starts_with(b"\n\n") {
         return None;
     }
     let data = std::str::from_utf8(&value[..length]).ok()?;

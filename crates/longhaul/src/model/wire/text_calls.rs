@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::names::meant;
 use crate::message::Call;
 use crate::model::ToolSpec;
 
@@ -35,7 +36,7 @@ pub fn text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCall
     if tools.is_empty() {
         return None;
     }
-    calls_of(text, &|name| tools.iter().any(|tool| tool.name == name))
+    calls_of(text, &|name| meant(name, tools).is_some())
 }
 
 /// Whether a text is nothing but calls of such tools, and says nothing in words.

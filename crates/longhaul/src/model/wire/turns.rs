@@ -259,9 +259,9 @@ pub(super) fn object(arguments: &str) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "arguments": arguments }).to_string())
 }
 
-/// A name that has nothing in it but what `allowed` lets pass, and is at most `longest` long.
-pub(super) fn clean(name: &str, longest: usize, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || allowed(c);
+/// An id that has nothing in it but letters, digits, `_` and `-`, and is at most `longest` long.
+pub(super) fn clean(name: &str, longest: usize) -> Cow<'_, str> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= longest && name.chars().all(fine) {
         return Cow::Borrowed(name);
     }

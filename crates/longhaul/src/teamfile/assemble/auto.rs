@@ -50,6 +50,11 @@ impl Model for Auto {
     fn window(&self) -> Option<u64> {
         self.found.get().and_then(|model| model.window())
     }
+
+    fn unpriced(&self) -> Option<String> {
+        // Which it is turns out when it is asked; a server on this machine has no price that is known.
+        self.found.get().map_or_else(|| Some("auto".to_owned()), |model| model.unpriced())
+    }
 }
 
 /// Several models, of which each turn asks the next. It has no memory: which one is asked depends on the turn alone, so it
@@ -84,5 +89,9 @@ impl Model for InTurn {
 
     fn window(&self) -> Option<u64> {
         self.models.iter().filter_map(|model| model.window()).min()
+    }
+
+    fn unpriced(&self) -> Option<String> {
+        self.models.iter().find_map(|model| model.unpriced())
     }
 }

@@ -185,13 +185,15 @@ impl Workshop<'_> {
                 presence_penalty: part.presence_penalty,
                 thinking: part.thinking_budget.as_ref().and_then(thinking),
                 parallel_tool_calls: part.parallel_tool_calls,
+                // The shape belongs to the agent, and goes with each of its requests.
                 structured_output: None,
                 reads_text_calls: None,
+                context_size: None,
                 provider_opts: part.provider_opts.clone(),
             },
             base_url: filled(part.base_url.as_ref())?,
             token_key: part.token_key.clone(),
-            api_type: None,
+            api_type: part.api_type,
             custom,
         };
         let keys = keys(&self.outfit.variables);

@@ -32,9 +32,14 @@ pub(super) static MODEL: Object = Object {
         ),
         key("parallel_tool_calls", Type::Bool, "Whether it may make several calls in one reply."),
         key(
+            "api_type",
+            API_TYPES,
+            "What it speaks. Default: what its provider speaks, and what the model needs.",
+        ),
+        key(
             "provider_opts",
             Type::Map(&Type::Any),
-            "Whatever else the provider takes, put into the request as it is.",
+            "Whatever else the provider takes, put into the request; docker-agent's own options are translated or refused.",
         ),
         key("base_url", Type::Variables, "Where it is, if not where its provider usually is."),
         key("token_key", Type::Text, "The name of the variable with its key."),

@@ -85,6 +85,8 @@ pub struct ModelPart {
     pub thinking_budget: Option<ThinkingPart>,
     /// Whether it may make several calls in one reply.
     pub parallel_tool_calls: Option<bool>,
+    /// What it speaks, if not what its provider usually does.
+    pub api_type: Option<ApiType>,
     /// Whatever else the provider takes.
     pub provider_opts: Map<String, Value>,
     /// Where it is.

@@ -15,6 +15,10 @@ use rmcp::transport::Transport;
 use super::fault::Fault;
 use super::wire::{self, Incoming};
 use crate::model::wire::sse::Sse;
+
+/// What a tool returned comes as one event, and may be large.
+const LONGEST_EVENT: usize = 16 << 20;
+
 use crate::toolset::outward::{Outward, shown};
 use crate::toolset::text::clipped;
 
@@ -76,7 +80,7 @@ impl OldSse {
         let outward = Arc::new(outward);
         let explains = outward.clone();
         let bytes = response.bytes_stream().map_err(move |error| explains.explained(error)).boxed();
-        let mut events = Events { bytes, sse: Sse::new(), waiting: Default::default() };
+        let mut events = Events { bytes, sse: Sse::up_to(LONGEST_EVENT), waiting: Default::default() };
         let post = loop {
             match events.next().await? {
                 Some((name, data)) if name == "endpoint" => break data,

@@ -62,6 +62,11 @@ impl Family {
         self.is_adaptive_only() || self.at_least(4, 6)
     }
 
+    /// Whether it can be held to a schema.
+    pub(super) fn holds_schema(self) -> bool {
+        self.at_least(4, 5)
+    }
+
     /// How many tokens a reply may have where nobody says.
     pub(super) fn max_tokens(self) -> u64 {
         match self.version {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::super::names::wire_name;
 use super::super::turns::{Asked, Form, Pieces, clean, json, object};
 use super::family::same_model;
 use crate::message::{Block, Call, Reply};
@@ -111,12 +112,12 @@ fn tool_use(out: &mut Vec<u8>, call: &Call, asked: &Asked) {
 
 /// An id is unique in its reply only, and whoever made it may have used other letters.
 fn ask(call: &Call, used: &mut HashSet<Box<str>>) -> Asked {
-    let id = clean(&call.id, 56, |_| false);
+    let id = clean(&call.id, 56);
     let mut wire: Box<str> = id.as_ref().into();
     let mut n = 1;
     while !used.insert(wire.clone()) {
         n += 1;
         wire = format!("{id}_{n}").into();
     }
-    Asked { id: call.id.as_str().into(), wire, tool: clean(&call.tool, 128, |_| false).into_owned().into() }
+    Asked { id: call.id.as_str().into(), wire, tool: wire_name(&call.tool).into() }
 }

@@ -5,21 +5,21 @@
 //! `provider_opts`. `provider_opts: {cache: false}` turns it off, `cache: 1h` lets it live longer; the rest of
 //! `provider_opts` is merged into the body last, its `tools` added to the tools.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
+use super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
+use super::output::{self, Told};
+use super::tools::{Offered, ToolBytes};
 use super::turns::{Turns, json as write, merge};
 use super::{Memo, Parser, Wire};
 use crate::message::{Block, Message};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, Request, ToolSpec};
+use crate::model::{ModelErrorKind, Request};
 
 mod error;
 mod family;
 mod history;
 mod plan;
-mod schema;
 mod stream;
 
 use family::Family;
@@ -35,7 +35,7 @@ pub struct Anthropic;
 struct Kept {
     turns: Turns<Blocks>,
     /// The tools of the last request that had any: the ones that the calls in the conversation were made with.
-    tools: Vec<Arc<ToolSpec>>,
+    tools: ToolBytes,
 }
 
 impl Wire for Anthropic {
@@ -55,7 +55,7 @@ impl Wire for Anthropic {
                 return Err("the conversation is empty".to_owned());
             }
             if !request.tools.is_empty() {
-                kept.tools = request.tools.to_vec();
+                kept.tools.write(request.tools, &ANTHROPIC, write_tool);
             }
             Ok(body(request, settings, &plan, kept))
         })
@@ -75,7 +75,11 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
 
-    let mut head = head(settings, plan);
+    let shape = output::wanted(request, settings);
+    let held = Family::of(&settings.model).holds_schema();
+    let told = Told::of(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
+    let instruction = told.system(request.system);
+    let mut head = head(settings, plan, &told);
     if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
         head.remove("thinking");
     }
@@ -89,10 +93,10 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
         merge(&mut head[key.as_str()], more);
     }
 
-    let mut out = Vec::with_capacity(kept.turns.len() + tools.len() + request.system.len() + 1024);
+    let mut out = Vec::with_capacity(kept.turns.len() + tools.len() + instruction.len() + 1024);
     write(&mut out, &head);
     out.pop();
-    let system = !request.system.trim().is_empty();
+    let system = !instruction.trim().is_empty();
     if !tools.is_empty() {
         if !system {
             tools.pop();
@@ -105,7 +109,7 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
     }
     if system {
         out.extend_from_slice(br#","system":[{"type":"text","text":"#);
-        write(&mut out, request.system);
+        write(&mut out, &instruction);
         out.extend_from_slice(mark.as_bytes());
         out.extend_from_slice(b"}]");
     }
@@ -115,7 +119,7 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
     out
 }
 
-fn head(settings: &ModelSettings, plan: &Plan) -> Map<String, Value> {
+fn head(settings: &ModelSettings, plan: &Plan, told: &Told<'_>) -> Map<String, Value> {
     let mut head = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -132,11 +136,8 @@ fn head(settings: &ModelSettings, plan: &Plan) -> Map<String, Value> {
     if let Some(effort) = &plan.effort {
         output.insert("effort".to_owned(), json!(effort));
     }
-    if let Some(wanted) = &settings.structured_output {
-        output.insert(
-            "format".to_owned(),
-            json!({"type": "json_schema", "schema": schema::strict(&wanted.schema)}),
-        );
+    if let Told::Schema(_, schema, _) = told {
+        output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
     put("output_config", (!output.is_empty()).then_some(Value::Object(output)));
     head
@@ -153,20 +154,10 @@ fn write_tools(
     kept: &Kept,
 ) -> Option<Value> {
     let off = request.tools.is_empty() && kept.turns.has_calls() && Family::of(&settings.model).is_claude();
-    let tools = if off { &kept.tools } else { request.tools };
-    for tool in tools {
-        comma(out);
-        out.extend_from_slice(br#"{"name":"#);
-        write(out, &tool.name);
-        if !tool.description.is_empty() {
-            out.extend_from_slice(br#","description":"#);
-            write(out, &tool.description);
-        }
-        out.extend_from_slice(br#","input_schema":"#);
-        write(out, &*schema::of_input(&tool.parameters));
-        out.push(b'}');
+    if off || !request.tools.is_empty() {
+        out.extend_from_slice(kept.tools.bytes());
     }
-    if off && tools.is_empty() {
+    if off && out.is_empty() {
         write(
             out,
             &json!({"name": "none", "description": "Does nothing.", "input_schema": {"type": "object"}}),
@@ -181,6 +172,18 @@ fn write_tools(
     }
     let one = settings.parallel_tool_calls == Some(false) && !request.tools.is_empty();
     one.then(|| json!({"type": "auto", "disable_parallel_tool_use": true}))
+}
+
+fn write_tool(out: &mut Vec<u8>, tool: Offered) {
+    out.extend_from_slice(br#"{"name":"#);
+    write(out, &tool.name);
+    if !tool.description.is_empty() {
+        out.extend_from_slice(br#","description":"#);
+        write(out, &tool.description);
+    }
+    out.extend_from_slice(br#","input_schema":"#);
+    write(out, &tool.parameters);
+    out.push(b'}');
 }
 
 fn comma(out: &mut Vec<u8>) {

@@ -26,7 +26,6 @@ const BESIDE_THINKING: u64 = 8_192;
 impl Plan {
     pub(super) fn of(settings: &ModelSettings) -> Result<Plan, String> {
         let family = Family::of(&settings.model);
-        let model = &settings.model;
         if let Some(key) = OURS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
             return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
         }
@@ -40,11 +39,6 @@ impl Plan {
         }
         let (thinking, effort) = thinking(settings, family)?;
         sampling(settings, family, thinking.as_ref())?;
-        if settings.structured_output.is_some() && family.before(4, 5) {
-            return Err(format!(
-                "structured_output: {model} cannot be held to a schema; Claude 4.5 and later can"
-            ));
-        }
         let budget = thinking.as_ref().and_then(|t| t["budget_tokens"].as_u64());
         let max_tokens = match (settings.max_tokens, budget) {
             (Some(0), _) => return Err("max_tokens: must be at least 1".to_owned()),

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json as value};
 
+use super::super::names::wire_name;
 use super::super::reply::MADE_UP;
-use super::super::turns::{Asked, Form, Pieces, clean, json, object};
+use super::super::turns::{Asked, Form, Pieces, json, object};
 use super::Family;
 use crate::message::{Block, Call, Reply};
 
@@ -142,6 +143,5 @@ fn name(out: &mut Vec<u8>, asked: &Asked) {
 
 fn ask(call: &Call) -> Asked {
     let wire = if call.id.starts_with(MADE_UP) { "" } else { &call.id };
-    let tool = clean(&call.tool, 64, |c| c == '.' || c == ':');
-    Asked { id: call.id.as_str().into(), wire: wire.into(), tool: tool.into_owned().into() }
+    Asked { id: call.id.as_str().into(), wire: wire.into(), tool: wire_name(&call.tool).into() }
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::dialect::GEMINI;
+use super::tools::{Offered, ToolBytes};
 use super::turns::{Turns, json as write, merge};
 use super::{Memo, Parser, Wire, oops};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, Request, ToolSpec};
+use crate::model::{ModelErrorKind, Request};
 
 mod history;
 mod plan;
@@ -23,6 +25,13 @@ use plan::Family;
 /// The wire of Google's Gemini.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gemini;
+
+/// What a task keeps of its conversation.
+#[derive(Default)]
+struct Kept {
+    turns: Turns<Parts>,
+    tools: ToolBytes,
+}
 
 impl Wire for Gemini {
     fn check(&self, settings: &ModelSettings) -> Result<(), String> {
@@ -37,12 +46,13 @@ impl Wire for Gemini {
 
     fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
         plan::check(settings)?;
-        memo.with(|turns: &mut Turns<Parts>| {
-            turns.take(request.messages, &settings.model);
-            match turns.is_empty() {
-                true => Err("the conversation is empty".to_owned()),
-                false => Ok(body(request, settings, turns)),
+        memo.with(|kept: &mut Kept| {
+            kept.turns.take(request.messages, &settings.model);
+            if kept.turns.is_empty() {
+                return Err("the conversation is empty".to_owned());
             }
+            kept.tools.write(request.tools, &GEMINI, declare);
+            Ok(body(request, settings, kept))
         })
     }
 
@@ -60,47 +70,38 @@ impl Wire for Gemini {
     }
 }
 
-fn body(request: &Request<'_>, settings: &ModelSettings, turns: &Turns<Parts>) -> Vec<u8> {
-    let mut head = json!({"generationConfig": plan::generation(settings, !request.tools.is_empty())});
+fn body(request: &Request<'_>, settings: &ModelSettings, kept: &Kept) -> Vec<u8> {
+    let told = plan::told(request, settings);
+    let mut head = json!({"generationConfig": plan::generation(settings, &told)});
     for (key, more) in settings.provider_opts.iter().filter(|(key, _)| *key != "tools") {
         merge(&mut head[key.as_str()], more);
     }
-    let mut out = Vec::with_capacity(turns.len() + request.system.len() + 4096);
+    let mut out = Vec::with_capacity(kept.turns.len() + request.system.len() + 4096);
     write(&mut out, &head);
     out.pop();
-    let shape = plan::shape_in_words(settings, !request.tools.is_empty());
-    if shape.is_some() || !request.system.trim().is_empty() {
-        out.extend_from_slice(br#","systemInstruction":{"parts":["#);
-        let parts = [Some(request.system), shape.as_deref()];
-        for (n, text) in parts.into_iter().flatten().filter(|text| !text.trim().is_empty()).enumerate() {
-            out.extend_from_slice(if n > 0 { br#",{"text":"# } else { br#"{"text":"#.as_slice() });
-            write(&mut out, text);
-            out.push(b'}');
-        }
-        out.extend_from_slice(b"]}");
+    let system = told.system(request.system);
+    if !system.trim().is_empty() {
+        out.extend_from_slice(br#","systemInstruction":{"parts":[{"text":"#);
+        write(&mut out, &system);
+        out.extend_from_slice(b"}]}");
     }
-    write_tools(&mut out, request, settings);
+    write_tools(&mut out, kept.tools.bytes(), settings);
     out.extend_from_slice(br#","contents":["#);
-    turns.write(&mut out, "");
+    kept.turns.write(&mut out, "");
     out.extend_from_slice(b"]}");
     out
 }
 
-fn write_tools(out: &mut Vec<u8>, request: &Request<'_>, settings: &ModelSettings) {
+fn write_tools(out: &mut Vec<u8>, declared: &[u8], settings: &ModelSettings) {
     let more: &[Value] =
         settings.provider_opts.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice);
-    if request.tools.is_empty() && more.is_empty() {
+    if declared.is_empty() && more.is_empty() {
         return;
     }
     out.extend_from_slice(br#","tools":["#);
-    if !request.tools.is_empty() {
+    if !declared.is_empty() {
         out.extend_from_slice(br#"{"functionDeclarations":["#);
-        for (n, tool) in request.tools.iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            declare(out, tool);
-        }
+        out.extend_from_slice(declared);
         out.extend_from_slice(b"]}");
     }
     for tool in more {
@@ -112,7 +113,7 @@ fn write_tools(out: &mut Vec<u8>, request: &Request<'_>, settings: &ModelSetting
     out.push(b']');
 }
 
-fn declare(out: &mut Vec<u8>, tool: &ToolSpec) {
+fn declare(out: &mut Vec<u8>, tool: Offered) {
     out.extend_from_slice(br#"{"name":"#);
     write(out, &tool.name);
     out.extend_from_slice(br#","description":"#);
@@ -120,8 +121,7 @@ fn declare(out: &mut Vec<u8>, tool: &ToolSpec) {
     // An object without properties is refused; a function without parameters is not.
     let has =
         |key: &str| tool.parameters.get(key).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
-    let other = ["anyOf", "oneOf", "allOf", "$ref"].iter().any(|key| tool.parameters.get(*key).is_some());
-    if has("properties") || has("additionalProperties") || other {
+    if has("properties") || has("additionalProperties") {
         out.extend_from_slice(br#","parametersJsonSchema":"#);
         write(out, &tool.parameters);
     }

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::dialect::GEMINI;
+use super::super::output::{self, Told};
+use crate::model::Request;
 use crate::model::settings::{ModelSettings, Thinking};
 
 /// What a model's name says of it.
@@ -54,7 +57,7 @@ pub(super) fn check(settings: &ModelSettings) -> Result<(), String> {
 }
 
 /// The configuration of the generation. The settings have been checked.
-pub(super) fn generation(settings: &ModelSettings, tools: bool) -> Value {
+pub(super) fn generation(settings: &ModelSettings, told: &Told<'_>) -> Value {
     let mut config = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -67,25 +70,17 @@ pub(super) fn generation(settings: &ModelSettings, tools: bool) -> Value {
     put("frequencyPenalty", settings.frequency_penalty.map(|p| json!(p)));
     put("presencePenalty", settings.presence_penalty.map(|p| json!(p)));
     put("thinkingConfig", thinking(settings).ok().flatten());
-    if let Some(wanted) = settings.structured_output.as_ref().filter(|_| !in_words(settings, tools)) {
+    if let Told::Schema(_, schema, _) = told {
         put("responseMimeType", Some(json!("application/json")));
-        put("responseJsonSchema", Some(wanted.schema.clone()));
+        put("responseJsonSchema", Some(schema.clone()));
     }
     Value::Object(config)
 }
 
-/// Before the third generation a model that has tools is not held to a shape: it is told of it.
-fn in_words(settings: &ModelSettings, tools: bool) -> bool {
-    tools && Family::of(&settings.model).before(3, 0)
-}
-
-/// What a model is told of the shape of its answer that is not held to it.
-pub(super) fn shape_in_words(settings: &ModelSettings, tools: bool) -> Option<String> {
-    let wanted = settings.structured_output.as_ref().filter(|_| in_words(settings, tools))?;
-    Some(format!(
-        "Your final answer is one JSON value, without anything around it, that fits this JSON schema:\n{}",
-        wanted.schema
-    ))
+/// How a model is told of the shape of its answer. Before the third generation one that has tools is not held to it.
+pub(super) fn told<'a>(request: &Request<'a>, settings: &'a ModelSettings) -> Told<'a> {
+    let in_words = !request.tools.is_empty() && Family::of(&settings.model).before(3, 0);
+    Told::of(output::wanted(request, settings), if in_words { &[] } else { &[&GEMINI] })
 }
 
 fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {

@@ -1,12 +1,16 @@
 //! A conversation as chat completions want it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::quirks::{Quirks, ReasoningBack};
 use crate::message::{Block, Reply};
+use crate::model::wire::common::string;
 use crate::model::wire::history::{Form, arguments, push, says_something};
+use crate::model::wire::names::wire_name;
 
 /// How long an id of a call may be.
 const LONGEST_ID: usize = 40;
@@ -54,7 +58,7 @@ struct Called<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -63,7 +67,7 @@ struct Returned<'a> {
     role: &'static str,
     tool_call_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    name: Option<Cow<'a, str>>,
     content: &'a str,
 }
 
@@ -115,7 +119,7 @@ impl Form for ChatForm {
         let tool_calls = reply.calls().zip(ids).map(|(call, id)| Called {
             id,
             r#type: "function",
-            function: Function { name: &call.tool, arguments: arguments(&call.arguments) },
+            function: Function { name: wire_name(&call.tool), arguments: arguments(&call.arguments) },
         });
         let demanded = self.quirks.reasoning_back == ReasoningBack::Content && !ids.is_empty();
         let answered = Answered {
@@ -132,7 +136,7 @@ impl Form for ChatForm {
 
     fn result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str) {
         self.last = Last::Tool;
-        let name = self.quirks.short_ids.then_some(tool);
+        let name = self.quirks.short_ids.then(|| wire_name(tool));
         push(out, &Returned { role: "tool", tool_call_id: id, name, content: output });
     }
 
@@ -177,9 +181,9 @@ fn details(reply: &Reply) -> Option<&Value> {
 /// Arguments that came as JSON rather than as a string with JSON in it, as a string; a string as it is.
 pub(super) fn written(raw: &RawValue) -> String {
     let text = raw.get();
-    match serde_json::from_str(text) {
-        Ok(string) => string,
-        Err(_) if text == "null" => String::new(),
-        Err(_) => text.to_owned(),
+    match string(Some(raw)) {
+        Some(string) => string,
+        None if text == "null" => String::new(),
+        None => text.to_owned(),
     }
 }

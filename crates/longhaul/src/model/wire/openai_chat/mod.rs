@@ -7,17 +7,20 @@ mod parse;
 mod quirks;
 mod usage;
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use quirks::{Quirks, ReasoningBack, ThinkingKey};
+pub use quirks::{HoldsSchema, Quirks, ReasoningBack, ThinkingKey};
 
+use super::dialect::{LOCAL, OPENAI, OPENAI_STRICT};
 use super::history::{self, Transcript};
+use super::names::wire_name;
+use super::output::{self, Told};
+use super::schema::Dialect;
+use super::tools::Offered;
 use super::{Memo, Parser, Wire, common};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, Request, ToolSpec};
+use crate::model::{ModelErrorKind, Request};
 use form::ChatForm;
 
 /// The keys of a body that only we write.
@@ -36,7 +39,7 @@ impl OpenAiChat {
     }
 
     /// Everything in a body but the conversation and the tools.
-    fn frame(&self, request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
+    fn frame(&self, request: &Request<'_>, settings: &ModelSettings, told: &Told<'_>) -> Map<String, Value> {
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -54,8 +57,8 @@ impl OpenAiChat {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let Some(shape) = &settings.structured_output {
-            let mut schema = json!({"name": shape.name, "schema": shape.schema, "strict": shape.strict});
+        if let Told::Schema(shape, schema, strict) = told {
+            let mut schema = json!({"name": wire_name(&shape.name), "schema": schema, "strict": strict});
             if let Some(description) = &shape.description {
                 schema["description"] = json!(description);
             }
@@ -67,6 +70,30 @@ impl OpenAiChat {
         history::merge(&mut body, &settings.provider_opts);
         body
     }
+
+    /// The schemas that the server understands.
+    fn dialect(&self) -> &'static Dialect {
+        match self.quirks.thinking == ThinkingKey::Template || self.quirks == Quirks::OLLAMA {
+            true => &LOCAL,
+            false => &OPENAI,
+        }
+    }
+
+    /// How it is told of the shape of an answer.
+    fn told<'a>(&self, request: &Request<'a>, settings: &'a ModelSettings) -> Told<'a> {
+        let shape = output::wanted(request, settings);
+        let holds = match self.quirks.json_schema {
+            HoldsSchema::Always => true,
+            HoldsSchema::WithoutTools => request.tools.is_empty(),
+            HoldsSchema::Never => false,
+        };
+        let dialects: &[&Dialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
+            (false, _) => &[],
+            (true, true) => &[&OPENAI_STRICT, self.dialect()],
+            (true, false) => &[self.dialect()],
+        };
+        Told::of(shape, dialects)
+    }
 }
 
 /// What is remembered of a conversation: nothing, until there was one.
@@ -74,22 +101,20 @@ impl OpenAiChat {
 struct Remembered(Option<Transcript<ChatForm>>);
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct Tool {
     r#type: &'static str,
-    function: Function<'a>,
+    function: Function,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
+struct Function {
+    name: String,
+    description: String,
+    parameters: Value,
 }
 
-fn tool(spec: &Arc<ToolSpec>) -> Tool<'_> {
-    let function =
-        Function { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
-    Tool { r#type: "function", function }
+fn tool(Offered { name, description, parameters }: Offered) -> Tool {
+    Tool { r#type: "function", function: Function { name, description, parameters } }
 }
 
 impl Wire for OpenAiChat {
@@ -104,7 +129,8 @@ impl Wire for OpenAiChat {
 
     fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
         self.check(settings)?;
-        let frame = self.frame(request, settings);
+        let told = self.told(request, settings);
+        let frame = self.frame(request, settings, &told);
         memo.with(|Remembered(remembered)| {
             let fresh = || ChatForm::new(self.quirks);
             let transcript = match remembered {
@@ -112,11 +138,12 @@ impl Wire for OpenAiChat {
                 _ => remembered.insert(Transcript::new(fresh())),
             };
             let mut system = Vec::new();
-            if !request.system.is_empty() {
-                history::push(&mut system, &json!({"role": "system", "content": request.system}));
+            let told = told.system(request.system);
+            if !told.is_empty() {
+                history::push(&mut system, &json!({"role": "system", "content": told}));
             }
             transcript.write(request.messages, fresh);
-            Ok(transcript.body(&frame, "messages", &system, request.tools, tool))
+            Ok(transcript.body(&frame, "messages", &system, request.tools, self.dialect(), tool))
         })
     }
 

@@ -12,7 +12,7 @@ use super::likeness::{Likeness, Said};
 use super::usage::usage;
 use crate::message::{Reply, StopReason, Usage};
 use crate::model::wire::Parser;
-use crate::model::wire::common::{Collector, bounded, number, stream_error, string};
+use crate::model::wire::common::{Collector, bounded, number, stream_error, string, told_cost};
 use crate::model::wire::sse::{Sse, SseEvent};
 use crate::model::{Chunk, ModelErrorKind};
 
@@ -28,6 +28,8 @@ struct Answer {
     calls: Calls,
     details: Details,
     usage: Usage,
+    /// What it cost, where that is told.
+    cost: Option<u64>,
     model: String,
     /// Why it stopped, if it did.
     finish: Option<String>,
@@ -252,6 +254,7 @@ impl Answer {
     /// What was used so far: the last word counts, unless it is none.
     fn used(&mut self, raw: Option<&RawValue>) {
         let Some(told) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
+        self.cost = told_cost(&told).or(self.cost);
         let used = usage(&told);
         if used.total() > 0 {
             self.usage = used;
@@ -295,7 +298,7 @@ impl Answer {
             self.collector.seal(json!({ DETAILS: details }));
         }
         let blocks = self.collector.finish(stop);
-        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: None })
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Quirks {
     pub merge_users: bool,
     /// Whether a user message must not follow a tool's.
     pub bridge: bool,
-    /// Whether it holds answers to a schema; if not, it has only JSON of any shape.
-    pub json_schema: bool,
+    /// Whether it holds answers to a schema; where it does not, the model is told of it in words.
+    pub json_schema: HoldsSchema,
 }
 
 /// How a provider wants the thinking of earlier replies back.
@@ -36,6 +36,17 @@ pub enum ReasoningBack {
     Details,
     /// As `thinking` parts of the content.
     Parts,
+}
+
+/// Whether a provider holds answers to a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldsSchema {
+    /// Always.
+    Always,
+    /// Only where there are no tools.
+    WithoutTools,
+    /// Never.
+    Never,
 }
 
 /// How a provider is told how much to think.
@@ -61,7 +72,7 @@ impl Quirks {
         short_ids: false,
         merge_users: false,
         bridge: false,
-        json_schema: true,
+        json_schema: HoldsSchema::Always,
     };
 
     /// OpenAI itself, and Azure and GitHub, who serve the same models.
@@ -89,22 +100,32 @@ impl Quirks {
     pub const DEEPSEEK: Quirks = Quirks {
         reasoning_back: ReasoningBack::Content,
         thinking: ThinkingKey::Switch,
-        json_schema: false,
+        json_schema: HoldsSchema::Never,
         ..Quirks::PLAIN
     };
 
     /// A server of one's own: llama.cpp, vLLM, LM Studio. Chat templates like roles to take turns.
-    pub const LOCAL: Quirks = Quirks { thinking: ThinkingKey::Template, merge_users: true, ..Quirks::PLAIN };
+    ///
+    /// Most hold *every* reply to a schema, so that no tool is called any more.
+    pub const LOCAL: Quirks = Quirks {
+        thinking: ThinkingKey::Template,
+        merge_users: true,
+        json_schema: HoldsSchema::WithoutTools,
+        ..Quirks::PLAIN
+    };
 
     /// Ollama.
-    pub const OLLAMA: Quirks = Quirks { merge_users: true, ..Quirks::PLAIN };
+    pub const OLLAMA: Quirks =
+        Quirks { merge_users: true, json_schema: HoldsSchema::WithoutTools, ..Quirks::PLAIN };
+
+    /// Groq. It holds to schemas neither what is streamed nor what has tools.
+    pub const GROQ: Quirks = Quirks { json_schema: HoldsSchema::Never, ..Quirks::OPENAI };
 
     /// What is particular about a provider, by the name it goes by in front of a model's.
     pub fn of(provider: &str) -> Quirks {
         match provider {
-            "openai" | "azure" | "github" | "github-models" | "github-copilot" | "groq" | "xai" => {
-                Quirks::OPENAI
-            }
+            "openai" | "azure" | "github" | "github-models" | "github-copilot" | "xai" => Quirks::OPENAI,
+            "groq" => Quirks::GROQ,
             "openrouter" => Quirks::OPENROUTER,
             "mistral" => Quirks::MISTRAL,
             "deepseek" => Quirks::DEEPSEEK,
@@ -124,9 +145,6 @@ impl Quirks {
                 "thinking: this provider takes an effort (such as `low` or `high`), not a number of tokens"
                     .to_owned(),
             );
-        }
-        if settings.structured_output.is_some() && !self.json_schema {
-            return Err("structured_output: this provider does not hold its answers to a schema".to_owned());
         }
         Ok(())
     }

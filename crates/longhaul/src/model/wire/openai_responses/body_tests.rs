@@ -37,7 +37,7 @@ fn every_setting_reaches_the_wire_or_is_refused_by_name() {
         s.top_p = Some(0.9);
         s.parallel_tool_calls = Some(false);
         s.thinking = Some(Thinking::Effort("low".into()));
-        let schema = json!({"type": "object"});
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
         s.structured_output =
             Some(StructuredOutput { name: "n".into(), description: Some("d".into()), schema, strict: true });
         s.provider_opts =
@@ -53,7 +53,8 @@ fn every_setting_reaches_the_wire_or_is_refused_by_name() {
     ] {
         assert_eq!(body[key], value, "{key}");
     }
-    let format = json!({"type": "json_schema", "name": "n", "description": "d", "schema": {"type": "object"}, "strict": true});
+    let format = json!({"type": "json_schema", "name": "n", "description": "d", "strict": true, "schema": {"type": "object",
+        "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false}});
     assert_eq!(body["text"], json!({ "format": format }));
     assert_eq!(made(|s| s.thinking = Some(Thinking::Off))["reasoning"], json!({"effort": "none"}));
 

@@ -1,10 +1,13 @@
 //! A conversation as OpenAI's Responses want it: a list of items.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::message::{Block, Reply};
 use crate::model::wire::history::{Form, arguments, push, says_something};
+use crate::model::wire::names::wire_name;
 
 /// How long an id of a call may be.
 const LONGEST_ID: usize = 64;
@@ -29,7 +32,7 @@ struct Part<'a> {
 struct Called<'a> {
     r#type: &'static str,
     call_id: &'a str,
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -67,7 +70,8 @@ impl Form for ItemForm {
                 Block::Call(call) => {
                     let Some(call_id) = ids.next() else { continue };
                     let arguments = arguments(&call.arguments);
-                    push(out, &Called { r#type: "function_call", call_id, name: &call.tool, arguments });
+                    let name = wire_name(&call.tool);
+                    push(out, &Called { r#type: "function_call", call_id, name, arguments });
                 }
             }
         }

@@ -3,15 +3,17 @@
 mod form;
 mod parse;
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::dialect::{OPENAI, OPENAI_STRICT};
 use super::history::{self, Transcript};
+use super::names::wire_name;
+use super::output::{self, Told};
+use super::tools::Offered;
 use super::{Memo, Parser, Wire, common};
 use crate::model::settings::{ModelSettings, Thinking};
-use crate::model::{ModelErrorKind, Request, ToolSpec};
+use crate::model::{ModelErrorKind, Request};
 use form::ItemForm;
 
 /// The keys of a body that only we write.
@@ -29,6 +31,12 @@ impl OpenAiResponses {
 
     /// Everything in a body but the conversation and the tools.
     fn frame(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
+        let shape = output::wanted(request, settings);
+        let told = match shape.is_some_and(|shape| shape.strict) {
+            true => Told::of(shape, &[&OPENAI_STRICT, &OPENAI]),
+            false => Told::of(shape, &[&OPENAI]),
+        };
+        let system = told.system(request.system);
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -39,17 +47,16 @@ impl OpenAiResponses {
         put("stream", Some(json!(true)));
         put("store", Some(json!(false)));
         put("include", thinks(&settings.model).then(|| json!(["reasoning.encrypted_content"])));
-        put("instructions", (!request.system.is_empty()).then(|| json!(request.system)));
+        put("instructions", (!system.is_empty()).then(|| json!(system)));
         put("max_output_tokens", settings.max_tokens.map(Value::from));
         put("temperature", settings.temperature.map(Value::from));
         put("top_p", settings.top_p.map(Value::from));
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let Some(shape) = &settings.structured_output {
-            let mut format = json!({
-                "type": "json_schema", "name": shape.name, "schema": shape.schema, "strict": shape.strict,
-            });
+        if let Told::Schema(shape, schema, strict) = &told {
+            let name = wire_name(&shape.name);
+            let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
             if let Some(description) = &shape.description {
                 format["description"] = json!(description);
             }
@@ -57,7 +64,14 @@ impl OpenAiResponses {
         }
         match &settings.thinking {
             Some(Thinking::Off) => put("reasoning", Some(json!({"effort": "none"}))),
+            // Without this nothing of the thinking is ever seen.
+            Some(Thinking::Effort(effort)) if thinks(&settings.model) => {
+                put("reasoning", Some(json!({"effort": effort, "summary": "auto"})));
+            }
             Some(Thinking::Effort(effort)) => put("reasoning", Some(json!({ "effort": effort }))),
+            Some(Thinking::Adaptive) if thinks(&settings.model) => {
+                put("reasoning", Some(json!({"summary": "auto"})));
+            }
             Some(Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
         }
         history::merge(&mut body, &settings.provider_opts);
@@ -68,6 +82,7 @@ impl OpenAiResponses {
 /// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking.
 fn thinks(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
     !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
 }
 
@@ -81,23 +96,17 @@ impl Default for Remembered {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct Tool {
     r#type: &'static str,
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
+    name: String,
+    description: String,
+    parameters: Value,
     /// Left out, it would be true, and every argument would be demanded.
     strict: bool,
 }
 
-fn tool(spec: &Arc<ToolSpec>) -> Tool<'_> {
-    Tool {
-        r#type: "function",
-        name: &spec.name,
-        description: &spec.description,
-        parameters: &spec.parameters,
-        strict: false,
-    }
+fn tool(Offered { name, description, parameters }: Offered) -> Tool {
+    Tool { r#type: "function", name, description, parameters, strict: false }
 }
 
 impl Wire for OpenAiResponses {
@@ -128,7 +137,7 @@ impl Wire for OpenAiResponses {
         let frame = Self::frame(request, settings);
         memo.with(|Remembered(transcript)| {
             transcript.write(request.messages, || ItemForm);
-            Ok(transcript.body(&frame, "input", &[], request.tools, tool))
+            Ok(transcript.body(&frame, "input", &[], request.tools, &OPENAI, tool))
         })
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::form::sealed;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
 use crate::model::wire::Parser;
-use crate::model::wire::common::{Collector, bounded, count, number, stream_error, string};
+use crate::model::wire::common::{Collector, bounded, count, number, stream_error, string, told_cost};
 use crate::model::wire::sse::{Sse, SseEvent};
 use crate::model::{Chunk, ModelErrorKind};
 
@@ -27,6 +27,8 @@ struct Answer {
     by_id: HashMap<String, usize>,
     last: Option<usize>,
     usage: Usage,
+    /// What it cost, where that is told.
+    cost: Option<u64>,
     model: String,
     refused: bool,
     stop: Option<StopReason>,
@@ -277,6 +279,7 @@ impl Answer {
             return Err(failed(response));
         }
         if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+            self.cost = told_cost(&told);
             self.usage = usage(&told);
         }
         if self.collector.is_empty() {
@@ -319,7 +322,7 @@ impl Answer {
             return Err(ModelErrorKind::Cut(why.to_owned()));
         };
         let blocks = self.collector.finish(stop);
-        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: None })
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
     }
 }
 

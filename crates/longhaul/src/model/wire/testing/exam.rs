@@ -156,6 +156,7 @@ impl Talk {
             system: self.system,
             messages: &self.messages,
             tools: &self.tools,
+            output: None,
             turn: 0,
             retry: 0,
             memo: &self.memo,

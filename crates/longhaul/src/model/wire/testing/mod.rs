@@ -150,8 +150,17 @@ pub(super) fn body(
 ) -> (Vec<u8>, Value) {
     let agent = AgentName::from("worker");
     let task = TaskKey::chosen("test").candidates().next().unwrap();
-    let request =
-        Request { task, agent: &agent, system: "Be brief.", messages, tools, turn: 0, retry: 0, memo };
+    let request = Request {
+        task,
+        agent: &agent,
+        system: "Be brief.",
+        messages,
+        tools,
+        output: None,
+        turn: 0,
+        retry: 0,
+        memo,
+    };
     let bytes = wire.body(&request, settings, memo).unwrap();
     let value =
         serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&bytes)));

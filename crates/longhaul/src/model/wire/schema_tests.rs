@@ -1,0 +1,79 @@
+use serde_json::json;
+
+use super::super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT, GEMINI, OPENAI, OPENAI_STRICT};
+use super::*;
+
+fn made(schema: Value, dialect: &Dialect) -> (Value, String) {
+    let adapted = arguments(&schema, dialect).unwrap();
+    (adapted.schema, adapted.notes.join(" "))
+}
+
+#[test]
+fn what_a_provider_takes_stays_as_it_is() {
+    let schema = json!({"type": "object", "properties": {
+        "path": {"type": "string", "description": "Where.", "minLength": 1},
+        "depth": {"type": ["integer", "null"], "minimum": 0, "default": 3},
+        "kind": {"type": "string", "enum": ["a", "b"]}},
+        "required": ["path"], "additionalProperties": false});
+    for dialect in [&OPENAI, &ANTHROPIC] {
+        assert_eq!(made(schema.clone(), dialect), (schema.clone(), String::new()));
+    }
+}
+
+#[test]
+fn nullable_for_gemini() {
+    let schema = json!({"properties": {
+        "a": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "A."},
+        "b": {"type": "integer", "nullable": true},
+        "c": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}], "description": "C."}}});
+    let (schema, _) = made(schema, &GEMINI);
+    assert_eq!(schema["properties"]["a"], json!({"type": ["string", "null"], "description": "A."}));
+    assert_eq!(schema["properties"]["b"], json!({"type": ["integer", "null"]}));
+    let c = json!({"anyOf": [{"type": "string", "description": "C. (or null)"}, {"type": "integer"}]});
+    assert_eq!(schema["properties"]["c"], c);
+}
+
+#[test]
+fn what_cannot_be_said_is_an_error_that_says_why() {
+    assert!(arguments(&json!({"type": "array"}), &OPENAI).unwrap_err().contains("array"));
+    let named = json!({"properties": {"a b": {"type": "string"}}, "required": ["a b"]});
+    assert!(arguments(&named, &ANTHROPIC).unwrap_err().contains("'a b'"));
+    assert!(arguments(&named, &OPENAI).is_ok());
+    let (schema, words) = made(json!({"properties": {"a b": {"type": "string"}}}), &ANTHROPIC);
+    assert_eq!(schema["properties"], json!({}));
+    assert!(words.contains("'a b'"), "{words}");
+}
+
+/// References that double with each step, that lead in circles, and very deep ones end.
+#[test]
+fn schemas_that_would_never_end_end() {
+    let mut defs = serde_json::Map::new();
+    for n in 0..40 {
+        let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+        defs.insert(format!("d{n}"), json!({"type": "object", "properties": {"l": next, "r": next}}));
+    }
+    let bomb = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs});
+    assert!(arguments(&bomb, &OPENAI).unwrap_err().contains("parts"));
+    let circle =
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
+    assert!(arguments(&circle, &OPENAI).is_ok());
+    let own = json!({"$ref": "#"});
+    assert!(arguments(&own, &GEMINI).is_ok());
+    let all = json!({"allOf": [{"$ref": "#"}]});
+    assert!(arguments(&all, &GEMINI).is_ok_and(|made| made.schema["type"] == "object"));
+    let deep = (0..100).fold(json!({"type": "string"}), |inner, _| json!({"type": "array", "items": inner}));
+    assert!(arguments(&json!({"properties": {"x": deep}}), &GEMINI).is_ok());
+}
+
+#[test]
+fn an_answer_is_held_only_to_what_allows_all_that_its_schema_does() {
+    let open = json!({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}, "required": ["a"]});
+    assert_eq!(answer(&open, &OPENAI_STRICT), None);
+    assert_eq!(answer(&open, &ANTHROPIC_OUTPUT), None);
+    assert!(answer(&open, &OPENAI).is_some() && answer(&open, &GEMINI).is_some());
+    let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
+    assert_eq!(answer(&recursive, &ANTHROPIC_OUTPUT), None);
+    let optional = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    assert_eq!(answer(&optional, &OPENAI_STRICT), None);
+    assert!(answer(&optional, &ANTHROPIC_OUTPUT).is_some());
+}
