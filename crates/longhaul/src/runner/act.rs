@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gear::{Gear, OpenTool};
 use super::leave::{Asking, Barred, Door, Plea};
+use super::worktime::rung;
 use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::hook::Moment;
@@ -97,7 +98,7 @@ impl Run {
                     }
                 }
                 () = self.around.drain.cancelled(), if !now.draining => now.draining = true,
-                () = overdue(self.deadline), if halt.is_none() => {
+                () = overdue(self.watch.deadline()), if halt.is_none() => {
                     halt = Some((self.too_late(), Instant::now() + GRACE));
                     stop.cancel();
                 }
@@ -128,6 +129,7 @@ impl Run {
                 Some(signal) = signals.recv() => self.hear(signal, &mut now).await?,
                 Some(plea) = pleading.recv() => self.hear_plea(plea, &mut now).await?,
                 () = self.seat.sit(), if wants_seat => {}
+                () = rung(self.people.as_ref()) => {}
             }
             self.deliver(&mut now.asking);
             if halt.is_some() {
@@ -141,7 +143,17 @@ impl Run {
             if !running.is_empty() && now.idle() == running.len() {
                 self.wait_for(&now).await?;
             }
+            // What begins as soon as there is a seat, is not worked on either.
+            let queued = if self.seat.is_parked() { now.asking.beginning().count() } else { 0 };
+            if halt.is_some() || now.idle() + queued < running.len() {
+                self.count(true);
+            } else if now.waiting.is_empty() {
+                self.count(running.is_empty());
+            } else {
+                self.count_unless_people_are_waited_for(&now.tasks()).await?;
+            }
         }
+        self.count(true);
         match halt {
             Some((halt, _)) => Err(halt),
             None if now.give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
@@ -268,12 +280,7 @@ impl Run {
     /// All calls that still run only wait: others may have the seat.
     async fn wait_for(&mut self, now: &Now) -> Result<(), Halt> {
         self.seat.park();
-        let for_tasks = || {
-            let mut tasks: Vec<TaskId> = now.waiting.values().flatten().copied().collect();
-            tasks.sort();
-            tasks.dedup();
-            Entry::Waiting { on: Wait::Tasks(tasks), until: None }
-        };
+        let for_tasks = || Entry::Waiting { on: Wait::Tasks(now.tasks()), until: None };
         let person = now.asking.calls().next().and_then(|_| self.wait_for_person());
         let entry = person.unwrap_or_else(for_tasks);
         match (&self.head.waiting, &entry) {
@@ -292,7 +299,11 @@ impl Run {
                 self.ask_words(&mut now.asking, call, question, reply).await?;
             }
             Signal::WantsModel { tokens, reply } => {
-                let may = match self.ledger.check_for(&self.head, &*self.around.store, tokens).await {
+                let may = match self
+                    .ledger
+                    .check_for(&self.head, self.watch.total(), &*self.around.store, tokens)
+                    .await
+                {
                     Ok(()) => Ok(()),
                     Err(Halt::Fail(failure)) => Err(failure.to_string()),
                     Err(halt) => return Err(halt),
@@ -409,6 +420,14 @@ impl Now {
     /// Tells these calls not to wait for other tasks.
     fn hurry(&self, calls: &[CallId]) {
         calls.iter().filter_map(|call| self.hurry.get(call)).for_each(CancellationToken::cancel);
+    }
+
+    /// The tasks that calls wait for.
+    fn tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.waiting.values().flatten().copied().collect();
+        tasks.sort();
+        tasks.dedup();
+        tasks
     }
 
     /// How many calls do nothing but wait.

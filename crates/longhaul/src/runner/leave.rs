@@ -357,7 +357,7 @@ impl Run {
             let _ = reply.send(Answer::Nobody(why));
             return Ok(());
         }
-        let timeout = self.habits.ask_timeout;
+        let timeout = self.ask_timeout();
         let until = timeout
             .and_then(|timeout| jiff::SignedDuration::try_from(timeout).ok())
             .and_then(|timeout| self.around.store.now().checked_add(timeout).ok());
@@ -367,6 +367,11 @@ impl Run {
         self.announce(Some(words));
         asking.pending.push(Pending { question, reply, due });
         Ok(())
+    }
+
+    /// How long a person has for an answer.
+    fn ask_timeout(&self) -> Option<std::time::Duration> {
+        self.around.ask_timeout.or(self.habits.ask_timeout)
     }
 
     /// Gives those who asked the answers that have come.
@@ -384,7 +389,7 @@ impl Run {
     /// Closes the questions that nobody has answered in time. An answer that comes in this very moment counts.
     pub(super) async fn close_overdue(&mut self, asking: &Asking) -> Result<(), Halt> {
         let now = Instant::now();
-        let limit = self.habits.ask_timeout.unwrap_or_default();
+        let limit = self.ask_timeout().unwrap_or_default();
         for pending in asking.pending.iter().filter(|pending| pending.due.is_some_and(|due| due <= now)) {
             let question = pending.question;
             while self.head.asked.iter().any(|asked| asked.question == question) {

@@ -176,6 +176,7 @@ impl Talk {
             Entry::Sampled(asked) => {
                 self.note(record, Ink::Faint, sampled(&asked.usage, &asked.model), false);
             }
+            Entry::Worked { .. } => {}
             Entry::Released { why, .. } => {
                 let why = match why {
                     Release::Drained => "its process ended",

@@ -5,6 +5,7 @@
 //! its journal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::serde::timestamp::millisecond;
@@ -72,6 +73,10 @@ struct Saved {
     ended: Option<Timestamp>,
     #[serde(with = "millisecond::required")]
     active: Timestamp,
+    #[serde(default, skip_serializing_if = "is_default")]
+    worked: Duration,
+    #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
+    counting: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     waiting: Option<Waiting>,
     #[serde(default, skip_serializing_if = "is_default")]
