@@ -149,6 +149,9 @@ pub struct Head {
     pub cost: u64,
     /// Replies whose price is not known.
     pub unpriced: u32,
+    /// Calls that were denied because nobody was there to allow them.
+    #[serde(default)]
+    pub denied: u32,
 }
 
 /// What a running task waits for, and since when.
@@ -267,6 +270,7 @@ impl Head {
             usage: Usage::default(),
             cost: 0,
             unpriced: 0,
+            denied: 0,
         })
     }
 
@@ -411,6 +415,7 @@ impl Head {
                 self.turns = self.turns.saturating_add(1);
                 self.spend(reply.usage, reply.cost);
             }
+            Entry::Denied { .. } => self.denied = self.denied.saturating_add(1),
             Entry::Sampled(sampled) => self.spend(sampled.usage, sampled.cost),
             // Where the model made no summary, nothing was used.
             Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}

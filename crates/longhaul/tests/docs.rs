@@ -114,6 +114,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             usage: Default::default(),
             cost: None,
         })),
+        "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },
         "Released" => Entry::Released { attempt, why: Release::Drained },
         "Finished" | "Finished: completed" => {
@@ -128,7 +129,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 11] = [
+const WORK: [&str; 12] = [
     "Read",
     "Replied",
     "Called",
@@ -140,6 +141,7 @@ const WORK: [&str; 11] = [
     "Compacted",
     "Sampled",
     "Worked",
+    "Denied",
 ];
 
 fn take(head: &mut Head, words: &str) -> bool {
@@ -243,7 +245,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=22).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=23).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

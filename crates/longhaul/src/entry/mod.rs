@@ -154,6 +154,13 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "is_false")]
         paused: bool,
     },
+    /// A call was denied because nobody was there to allow it: its result, which follows, tells the model so.
+    Denied {
+        /// Which call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+    },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
         /// Which attempt.
@@ -198,6 +205,7 @@ pub enum Kind {
     HookFailed = 20,
     Sampled = 21,
     Worked = 22,
+    Denied = 23,
 }
 
 impl Entry {
@@ -223,6 +231,7 @@ impl Entry {
             Entry::Compacted { .. } => Kind::Compacted,
             Entry::Sampled(_) => Kind::Sampled,
             Entry::Worked { .. } => Kind::Worked,
+            Entry::Denied { .. } => Kind::Denied,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
             Entry::Continued { .. } => Kind::Continued,

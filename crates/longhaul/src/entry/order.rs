@@ -200,6 +200,16 @@ impl Budget {
         }
     }
 
+    /// These bounds, and where there is none, the other's.
+    #[must_use]
+    pub fn or(self, other: Budget) -> Budget {
+        Budget {
+            tokens: self.tokens.or(other.tokens),
+            cost: self.cost.or(other.cost),
+            time: self.time.or(other.time),
+        }
+    }
+
     /// Whether nothing is bounded.
     pub fn is_open(&self) -> bool {
         *self == Budget::default()

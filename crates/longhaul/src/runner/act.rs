@@ -33,11 +33,13 @@ struct Came {
     result: Option<Result<ToolOutput, ToolError>>,
     /// What hooks want the model to know with it.
     told: Vec<String>,
+    /// Whether nobody was there who could have allowed it.
+    unattended: bool,
 }
 
 impl Came {
     fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> Came {
-        Came { call, result, told: Vec::new() }
+        Came { call, result, told: Vec::new(), unattended: false }
     }
 }
 
@@ -239,6 +241,9 @@ impl Run {
                         told.extend(usher::told(Moment::PreToolUse, &counsel.context));
                     }
                     Err(Barred::Refused(error)) => return Came::new(act.id, Some(Err(error))),
+                    Err(Barred::Nobody(error)) => {
+                        return Came { unattended: true, ..Came::new(act.id, Some(Err(error))) };
+                    }
                     Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
@@ -273,7 +278,7 @@ impl Run {
                 };
                 told.extend(usher::told(Moment::PostToolUse, &heard));
             }
-            Came { call: act.id, result: Some(result), told }
+            Came { told, ..Came::new(act.id, Some(result)) }
         }
     }
 
@@ -342,8 +347,12 @@ impl Run {
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
-        for Came { call, result, told } in came {
+        for Came { call, result, told, unattended } in came {
             let Some(result) = result else { continue };
+            if unattended {
+                let tool = names.get(&call).map_or("", String::as_str).into();
+                entries.push(Entry::Denied { call, tool });
+            }
             if let Err(ToolError::Fatal(why)) = &result {
                 let tool = names.get(&call).map_or("a tool", String::as_str);
                 fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));

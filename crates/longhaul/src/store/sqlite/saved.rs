@@ -101,6 +101,8 @@ struct Saved {
     cost: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     unpriced: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    denied: u32,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
