@@ -118,7 +118,7 @@ pub struct Head {
     /// When anything last happened to it.
     pub active: Timestamp,
     /// For how long it has been worked on, as far as its owner has written.
-    #[serde(default)]
+    #[serde(default, rename = "worked_ms", with = "milliseconds")]
     pub worked: Duration,
     /// From when on the time counts that is not in [`worked`](Self::worked) yet; `None` while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,6 +152,21 @@ pub struct Head {
     /// Calls that were denied because nobody was there to allow them.
     #[serde(default)]
     pub denied: u32,
+}
+
+/// A time as a whole number of milliseconds.
+pub(crate) mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
 }
 
 /// What a running task waits for, and since when.

@@ -15,7 +15,7 @@ use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
-use crate::task::{Head, OpenQuestion, Status, Waiting};
+use crate::task::{Head, OpenQuestion, Status, Waiting, milliseconds};
 
 /// Writes a head.
 pub(super) fn write(head: &Head, to: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -73,7 +73,7 @@ struct Saved {
     ended: Option<Timestamp>,
     #[serde(with = "millisecond::required")]
     active: Timestamp,
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", with = "milliseconds")]
     worked: Duration,
     #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
     counting: Option<Timestamp>,
