@@ -125,9 +125,9 @@ pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::
 /// What is run.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The team file
-    #[arg(value_name = "TEAM")]
-    pub(crate) team: PathBuf,
+    /// The team file; with --session it can be left out
+    #[arg(value_name = "TEAM", required_unless_present = "session")]
+    pub(crate) team: Option<PathBuf>,
     /// What to do; `-` reads it from standard input, `@FILE` from a file, `/NAME …` is a command of the team
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
@@ -135,7 +135,9 @@ pub(crate) struct RunArgs {
     #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
     pub(crate) prompts: Vec<String>,
     /// Go on with an earlier run: its conversation, its agent, its bounds
-    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "max_cost", "max_tokens", "timeout", "detach"])]
+    ///
+    /// Without TEAM its own team goes on, which is in the database. --max-cost and --max-tokens set what it may use from now on.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "detach"])]
     pub(crate) session: Option<String>,
     /// The agent to ask, instead of the team's first
     #[arg(long, value_name = "NAME")]
@@ -155,6 +157,12 @@ pub(crate) struct RunArgs {
     /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<Unattended>,
+    /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) ask_timeout: Option<Duration>,
+    /// Exit with 8 if a call was denied because no one was there to approve it
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) fail_on_denied: bool,
     /// What becomes of tasks that still run when the root has nothing more to say [default: what the team file says]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_finish: Option<OnFinish>,
@@ -176,7 +184,7 @@ pub(crate) struct RunArgs {
     /// No model is asked any more when the whole run has used this many tokens
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
-    /// No longer than this: 30s, 5m, 1h30m
+    /// Stop the run after this time on the clock, whatever it does or waits for: 30s, 5m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
     pub(crate) timeout: Option<Duration>,
     /// Where the team works [default: the current directory]
@@ -264,9 +272,30 @@ pub(crate) struct DemoArgs {
 /// What is carried on.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// Only these tasks and their trees: ids, or the beginnings of them
+    /// These tasks and their trees: ids, or the beginnings of them [default: the runs of the current project]
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
+    /// The runs of all projects
+    ///
+    /// Without it and without an id, those are carried on that work in the git repository that you are in, or in the
+    /// directory, where there is no repository.
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
+    /// Return at once; a process in the background carries each run on
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// What becomes of approvals and questions when nobody is at the terminal [default: wait]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) unattended: Option<Unattended>,
+    /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) ask_timeout: Option<Duration>,
+    /// Exit with 8 if a call was denied because no one was there to approve it
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) fail_on_denied: bool,
+    /// Stop after this time on the clock, whatever the runs do or wait for: 30s, 5m, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) timeout: Option<Duration>,
     /// One event a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -275,6 +304,24 @@ pub(crate) struct ResumeArgs {
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,
+}
+
+impl ResumeArgs {
+    /// These tasks, and all else as it is usually.
+    pub(crate) fn of(ids: Vec<String>, outside: Outside, json: bool) -> ResumeArgs {
+        ResumeArgs {
+            ids,
+            all: false,
+            detach: false,
+            unattended: None,
+            ask_timeout: None,
+            fail_on_denied: false,
+            timeout: None,
+            json,
+            outside,
+            pace: Pace::default(),
+        }
+    }
 }
 
 /// What is joined.
@@ -297,6 +344,12 @@ pub(crate) struct CarryArgs {
     /// What becomes of approvals and questions
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Wait)]
     pub(crate) unattended: Unattended,
+    /// How long a person has to answer
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) ask_timeout: Option<Duration>,
+    /// For how long at most
+    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    pub(crate) timeout: Option<Duration>,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
     pub(crate) pace: Pace,

@@ -83,14 +83,25 @@ impl Begun {
     }
 }
 
+/// What a process in the background goes by.
+pub(crate) struct CarryOptions<'a> {
+    pub(crate) outside: &'a Outside,
+    pub(crate) unattended: Unattended,
+    pub(crate) ask_timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl<'a> CarryOptions<'a> {
+    /// Approvals and questions wait for somebody, without end.
+    pub(crate) fn new(outside: &'a Outside) -> CarryOptions<'a> {
+        CarryOptions { outside, unattended: Unattended::Wait, ask_timeout: None, timeout: None }
+    }
+}
+
 /// Starts a process in the background that carries a tree on, and returns when it does. Keys are in the environment that
 /// it inherits, and nowhere else.
-pub(crate) async fn start(
-    place: &Place,
-    root: TaskId,
-    outside: &Outside,
-    unattended: Unattended,
-) -> Result<(), Trouble> {
+pub(crate) async fn start(place: &Place, root: TaskId, options: CarryOptions<'_>) -> Result<(), Trouble> {
+    let CarryOptions { outside, unattended, ask_timeout, timeout } = options;
     let cannot = |why: String| {
         Trouble::new(Code::Failed, format!("no process could be started that carries {root} on: {why}"))
             .hint(format!("carry it on here: {}", place.resume(root)))
@@ -103,6 +114,11 @@ pub(crate) async fn start(
         Unattended::Wait => "wait",
         Unattended::Stop => "stop",
     });
+    for (flag, time) in [("--ask-timeout", ask_timeout), ("--timeout", timeout)] {
+        if let Some(time) = time {
+            command.arg(flag).arg(format!("{}ms", time.as_millis()));
+        }
+    }
     for path in &outside.env_from_file {
         command.arg("--env-from-file").arg(whole(path));
     }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
@@ -13,10 +14,10 @@ use longhaul::store::{Filter, StoreError};
 use longhaul::task::Head;
 use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
-use crate::args::{Outside, Unattended};
+use crate::args::Outside;
 use crate::audience::Audience;
 pub(crate) use crate::audience::Manner;
-use crate::carrier;
+use crate::carrier::{self, CarryOptions};
 use crate::cmd::Desk;
 use crate::exit::{Code, Trouble};
 use crate::heard::Heard;
@@ -26,20 +27,24 @@ use crate::notify::Bell;
 use crate::place::Place;
 use crate::signals::Signals;
 use crate::verdict::verdict;
+use crate::view::words::elapsed;
 use crate::view::{Ink, Out, Reply, Term, clean, many, one_line, summary};
 
 /// How often the live block is drawn.
-const FRAME: std::time::Duration = std::time::Duration::from_millis(80);
+const FRAME: Duration = Duration::from_millis(80);
 /// How often one who only watches looks whether there is still somebody who runs the tasks.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(2);
 /// How often it is asked whether the database is still where it was.
-const STILL_THERE: std::time::Duration = std::time::Duration::from_millis(500);
+const STILL_THERE: Duration = Duration::from_millis(500);
 
 /// How long steps that are nearly done may take when the others are handed to a process in the background.
-const HANDOVER: std::time::Duration = std::time::Duration::from_millis(500);
+const HANDOVER: Duration = Duration::from_millis(500);
+
+/// How long tasks may take for their step when the run is to pause.
+const DRAINING: Duration = Duration::from_secs(10);
 
 /// How long tasks may take that were told to stop; then they are dropped, and end as stopped all the same.
-const STOPPING: std::time::Duration = std::time::Duration::from_secs(4);
+const STOPPING: Duration = Duration::from_secs(4);
 
 /// Tasks to be carried on here.
 pub(crate) struct Carry<'a> {
@@ -62,6 +67,10 @@ pub(crate) struct Carry<'a> {
     pub(crate) leaves: Option<&'a Outside>,
     /// Whether a question ends it: nobody is there, and nobody is waited for.
     pub(crate) needs_nobody: bool,
+    /// After how long it is stopped, by the clock.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether it is no success that a call was denied because nobody was there.
+    pub(crate) fail_on_denied: bool,
     /// Who is told that it ended.
     pub(crate) bell: Bell,
 }
@@ -76,6 +85,8 @@ enum Over {
     Interrupted,
     /// A person is needed, and nobody is there.
     Needed,
+    /// It took longer than it may.
+    TooLong(Duration),
     /// Nobody runs the tasks any more.
     Left,
     /// Another process has taken this task.
@@ -100,6 +111,8 @@ impl<'a> Carry<'a> {
             next: None,
             leaves: None,
             needs_nobody: false,
+            timeout: None,
+            fail_on_denied: false,
             bell: Bell::none(),
         }
     }
@@ -154,6 +167,7 @@ impl<'a> Carry<'a> {
                 self.longhaul.shutdown().await;
                 self.needed(&mut audience).await
             }
+            Over::TooLong(limit) => self.stop_late(&mut audience, limit).await,
             Over::Interrupted if !self.ours => {
                 self.left(&mut audience, "goes on; watch it again with", Place::attach)
             }
@@ -202,6 +216,8 @@ impl<'a> Carry<'a> {
         };
         let abandoned = looker.abandoned();
         tokio::pin!(abandoned);
+        let time_is_up = passed(self.timeout);
+        tokio::pin!(time_is_up);
         let mut still_there = tokio::time::interval(STILL_THERE);
         let mut lost = false;
         loop {
@@ -245,6 +261,7 @@ impl<'a> Carry<'a> {
                         self.desk.note(&format!("warning: {error}"));
                     }
                 }
+                limit = &mut time_is_up => return Ok(Over::TooLong(limit)),
                 left = &mut abandoned => return left.map(|()| Over::Left),
                 task = longhaul.lost() => return Ok(Over::Lost(task)),
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),
@@ -338,31 +355,63 @@ impl<'a> Carry<'a> {
         Ok(())
     }
 
-    /// The first signal drains: steps are finished, tasks given back. The second stops the tasks.
+    /// The first signal drains: tasks finish their step, if that does not take long, and are given back. The second stops them.
     async fn leave(&self, audience: &mut Audience<'_>, signals: &mut Signals) -> Result<Code, Trouble> {
-        const DRAINING: &str =
-            "draining, press Ctrl-C again to stop: steps are finished, then the tasks are given back";
-        if audience.is_live() {
-            audience.draw(DRAINING)?;
-        } else if self.manner != Manner::Silent {
-            self.desk.note(DRAINING);
+        let resume: Vec<String> =
+            self.roots.iter().map(|root| format!("`{}`", self.place.resume(*root))).collect();
+        let pausing = format!(
+            "Pausing after the current step (up to {} s). Resume with {}. Ctrl-C again cancels the run.",
+            DRAINING.as_secs(),
+            resume.join(", ")
+        );
+        if !audience.is_live() && self.manner != Manner::Silent {
+            self.desk.note(&pausing);
         }
-        let stopped = tokio::select! {
-            () = self.longhaul.shutdown() => false,
-            () = signals.next() => {
-                for root in &self.roots {
-                    self.longhaul.stop(*root).await?;
+        let began = tokio::time::Instant::now();
+        let mut steps = self.steps().await?;
+        if let Some(steps) =
+            steps_in_words(&steps).filter(|_| !audience.is_live() && self.manner != Manner::Silent)
+        {
+            self.desk.note(&format!("waiting for {steps}"));
+        }
+        let stopped = {
+            let drained = self.longhaul.shutdown_within(DRAINING);
+            tokio::pin!(drained);
+            let mut gone = false;
+            let mut beat = tokio::time::interval(FRAME);
+            beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = &mut drained => break false,
+                    () = signals.next() => break true,
+                    _ = beat.tick(), if audience.is_live() && !gone => {
+                        steps = self.steps().await?;
+                        let waited = elapsed(began.elapsed());
+                        let waits = steps_in_words(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
+                        // A terminal that is gone does not keep the tasks from being given back.
+                        gone = audience.draw(&format!("{pausing}\nWaiting {waited} for {waits}")).is_err();
+                    }
                 }
-                self.longhaul.shutdown_within(STOPPING).await;
-                true
             }
         };
+        if stopped {
+            for root in &self.roots {
+                self.longhaul.stop(*root).await?;
+            }
+            self.longhaul.shutdown_within(STOPPING).await;
+        }
         if !stopped {
             let open = self.open_roots().await?;
             if open.is_empty() {
                 return self.sum_up(audience).await;
             }
             audience.clear()?;
+            if let Some(cut) = steps_in_words(&steps)
+                && began.elapsed() >= DRAINING
+                && self.manner != Manner::Silent
+            {
+                self.desk.note(&format!("cut off after {} s: {cut}", DRAINING.as_secs()));
+            }
             for root in open.into_iter().filter(|_| self.manner != Manner::Silent) {
                 self.desk
                     .note(&format!("{root} was given back; carry it on with:  {}", self.place.resume(root)));
@@ -377,6 +426,36 @@ impl<'a> Carry<'a> {
             }
         }
         Ok(code)
+    }
+
+    /// What the tasks that run here do now: each with the tool that it calls, or that its model is asked.
+    async fn steps(&self) -> Result<Vec<String>, Trouble> {
+        let heads = self.heads().await?;
+        let running = heads.iter().filter(|head| head.status == Status::Running && head.waiting.is_none());
+        Ok(running
+            .map(|head| {
+                let tools: Vec<String> = head.calling.iter().map(|(_, tool)| one_line(tool)).collect();
+                match tools.is_empty() {
+                    true => format!("the model of {} ({})", head.id, one_line(head.agent.as_str())),
+                    false => {
+                        format!("{} of {} ({})", tools.join(", "), head.id, one_line(head.agent.as_str()))
+                    }
+                }
+            })
+            .collect())
+    }
+
+    /// Stops what took too long.
+    async fn stop_late(&self, audience: &mut Audience<'_>, limit: Duration) -> Result<Code, Trouble> {
+        for root in &self.roots {
+            self.longhaul.stop(*root).await?;
+        }
+        self.longhaul.shutdown_within(STOPPING).await;
+        self.sum_up(audience).await?;
+        let which: Vec<String> = self.roots.iter().map(ToString::to_string).collect();
+        let what = format!("--timeout: {} was stopped after {}", which.join(", "), elapsed(limit));
+        let hint = self.roots.first().map(|root| format!("try it again: {}", self.place.retry(*root)));
+        Err(Trouble::new(Code::TimedOut, what).hint(hint.unwrap_or_default()))
     }
 
     /// What is asked, how it is answered, and how it goes on then.
@@ -442,7 +521,7 @@ impl<'a> Carry<'a> {
                 continue;
             }
             let outside = self.leaves.cloned().unwrap_or_default();
-            carrier::start(self.place, *root, &outside, Unattended::Wait).await?;
+            carrier::start(self.place, *root, CarryOptions::new(&outside)).await?;
             if self.manner != Manner::Silent {
                 let (tasks, watch) = (many(left, "task"), self.place.attach(*root));
                 let go = if left == 1 { "goes" } else { "go" };
@@ -520,12 +599,57 @@ impl<'a> Carry<'a> {
                 line(term, &row)?;
             }
         }
-        let code = verdict(&self.longhaul, &heads, &self.subjects).await?;
+        let (mut code, why) = verdict(&self.longhaul, &heads, &self.subjects).await?;
+        if self.manner != Manner::Silent {
+            for why in why {
+                self.desk.note(&why);
+            }
+        }
+        let denied: u32 = heads.iter().map(|head| head.denied).sum();
+        if denied > 0 && self.manner != Manner::Silent {
+            let (calls, was) = (many(denied as usize, "call"), if denied == 1 { "was" } else { "were" });
+            self.desk.note(&format!(
+                "{calls} {was} denied because no one was there to approve: allow them in `permissions`, or use --unattended \
+                 wait or --yolo"
+            ));
+        }
+        if denied > 0 && self.fail_on_denied && code == Code::Fine {
+            code = Code::Needed;
+        }
         let ended = heads.iter().find(|head| self.subjects.contains(&head.id));
         if let Some(head) = ended {
             self.bell.ring(&format!("{} {}: {}", head.agent, head.status, head.headline));
         }
         Ok(code)
+    }
+}
+
+/// What is waited for; the first few.
+fn steps_in_words(steps: &[String]) -> Option<String> {
+    const NAMED: usize = 3;
+    let more = steps.len().saturating_sub(NAMED);
+    let named = steps.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match (steps.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(named),
+        (false, more) => Some(format!("{named}; and {more} more")),
+    }
+}
+
+/// Waits until this time has passed on the clock, also while the machine slept; for ever, where there is none. A task that is
+/// bounded by the same time ends by itself before that.
+async fn passed(limit: Option<Duration>) -> Duration {
+    const MARGIN: Duration = Duration::from_secs(1);
+    let Some(limit) = limit else { return std::future::pending().await };
+    let clock = longhaul::store::Clock::wall();
+    let began = clock.elapsed();
+    loop {
+        let left = (limit + MARGIN).saturating_sub(clock.elapsed().saturating_sub(began));
+        if left.is_zero() {
+            return limit;
+        }
+        // In steps: the runtime's clock may stand still while the machine sleeps.
+        tokio::time::sleep(left.min(MARGIN)).await;
     }
 }
 

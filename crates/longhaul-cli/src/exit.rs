@@ -18,9 +18,10 @@ Exit codes:
     5  the database cannot be used, is damaged, or was deleted during the run (the answer is still printed)
     6  a team file is wrong, or what it needs is missing
     7  a limit cut the run short: turns, tokens or money (an answer that there is all the same is printed)
-    8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`
+    8  an approval or an answer of a person is needed (`run --unattended stop`): answer, then `longhaul resume`; or
+       a call was denied because no one was there (`--fail-on-denied`)
     9  another process has taken the tasks over, while this one was stopped or could not reach the database
-  124  the time is up: of `wait` (the tasks go on), or of `run --timeout`
+  124  the time is up: of `wait` (the tasks go on), or of `run` and `resume` with `--timeout`
   130  interrupted: tasks were given back, `longhaul resume` carries them on; of `attach`: it was left";
 
 /// An exit code.

@@ -13,6 +13,7 @@ mod keys;
 mod notify;
 mod outside;
 mod place;
+mod project;
 mod signals;
 mod team;
 mod trust;

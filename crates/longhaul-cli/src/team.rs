@@ -94,8 +94,13 @@ pub(crate) async fn close(outfit: &Outfit) {
 }
 
 /// Makes a team of a file that works in a directory. What it runs without is told on standard error.
-pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> Result<Made, Trouble> {
-    let file = &*args.team;
+pub(crate) fn make(
+    desk: &Desk,
+    outfit: &Outfit,
+    args: &RunArgs,
+    file: &Path,
+    dir: &Path,
+) -> Result<Made, Trouble> {
     let mut bundle = Bundle::gather(file).map_err(|error| {
         let hint = match file.is_dir() {
             true => "name a team file in it",
@@ -115,6 +120,17 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> 
     for notice in &assembly.notices {
         desk.note(&format!("warning: {notice}"));
     }
+    Ok(Made {
+        team: assembly.team,
+        commands: commands(&bundle),
+        limits: assembly.limits,
+        budget: assembly.budget,
+        bundle,
+    })
+}
+
+/// The commands of a team's root: name and instruction.
+fn commands(bundle: &Bundle) -> Vec<(String, String)> {
     let read = teamfile::read(&bundle.text).file;
     let commands = read.and_then(|file| {
         let root = file.agents.get(file.root()?)?;
@@ -122,13 +138,18 @@ pub(crate) fn make(desk: &Desk, outfit: &Outfit, args: &RunArgs, dir: &Path) -> 
         let all = shared.chain(&root.commands).map(|(name, part)| (name.clone(), part.instruction.clone()));
         Some(all.collect())
     });
-    Ok(Made {
-        team: assembly.team,
-        commands: commands.unwrap_or_default(),
-        limits: assembly.limits,
-        budget: assembly.budget,
-        bundle,
-    })
+    commands.unwrap_or_default()
+}
+
+/// The commands of a team whose file is in the store.
+pub(crate) async fn kept_commands(
+    store: &dyn Store,
+    team: &TeamRef,
+) -> Result<Vec<(String, String)>, Trouble> {
+    let TeamRef::File(digest) = team else { return Ok(Vec::new()) };
+    let file = store.kept(digest.clone()).await?;
+    let bundle = file.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok());
+    Ok(bundle.map(|bundle| commands(&bundle)).unwrap_or_default())
 }
 
 /// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.

@@ -227,7 +227,7 @@ fn shown(item: &TrustItem) -> String {
     one_line(&item.to_string().trim_end().replace('\n', " ⏎ "))
 }
 
-fn agreed(question: &str) -> Result<bool, Trouble> {
+pub(crate) fn agreed(question: &str) -> Result<bool, Trouble> {
     let mut err = std::io::stderr();
     write!(err, "{}", clean(question))?;
     err.flush()?;

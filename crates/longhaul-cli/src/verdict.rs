@@ -7,13 +7,21 @@ use longhaul::{Longhaul, Status, TaskId};
 
 use crate::exit::{Code, Trouble};
 use crate::heard::below;
+use crate::view::one_line;
 
 /// How many entries are read at once.
 const PAGE: usize = 500;
 
 /// How a run of these tasks, with all that is below them, ended: mostly of roots. The worst counts.
-pub(crate) async fn verdict(longhaul: &Longhaul, heads: &[Head], tasks: &[TaskId]) -> Result<Code, Trouble> {
+///
+/// With it comes what else is to be said of it: failures that nobody was told of.
+pub(crate) async fn verdict(
+    longhaul: &Longhaul,
+    heads: &[Head],
+    tasks: &[TaskId],
+) -> Result<(Code, Vec<String>), Trouble> {
     let mut code = Code::Fine;
+    let mut why = Vec::new();
     for task in tasks {
         let task = longhaul.snapshot(*task).await?;
         code = worse(code, of_end(&task.head, task.outcome.as_ref()));
@@ -25,9 +33,14 @@ pub(crate) async fn verdict(longhaul: &Longhaul, heads: &[Head], tasks: &[TaskId
             && !was_told(longhaul, parent.id, child.id).await?
         {
             code = worse(code, Code::Failed);
+            let error = child.error.as_deref().map(one_line).unwrap_or_default();
+            why.push(format!(
+                "{} of {} failed, and {} ended without hearing of it: {error}",
+                child.id, child.agent, parent.id
+            ));
         }
     }
-    Ok(code)
+    Ok((code, why))
 }
 
 /// What the end of a task says.

@@ -447,6 +447,7 @@ impl Narrator {
                 cost: sampled.cost,
                 model: sampled.model.clone(),
             }),
+            Entry::Worked { .. } | Entry::Denied { .. } => {}
             Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
             Entry::Finished(outcome) => tell(Happening::Finished {
                 status: match **outcome {

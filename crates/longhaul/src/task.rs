@@ -6,10 +6,14 @@
 //!
 //! `docs/lifecycle.md` draws the table that the tests below check.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Kind, Outcome, Question, Record, Stop, Submitted, TeamRef, Voice, Wait, Wants};
+use crate::entry::{
+    Entry, Kind, Outcome, Question, Record, Release, Stop, Submitted, TeamRef, Voice, Wait, Wants,
+};
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
@@ -113,6 +117,12 @@ pub struct Head {
     pub ended: Option<Timestamp>,
     /// When anything last happened to it.
     pub active: Timestamp,
+    /// For how long it has been worked on, as far as its owner has written.
+    #[serde(default, rename = "worked_ms", with = "milliseconds")]
+    pub worked: Duration,
+    /// From when on the time counts that is not in [`worked`](Self::worked) yet; `None` while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counting: Option<Timestamp>,
 
     /// What it waits for, and since when.
     pub waiting: Option<Waiting>,
@@ -139,6 +149,24 @@ pub struct Head {
     pub cost: u64,
     /// Replies whose price is not known.
     pub unpriced: u32,
+    /// Calls that were denied because nobody was there to allow them.
+    #[serde(default)]
+    pub denied: u32,
+}
+
+/// A time as a whole number of milliseconds.
+pub(crate) mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
 }
 
 /// What a running task waits for, and since when.
@@ -243,6 +271,8 @@ impl Head {
             started: None,
             ended: None,
             active: record.at,
+            worked: Duration::ZERO,
+            counting: None,
             waiting: None,
             asked: Vec::new(),
             granted: Vec::new(),
@@ -255,6 +285,7 @@ impl Head {
             usage: Usage::default(),
             cost: 0,
             unpriced: 0,
+            denied: 0,
         })
     }
 
@@ -288,6 +319,7 @@ impl Head {
                 self.attempt = *attempt;
                 self.worker = Some(worker.clone());
                 self.started = self.started.or(Some(record.at));
+                self.counting = Some(record.at);
             }
 
             (Entry::Letter(letter), status) => {
@@ -313,9 +345,13 @@ impl Head {
             }
             (Entry::StopRequested(_), _) => {}
 
-            (Entry::Released { attempt, .. }, Status::Running) => {
+            (Entry::Released { attempt, why }, Status::Running) => {
                 if *attempt != self.attempt {
                     return Err(IllegalMove::WrongAttempt { got: *attempt, expected: self.attempt });
+                }
+                // One that is gone has worked no longer than it has written.
+                if *why == Release::Drained {
+                    self.count_until(record.at);
                 }
                 self.status = Status::Pending;
                 self.at_rest();
@@ -324,7 +360,10 @@ impl Head {
                 }
             }
 
-            (Entry::Finished(outcome), Status::Running) => self.finish(outcome, record.at),
+            (Entry::Finished(outcome), Status::Running) => {
+                self.count_until(record.at);
+                self.finish(outcome, record.at);
+            }
             (Entry::Finished(outcome), Status::Cancelled)
                 if !self.settled && matches!(**outcome, Outcome::Cancelled { .. }) =>
             {
@@ -371,9 +410,10 @@ impl Head {
     fn work(&mut self, entry: &Entry, at: Timestamp, not_now: IllegalMove) -> Result<(), IllegalMove> {
         match entry {
             Entry::Submitted(_) | Entry::Claimed { .. } | Entry::Continued { .. } => return Err(not_now),
-            Entry::Said { voice: Voice::Progress, .. } => {}
+            Entry::Said { voice: Voice::Progress, .. } | Entry::Worked { .. } => {}
             _ => self.waiting = None,
         }
+        self.count_until(at);
         match entry {
             Entry::Read { letters, known, .. } => {
                 let read = u32::try_from(letters.len() + known.len()).unwrap_or(u32::MAX);
@@ -390,6 +430,7 @@ impl Head {
                 self.turns = self.turns.saturating_add(1);
                 self.spend(reply.usage, reply.cost);
             }
+            Entry::Denied { .. } => self.denied = self.denied.saturating_add(1),
             Entry::Sampled(sampled) => self.spend(sampled.usage, sampled.cost),
             // Where the model made no summary, nothing was used.
             Entry::Compacted { usage, cost: None, .. } if *usage == Usage::default() => {}
@@ -406,7 +447,16 @@ impl Head {
             }
             Entry::Said { voice: Voice::Progress, text } => self.progress = Some(text.clone()),
             Entry::Waiting { on, until } => {
+                if matches!(on, Wait::Person(_) | Wait::Letter) {
+                    self.counting = None;
+                }
                 self.waiting = Some(Waiting { on: on.clone(), since: at, until: *until });
+            }
+            Entry::Worked { ms, paused } => {
+                self.worked = Duration::from_millis(*ms);
+                if *paused {
+                    self.counting = None;
+                }
             }
             _ => {}
         }
@@ -443,8 +493,16 @@ impl Head {
         self.asked.clear();
     }
 
+    /// The owner has written: it has worked until now, if the time counts, and goes on.
+    fn count_until(&mut self, at: Timestamp) {
+        if let Some(since) = self.counting.replace(at) {
+            self.worked += Duration::try_from(at.duration_since(since)).unwrap_or_default();
+        }
+    }
+
     /// Nobody runs it: nothing is being waited for or called.
     fn at_rest(&mut self) {
+        self.counting = None;
         self.worker = None;
         self.waiting = None;
         self.progress = None;
@@ -462,12 +520,44 @@ impl Head {
         self
     }
 
-    /// How long it has been at work: from its first claim to its end, or until `now`.
-    pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
-        let Some(started) = self.started else { return std::time::Duration::ZERO };
-        let end = self.ended.unwrap_or(now);
-        std::time::Duration::try_from(end.duration_since(started)).unwrap_or_default()
+    /// For how long it has been worked on until `now`; since its owner has last written, no longer than `most`, for it may be
+    /// gone or asleep.
+    pub fn worked_at(&self, now: Timestamp, most: Duration) -> Duration {
+        let since = self.counting.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
+        self.worked + since.unwrap_or_default().min(most)
     }
+
+    /// Whether it does nothing but wait for people, or for tasks of these that do nothing else.
+    pub fn waits_for_people(&self, tree: &[Head]) -> bool {
+        if self.status != Status::Running {
+            return false;
+        }
+        match self.waiting.as_ref().map(|waiting| &waiting.on) {
+            Some(Wait::Person(_)) => !self.asked.is_empty(),
+            Some(Wait::Letter) => true,
+            Some(Wait::Tasks(tasks)) => all_wait_for_people(tasks, tree),
+            Some(Wait::Provider(_)) | None => false,
+        }
+    }
+
+    /// How long it has been there: from its first claim to its end, or until `now`.
+    pub fn elapsed(&self, now: Timestamp) -> Duration {
+        let Some(started) = self.started else { return Duration::ZERO };
+        let end = self.ended.unwrap_or(now);
+        Duration::try_from(end.duration_since(started)).unwrap_or_default()
+    }
+}
+
+/// Whether those of these tasks that have not ended do nothing but wait for people. `tree` has, in the order of a listing, at
+/// least all that have not.
+pub fn all_wait_for_people(tasks: &[TaskId], tree: &[Head]) -> bool {
+    // Parents come first, and nobody waits for a task above: what is looked at gets shorter.
+    let mut open = tasks.iter().filter_map(|id| {
+        let at = tree.iter().position(|head| head.id == *id && !head.status.is_final())?;
+        Some((&tree[at], &tree[at + 1..]))
+    });
+    let Some((first, below)) = open.next() else { return false };
+    first.waits_for_people(below) && open.all(|(head, below)| head.waits_for_people(below))
 }
 
 #[cfg(test)]

@@ -114,6 +114,8 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             usage: Default::default(),
             cost: None,
         })),
+        "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
+        "Worked" => Entry::Worked { ms: 1500, paused: false },
         "Released" => Entry::Released { attempt, why: Release::Drained },
         "Finished" | "Finished: completed" => {
             finished(Outcome::Completed { output: "42".into(), cut_short: None })
@@ -127,8 +129,20 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 10] =
-    ["Read", "Replied", "Called", "Returned", "Said", "Waiting", "Nudged", "Asked", "Compacted", "Sampled"];
+const WORK: [&str; 12] = [
+    "Read",
+    "Replied",
+    "Called",
+    "Returned",
+    "Said",
+    "Waiting",
+    "Nudged",
+    "Asked",
+    "Compacted",
+    "Sampled",
+    "Worked",
+    "Denied",
+];
 
 fn take(head: &mut Head, words: &str) -> bool {
     let (seq, attempt) = (Seq(head.seq.0 + 1), head.attempt);
@@ -231,7 +245,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=21).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=23).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

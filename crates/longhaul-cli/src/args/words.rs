@@ -98,9 +98,14 @@ pub(crate) struct SendArgs {
     /// What to say; `-` reads it from standard input
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
+    /// Stay until the task has answered, as `run` does; otherwise a process in the background carries it on
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Where the letter went, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) outside: super::Outside,
 }
 
 /// What is answered to whom.
@@ -176,9 +181,14 @@ pub(crate) struct RetryArgs {
     /// The tasks' ids, or the beginnings of them
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
+    /// Stay until the tasks have ended, as `run` does; otherwise processes in the background carry them on
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// One task a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) outside: super::Outside,
 }
 
 /// What is written down.

@@ -6,7 +6,7 @@ use longhaul::TaskId;
 use longhaul::store::{Filter, Store};
 
 use super::Desk;
-use super::resume::{Hands, unknown};
+use super::resume::{Hands, People, unknown};
 use crate::args::{CarryArgs, Unattended};
 use crate::carrier::{self, Begun, Signed};
 use crate::carry::{Carry, Manner};
@@ -35,6 +35,7 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
     let carry = Carry {
         manner: Manner::Silent,
         needs_nobody,
+        timeout: args.timeout,
         ..Carry::new(desk, &place, hands.longhaul, vec![args.root])
     };
     let done = carry.heeding(signals).await;
@@ -76,8 +77,9 @@ async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, O
         let what = format!("{root} {}", clean(&why));
         return Err(Trouble::new(Code::Failed, what).hint("the program that has made the team can run it"));
     }
-    let nobody = Some(args.unattended.into());
-    let hands = Hands::start(desk, place, store, &[root], &args.outside, demo, args.pace, nobody).await?;
+    let people =
+        People { nobody: Some(args.unattended.into()), ask_timeout: args.ask_timeout, attended: false };
+    let hands = Hands::start(desk, place, store, &[root], &args.outside, demo, args.pace, people).await?;
     Ok((hands, signed))
 }
 

@@ -22,10 +22,13 @@ mod wait;
 
 use std::path::PathBuf;
 
-use longhaul::Longhaul;
+use longhaul::task::Head;
+use longhaul::{Longhaul, TaskId};
 
-use crate::args::Command;
+use crate::args::{AttachArgs, Command, Outside, ResumeArgs};
+use crate::carrier::{self, CarryOptions};
 use crate::exit::{Code, Trouble};
+use crate::holder;
 use crate::place::Place;
 use crate::view::{Screen, Term};
 
@@ -72,6 +75,69 @@ fn builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
 /// noted, looking was still fine.
 async fn looked_at(longhaul: &Longhaul, id: longhaul::TaskId) {
     let _ = longhaul.look_at(id).await;
+}
+
+/// Has a process in the background carry on the tree of a task, unless somebody runs it. Whether one was started.
+async fn hand_over(
+    longhaul: &Longhaul,
+    place: &Place,
+    head: &Head,
+    outside: &Outside,
+) -> Result<bool, Trouble> {
+    let owned = holder::owned(&**longhaul.store()).await?.contains(&head.root);
+    if owned || carrier::of(place, head.root).is_some() {
+        return Ok(false);
+    }
+    carrier::start(place, head.root, CarryOptions::new(outside)).await?;
+    Ok(true)
+}
+
+/// Says who carries on what was written down. That it is written down holds, though nobody could be started.
+fn told_who_runs(
+    desk: &Desk,
+    place: &Place,
+    head: &Head,
+    background: Result<bool, Trouble>,
+) -> Result<(), Trouble> {
+    match background {
+        Ok(true) => {
+            let watch = place.attach(head.root);
+            desk.note(&format!("it goes on in the background; watch it with:  {watch}"));
+        }
+        Ok(false) => {}
+        Err(trouble) => {
+            desk.note(&format!("nobody runs it now: {}", trouble.what()));
+            desk.term.line(&format!("run it with:  {}", place.resume(head.id)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Stays with these tasks until they have ended: carries their trees on, or watches whoever does.
+async fn stay(
+    desk: &Desk,
+    longhaul: &Longhaul,
+    tasks: Vec<TaskId>,
+    outside: &Outside,
+    json: bool,
+) -> Result<Code, Trouble> {
+    let place = desk.place()?;
+    let (mut free, mut code) = (Vec::new(), Code::Fine);
+    for task in tasks {
+        let root = longhaul.head(task).await?.root;
+        let owned = holder::owned(&**longhaul.store()).await?.contains(&root);
+        if owned || carrier::of(&place, root).is_some() {
+            let watched = attach::run(desk, &AttachArgs { id: task.to_string(), json }).await?;
+            code = if code == Code::Fine { watched } else { code };
+        } else {
+            free.push(task.to_string());
+        }
+    }
+    if !free.is_empty() {
+        let carried = resume::run(desk, &ResumeArgs::of(free, outside.clone(), json)).await?;
+        code = if code == Code::Fine { carried } else { code };
+    }
+    Ok(code)
 }
 
 /// Does what was typed.

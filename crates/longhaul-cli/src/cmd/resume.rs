@@ -1,27 +1,34 @@
 //! `longhaul resume`.
 
 use std::collections::HashSet;
+use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use longhaul::agent::Nobody;
 use longhaul::entry::TeamRef;
 use longhaul::store::{Filter, Health, Store, StoreError};
+use longhaul::supervisor::LonghaulBuilder;
 use longhaul::task::Head;
 use longhaul::teamfile::Outfit;
 use longhaul::worker::TeamLoader as _;
 use longhaul::{Longhaul, TaskId, Team};
 
 use super::Desk;
-use crate::args::{Outside, ResumeArgs};
+use crate::args::{Outside, ResumeArgs, Unattended};
+use crate::carrier::{self, CarryOptions};
 use crate::carry::{Carry, Manner};
 use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
 use crate::heard;
 use crate::holder;
 use crate::place::Place;
+use crate::project::{project_of, project_of_run};
 use crate::team::{self, Kept};
+use crate::trust::agreed;
 use crate::verdict::verdict;
 use crate::view::{Ink, clean, many, one_line};
 
@@ -37,11 +44,19 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     damaged.extend(store.check(Filter::newest(Health::NEWEST), true).await?);
     let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, &place)?);
     let (named, asked) = asked(&*store, &args.ids).await?;
-    let owned = taken(desk, &place, &*store, asked.as_ref()).await?;
+    let others = match args.ids.is_empty() && !args.all {
+        true => match of_other_projects(desk, args, &place, &*store).await? {
+            Some(others) => others,
+            None => return Ok(Code::Fine),
+        },
+        false => HashSet::new(),
+    };
+    let is_asked =
+        |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root)) && !others.contains(root);
+    let owned = taken(desk, &place, &*store, is_asked).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
-    let is_asked = |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root));
     for damage in damaged.into_iter().filter(|damage| is_asked(&damage.root)) {
         let told = format!("{} cannot be loaded: {}. Its tree is left as it is", damage.task, damage.why);
         left.entry(damage.root).or_insert(told);
@@ -89,11 +104,24 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     for root in &roots {
         subjects.extend(heard::subjects(&store.list(Filter::tree(*root)).await?, *root, &named));
     }
-    let hands = Hands::start(desk, &place, store, &roots, &args.outside, team, args.pace, None).await?;
+    if args.detach {
+        let done = detached(desk, args, &place, &roots).await;
+        return match done? {
+            Code::Fine if unloadable => Ok(Code::Store),
+            Code::Fine if undone => Ok(Code::Failed),
+            code => Ok(code),
+        };
+    }
+    let attended = std::io::stdin().is_terminal() && desk.term.live && !args.json;
+    let people = People { nobody: args.unattended.map(Into::into), ask_timeout: args.ask_timeout, attended };
+    let hands = Hands::start(desk, &place, store, &roots, &args.outside, team, args.pace, people).await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
     let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
     let manner = if args.json { Manner::Json } else { Manner::Told };
-    let carry = Carry { since, manner, intro, subjects, ..Carry::new(desk, &place, hands.longhaul, roots) };
+    let needs_nobody = args.unattended == Some(Unattended::Stop) && !attended;
+    let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
+    let carry = Carry::new(desk, &place, hands.longhaul, roots);
+    let carry = Carry { since, manner, intro, subjects, needs_nobody, timeout, fail_on_denied, ..carry };
     let done = carry.on().await;
     team::close(&hands.outfit).await;
     // Not as if all had been done that was asked for.
@@ -109,10 +137,9 @@ async fn taken(
     desk: &Desk,
     place: &Place,
     store: &dyn Store,
-    asked: Option<&HashSet<TaskId>>,
+    is_asked: impl Fn(&TaskId) -> bool,
 ) -> Result<HashSet<TaskId>, Trouble> {
     let owned = holder::owned(store).await?;
-    let is_asked = |root: &TaskId| asked.is_none_or(|asked| asked.contains(root));
     let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
     if wanted.is_empty() {
         return Ok(owned);
@@ -129,9 +156,94 @@ async fn ended_as(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<Code,
     for root in &roots {
         heads.extend(longhaul.snapshots(Filter::tree(*root)).await?);
     }
-    let code = verdict(&longhaul, &heads, &roots).await;
+    let verdict = verdict(&longhaul, &heads, &roots).await;
     longhaul.shutdown().await;
-    code
+    Ok(verdict?.0)
+}
+
+/// The runs of other projects, which are left alone. Where there are none of this one, whoever is at the terminal is asked
+/// about the others, and elsewhere they are named: `None` if that was all.
+async fn of_other_projects(
+    desk: &Desk,
+    args: &ResumeArgs,
+    place: &Place,
+    store: &dyn Store,
+) -> Result<Option<HashSet<TaskId>>, Trouble> {
+    let here = project_of(Path::new("."));
+    let mut roots: IndexMap<TaskId, Head> = IndexMap::new();
+    for head in store.list(Filter::default().live()).await? {
+        roots.entry(head.root).or_insert(head);
+    }
+    let mut others: IndexMap<TaskId, String> = IndexMap::new();
+    for (root, head) in &roots {
+        let project = project_of_run(store, *root).await;
+        if let Some(project) = project.filter(|project| *project != here) {
+            let told = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
+            others.insert(*root, clean(&told));
+        }
+    }
+    let which: HashSet<TaskId> = others.keys().copied().collect();
+    let runs = many(others.len(), "run");
+    if others.is_empty() {
+        return Ok(Some(which));
+    }
+    let all = place.command("resume --all");
+    if others.len() < roots.len() {
+        desk.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
+        return Ok(Some(which));
+    }
+    desk.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
+    others.values().for_each(|line| desk.note(&format!("  {line}")));
+    let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
+    if on_terminal && agreed(&format!("Carry on {runs}? [y/N] "))? {
+        return Ok(Some(HashSet::new()));
+    }
+    desk.note(&format!("carry one on with:  {}", place.command("resume ID")));
+    desk.note(&format!("or all of them with:  {all}"));
+    Ok(None)
+}
+
+/// Hands each run to a process in the background.
+async fn detached(desk: &Desk, args: &ResumeArgs, place: &Place, roots: &[TaskId]) -> Result<Code, Trouble> {
+    for root in roots {
+        let options = CarryOptions {
+            unattended: args.unattended.unwrap_or(Unattended::Wait),
+            ask_timeout: args.ask_timeout,
+            timeout: args.timeout,
+            ..CarryOptions::new(&args.outside)
+        };
+        carrier::start(place, *root, options).await?;
+        if args.json {
+            desk.term.json(&serde_json::json!({ "task": root }))?;
+            continue;
+        }
+        desk.term.line(&root.to_string())?;
+        desk.note(&format!("it goes on in the background; watch it with:  {}", place.attach(*root)));
+    }
+    Ok(Code::Fine)
+}
+
+/// Who answers what tasks ask, and for how long that is waited for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct People {
+    /// What becomes of it when nobody is there, where that is not left to the agents.
+    pub(super) nobody: Option<Nobody>,
+    pub(super) ask_timeout: Option<Duration>,
+    /// Whether somebody is at the terminal.
+    pub(super) attended: bool,
+}
+
+impl People {
+    pub(super) fn tell(self, mut builder: LonghaulBuilder) -> LonghaulBuilder {
+        builder = builder.attended(self.attended);
+        if let Some(nobody) = self.nobody {
+            builder = builder.when_nobody(nobody);
+        }
+        match self.ask_timeout {
+            Some(time) => builder.ask_timeout(time),
+            None => builder,
+        }
+    }
 }
 
 /// What carries on trees that others left: any team whose file is in the store, and the demo's.
@@ -150,7 +262,7 @@ impl Hands {
         outside: &Outside,
         demo: Team,
         pace: Pace,
-        nobody: Option<Nobody>,
+        people: People,
     ) -> Result<Hands, Trouble> {
         let outfit = team::outfit(desk, outside, place)?;
         let mut builder = super::builder(demo).loader(Kept::new(pace, outfit.clone()));
@@ -164,9 +276,7 @@ impl Hands {
         {
             builder = builder.limits(limits);
         }
-        if let Some(nobody) = nobody {
-            builder = builder.when_nobody(nobody);
-        }
+        builder = people.tell(builder);
         let longhaul = builder.store_arc(store).start().await?;
         Ok(Hands { longhaul, outfit })
     }

@@ -15,6 +15,7 @@ pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> 
         ids.push(longhaul.find(typed).await?);
     }
     let (term, place) = (desk.term, desk.place()?);
+    let mut tried = Vec::new();
     for id in ids {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
@@ -34,17 +35,26 @@ pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> 
         };
         super::looked_at(&longhaul, id).await;
         let head = longhaul.head(again).await?;
+        tried.push(again);
+        let background = match args.wait {
+            true => Ok(false),
+            false => super::hand_over(&longhaul, &place, &head, &args.outside).await,
+        };
         if args.json {
-            term.json(&json!({ "task": id, "retried_as": again, "parent": head.parent, "root": head.root }))?;
+            let background = background.unwrap_or_default();
+            term.json(&json!({
+                "task": id, "retried_as": again, "parent": head.parent, "root": head.root, "background": background,
+            }))?;
             continue;
         }
         let shown = term.paint(Ink::Id, &again.to_string());
         let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
         term.line(&format!("{id} is tried again as {shown}{below}"))?;
-        let owned = longhaul.store().head(head.root).await?.is_some_and(|root| root.worker.is_some());
-        if !owned {
-            term.line(&format!("run it with:  {}", place.resume(head.id)))?;
-        }
+        super::told_who_runs(desk, &place, &head, background)?;
     }
-    Ok(Code::Fine)
+    if args.wait {
+        super::stay(desk, &longhaul, tried, &args.outside, args.json).await
+    } else {
+        Ok(Code::Fine)
+    }
 }

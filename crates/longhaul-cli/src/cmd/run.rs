@@ -2,21 +2,23 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{IsTerminal as _, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use longhaul::dispatch::Limits;
 use longhaul::entry::TeamRef;
-use longhaul::store::Store;
+use longhaul::store::{Store, StoreError};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::teamfile::Outfit;
 use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 
 use super::Desk;
+use super::resume::{People, unknown};
 use crate::args::{OnFinish, RunArgs, Unattended};
-use crate::carrier::{self, Turn};
+use crate::carrier::{self, CarryOptions, Turn};
 use crate::carry::{Carry, Manner};
-use crate::demo::Pace;
+use crate::demo::{self, Pace};
 use crate::exit::{Code, Trouble};
 use crate::holder;
 use crate::notify::Bell;
@@ -29,14 +31,16 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     let dir = team::working_dir(args.working_dir.as_deref())?;
     let place = desk.place()?;
     let outfit = team::outfit(desk, &args.outside, &place)?;
-    let made = team::make(desk, &outfit, args, &dir)?;
+    let Typed { team: file, prompt } = Typed::of(args);
+    let Some(file) = file else { return go_on(desk, args, &place, &outfit, prompt).await };
+    let made = team::make(desk, &outfit, args, file, &dir)?;
     // Before anything of the file is started or asked.
-    Trust::of(&place, &args.team, &made.bundle).ask(desk, args.trust)?;
-    let mut prompts = prompts(args, &made.commands)?;
+    Trust::of(&place, file, &made.bundle).ask(desk, args.trust)?;
+    let mut prompts = prompts(args, prompt, &made.commands)?;
     let agent = match &args.agent {
         None => made.team.root().clone(),
         Some(name) => {
-            team::known(&made.team, name, "--agent", &args.team)?;
+            team::known(&made.team, name, "--agent", file)?;
             name.as_str().into()
         }
     };
@@ -79,6 +83,53 @@ pub(super) async fn run(desk: &Desk, args: &RunArgs) -> Result<Code, Trouble> {
     done
 }
 
+/// What the two words of the command line are: a session has a team of its own, so that the first may be its prompt.
+struct Typed<'a> {
+    team: Option<&'a Path>,
+    prompt: Option<&'a str>,
+}
+
+impl Typed<'_> {
+    fn of(args: &RunArgs) -> Typed<'_> {
+        let (team, prompt) = (args.team.as_deref(), args.prompt.as_deref());
+        let alone = team.filter(|team| args.session.is_some() && prompt.is_none() && !team.is_file());
+        match alone.and_then(Path::to_str) {
+            Some(prompt) => Typed { team: None, prompt: Some(prompt) },
+            None => Typed { team, prompt },
+        }
+    }
+}
+
+/// Goes on with an earlier run without its file: its team is in the store.
+async fn go_on(
+    desk: &Desk,
+    args: &RunArgs,
+    place: &Place,
+    outfit: &Outfit,
+    prompt: Option<&str>,
+) -> Result<Code, Trouble> {
+    let session = args.session.as_deref().unwrap_or_default();
+    if !args.model.is_empty() {
+        return Err(Trouble::new(Code::Usage, "--model: another model needs the team file")
+            .hint("longhaul run TEAM --session ID --model MODEL PROMPT"));
+    }
+    let demo = demo::team(Pace::default()).map_err(super::demo::broken)?;
+    let store = place.open()?;
+    let id = store.find(session).await?;
+    let head = store.head(id).await?.ok_or(StoreError::NoTask(id))?;
+    let loader = Kept::new(Pace::default(), outfit.clone());
+    if let Some(why) = unknown(&*store, &head.team, demo.reference(), &loader).await? {
+        return Err(Trouble::new(Code::Failed, format!("--session: {id} {}", clean(&why)))
+            .hint("name the team file: longhaul run TEAM --session ID PROMPT"));
+    }
+    let prompts = prompts(args, prompt, &team::kept_commands(&*store, &head.team).await?)?;
+    let limits = team::limits(&*store, &head.team, outfit).await?.unwrap_or_default();
+    let run = Run { desk, args, place, outfit };
+    let done = run.session(demo, limits, store, session, prompts).await;
+    team::close(outfit).await;
+    done
+}
+
 /// The time, as precise as journals are.
 fn now() -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -94,11 +145,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn builder(&self, team: Team, limits: Limits) -> LonghaulBuilder {
-        super::builder(team)
-            .limits(limits)
-            .own_trees_only()
-            .attended(self.attended())
-            .when_nobody(self.args.unattended.unwrap_or(Unattended::Deny).into())
+        let people = People {
+            nobody: Some(self.args.unattended.unwrap_or(Unattended::Deny).into()),
+            ask_timeout: self.args.ask_timeout,
+            attended: self.attended(),
+        };
+        people.tell(super::builder(team).limits(limits).own_trees_only())
     }
 
     /// Somebody at a terminal can answer what tasks ask; in a pipe nobody can, unless from another terminal.
@@ -132,7 +184,9 @@ impl Run<'_> {
         let manner = self.manner();
         let carry = Carry::new(self.desk, self.place, longhaul, vec![root]);
         let needs_nobody = args.unattended == Some(Unattended::Stop) && !self.attended();
-        Carry { since, manner, intro, next, leaves, bell, needs_nobody, ..carry }.on().await
+        let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
+        let carry = Carry { since, manner, intro, next, leaves, bell, needs_nobody, ..carry };
+        Carry { timeout, fail_on_denied, ..carry }.on().await
     }
 
     /// Goes on with an earlier run: each prompt is a letter to it, or to what has continued it.
@@ -158,6 +212,7 @@ impl Run<'_> {
             ours => ours,
         };
         let mut code = Code::Fine;
+        let budget = budget(self.args, Budget::default())?;
         while let Some(prompt) = prompts.pop_front() {
             let root = end(&*store, at).await?;
             let tell = |text: &str| self.desk.note(text);
@@ -173,11 +228,12 @@ impl Run<'_> {
                     self.place.attach(root)
                 )));
             }
+            self.may_be_given(&*store, root, budget).await?;
             let since = now();
             let loader = Kept::new(Pace::default(), self.outfit.clone());
             let builder = self.builder(team.clone(), limits.clone()).tree(root).loader(loader);
             let longhaul = builder.store_arc(store.clone()).start().await?;
-            let sent = longhaul.send(root, prompt).await?;
+            let sent = longhaul.send_within(root, prompt, budget).await?;
             let head = longhaul.head(sent.to).await?;
             at = head.root;
             // A session that stays takes all of them; others are continued one by one.
@@ -188,6 +244,24 @@ impl Run<'_> {
             }
         }
         Ok(code)
+    }
+
+    /// That a budget counts for what comes: one that has not ended keeps its own.
+    async fn may_be_given(&self, store: &dyn Store, root: TaskId, budget: Budget) -> Result<(), Trouble> {
+        let mut head = store.head(root).await?;
+        while let Some(next) = head.as_ref().and_then(|head| head.continued_by) {
+            head = store.head(next).await?;
+        }
+        match head.filter(|head| !budget.is_open() && !head.status.is_final()) {
+            None => Ok(()),
+            Some(head) => {
+                let flag = if budget.cost.is_some() { "--max-cost" } else { "--max-tokens" };
+                let what = format!("{flag}: {} has not ended, and keeps the budget that it has", head.id);
+                let stop = self.place.command(&format!("stop {}", head.id));
+                Err(Trouble::new(Code::Usage, what)
+                    .hint(format!("leave {flag} out, or end it first: {stop}")))
+            }
+        }
     }
 
     /// Hands the order to a process in the background, and tells its id.
@@ -205,7 +279,13 @@ impl Run<'_> {
             ));
         }
         let root = client.submit_to(team, order).await?;
-        carrier::start(place, root, &args.outside, args.unattended.unwrap_or(Unattended::Wait)).await?;
+        let options = CarryOptions {
+            unattended: args.unattended.unwrap_or(Unattended::Wait),
+            ask_timeout: args.ask_timeout,
+            timeout: args.timeout,
+            ..CarryOptions::new(&args.outside)
+        };
+        carrier::start(place, root, options).await?;
         if args.json {
             desk.term.json(&serde_json::json!({ "task": root }))?;
             return Ok(Code::Fine);
@@ -237,8 +317,12 @@ async fn end(store: &dyn Store, task: TaskId) -> Result<TaskId, Trouble> {
 }
 
 /// All prompts, in turn.
-fn prompts(args: &RunArgs, commands: &[(String, String)]) -> Result<VecDeque<String>, Trouble> {
-    let first = (args.prompt.is_some() || args.prompts.is_empty()).then(|| prompt(args.prompt.as_deref()));
+fn prompts(
+    args: &RunArgs,
+    first: Option<&str>,
+    commands: &[(String, String)],
+) -> Result<VecDeque<String>, Trouble> {
+    let first = (first.is_some() || args.prompts.is_empty()).then(|| prompt(first));
     let more = args.prompts.iter().map(|typed| prompt(Some(typed)));
     first.into_iter().chain(more).map(|prompt| expanded(&prompt?, commands)).collect()
 }

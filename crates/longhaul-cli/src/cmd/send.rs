@@ -15,19 +15,33 @@ pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
-    let (term, to) = (desk.term, sent.to);
-    if args.json {
-        term.json(&json!({ "to": to, "continued": sent.continued }))?;
-        return Ok(Code::Fine);
-    }
+    let (term, to, place) = (desk.term, sent.to, desk.place()?);
+    let head = longhaul.head(to).await?;
+    let background = match args.wait {
+        true => Ok(false),
+        false => super::hand_over(&longhaul, &place, &head, &args.outside).await,
+    };
     let shown = term.paint(Ink::Id, &to.to_string());
-    if !sent.continued {
-        term.line(&format!("sent to {shown}"))?;
-        return Ok(Code::Fine);
+    match (args.json, sent.continued) {
+        (true, _) => {
+            let background = background.unwrap_or_default();
+            term.json(&json!({ "to": to, "continued": sent.continued, "background": background }))?;
+        }
+        (false, false) => {
+            term.line(&format!("sent to {shown}"))?;
+            super::told_who_runs(desk, &place, &head, background)?;
+        }
+        (false, true) => {
+            let told = format!("{id} had ended: it is continued as {shown}, which will read your letter");
+            term.line(&told)?;
+            super::told_who_runs(desk, &place, &head, background)?;
+        }
     }
-    term.line(&format!("{id} had ended: it is continued as {shown}, which will read your letter"))?;
-    term.line(&format!("run it with:  {}", desk.place()?.resume(to)))?;
-    Ok(Code::Fine)
+    if args.wait {
+        super::stay(desk, &longhaul, vec![to], &args.outside, args.json).await
+    } else {
+        Ok(Code::Fine)
+    }
 }
 
 /// What was typed, or what is on standard input.

@@ -12,8 +12,8 @@ use longhaul::teamfile::Bundle;
 use longhaul::{Longhaul, Status, TaskId};
 
 use super::model::{Effect, Msg, Said};
-use crate::args::{Outside, TuiArgs, Unattended};
-use crate::carrier;
+use crate::args::{Outside, TuiArgs};
+use crate::carrier::{self, CarryOptions};
 use crate::exit::Trouble;
 use crate::place::Place;
 use crate::trust::Trust;
@@ -162,7 +162,7 @@ impl Hands {
     }
 
     async fn resume(&self, root: TaskId) -> Result<Said, Trouble> {
-        carrier::start(&self.place, root, &self.args.outside, Unattended::Wait).await?;
+        carrier::start(&self.place, root, CarryOptions::new(&self.args.outside)).await?;
         Ok(said(format!("a process in the background carries {root} on")))
     }
 
@@ -171,7 +171,7 @@ impl Hands {
         if crate::holder::owned(&**self.store()).await?.contains(&root) {
             return Ok(());
         }
-        carrier::start(&self.place, root, &self.args.outside, Unattended::Wait).await
+        carrier::start(&self.place, root, CarryOptions::new(&self.args.outside)).await
     }
 
     /// Starts a run of the team, as `longhaul run --detach` does.

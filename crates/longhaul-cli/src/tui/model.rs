@@ -341,7 +341,10 @@ impl Model {
     pub(crate) fn question(&self, columns: usize) -> Vec<String> {
         let Some((head, question)) = self.asks() else { return Vec::new() };
         let agent = one_line(head.agent.as_str());
-        wrap(&format!("{agent} {} asks: {}", head.id, one_line(&question.text)), columns)
+        let left =
+            question.until.map(|until| format!(" ({})", crate::view::words::time_left(until, self.now)));
+        let left = left.unwrap_or_default();
+        wrap(&format!("{agent} {} asks{left}: {}", head.id, one_line(&question.text)), columns)
     }
 
     /// Whether times go on.

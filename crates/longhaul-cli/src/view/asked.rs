@@ -11,7 +11,7 @@ use longhaul::snapshot::{Event, Happening};
 
 use super::clean::{clean, one_line, visible, visible_line};
 use super::screen::Line;
-use super::words::{fit, width};
+use super::words::{fit, time_left, width};
 use super::wrap::wrap;
 use super::{Ink, Term};
 use crate::keys::Key;
@@ -48,6 +48,8 @@ struct Open {
     task: TaskId,
     question: QuestionId,
     asks: Question,
+    /// Until when an answer is waited for.
+    until: Option<Timestamp>,
 }
 
 /// An answer.
@@ -72,10 +74,11 @@ impl Asked {
                 self.agents.insert(event.task, one_line(agent.as_str()));
                 None
             }
-            Happening::Asked { question, asks, .. } => {
+            Happening::Asked { question, asks, until } => {
                 // Asked again after a restart, under the same name.
                 self.open.retain(|open| (open.task, open.question) != (event.task, *question));
-                self.open.push_back(Open { task: event.task, question: *question, asks: (**asks).clone() });
+                let asks = (**asks).clone();
+                self.open.push_back(Open { task: event.task, question: *question, asks, until: *until });
                 None
             }
             Happening::Answered { question, answer } => {
@@ -199,6 +202,7 @@ impl Asked {
             1 => String::new(),
             many => format!(" (1 of {many})"),
         };
+        let left = open.until.map(|until| format!(" · {}", time_left(until, now))).unwrap_or_default();
         let ink = |ink: Ink, text: &str| {
             let text = fit(text, columns);
             Line { width: width(&text), text: term.paint(ink, &text) }
@@ -262,7 +266,7 @@ impl Asked {
             (true, false) => keys[1],
         };
         let verb = if may { "may it call this?" } else { "asks" };
-        let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}", open.task))];
+        let mut lines = vec![ink(Ink::Waits, &format!("? {who} {}: {verb}{more}{left}", open.task))];
         lines.extend(body.into_iter().map(|(shade, line)| ink(shade, &format!("    {line}"))));
         lines.extend(offered.iter().map(|line| ink(Ink::Waits, &format!("    {line}"))));
         if !self.wrong.is_empty() {

@@ -9,7 +9,7 @@ use longhaul::task::Head;
 use super::clean::one_line;
 use super::grid::{Cell, Column, grid};
 use super::tell::waits_for;
-use super::words::{ago, count, elapsed, price, short};
+use super::words::{ago, clock, count, elapsed, price, short};
 use super::{Ink, Term, standing};
 
 /// Tasks in the order of trees: each with what is drawn before it.
@@ -108,7 +108,10 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp, layout: Layout) 
 pub(crate) fn what(head: &Head) -> String {
     let headline = one_line(&head.headline);
     match (head.asked.first(), &head.waiting, &head.error) {
-        (Some(asked), _, _) => format!("{} · {headline}", one_line(&asked.text)),
+        (Some(asked), _, _) => {
+            let until = asked.until.map(|until| format!(" (until {})", clock(until))).unwrap_or_default();
+            format!("{}{until} · {headline}", one_line(&asked.text))
+        }
         (None, Some(waiting), _) => format!("for {} · {headline}", waits_for(&waiting.on)),
         (None, None, Some(error)) => format!("{} · {headline}", one_line(error)),
         (None, None, None) => headline,

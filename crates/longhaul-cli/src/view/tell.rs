@@ -8,7 +8,7 @@ use longhaul::snapshot::{Event, Happening};
 use longhaul::{AgentName, Status, TaskId};
 
 use super::clean::{clean, one_line, visible_line};
-use super::words::{clock, count, fit, left, many};
+use super::words::{clock, count, fit, left, many, moment};
 use super::{Ink, Term};
 use crate::place::Place;
 
@@ -83,11 +83,15 @@ impl Teller {
                 }
                 words
             }
-            Happening::Asked { question, asks, .. } => {
+            Happening::Asked { question, asks, until } => {
                 let mut words = vec![(Ink::Waits, format!("asks    {}", self.body(&asks.text)))];
                 if let Some(place) = &self.place {
                     let command = place.answer(event.task, Some(*question), &asks.wants);
                     words.push((Ink::Waits, format!("        answer it with:  {command}")));
+                }
+                if let Some(until) = until {
+                    let told = format!("        until {}, then the answer is no", moment(*until));
+                    words.push((Ink::Waits, told));
                 }
                 words
             }

@@ -28,6 +28,11 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// How long there is still to answer: `4m05s left`.
+pub(crate) fn time_left(until: Timestamp, now: Timestamp) -> String {
+    format!("{} left", elapsed(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
+}
+
 /// The time on the clock on the wall.
 pub(crate) fn clock(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()

@@ -109,11 +109,11 @@ fn held_on(columns: u16, no_color: bool) -> (Kit, Terminal, String) {
 /// Ends it, whatever is held.
 fn stopped(terminal: &Terminal) -> String {
     terminal.keys(&["C-c"]);
-    let draining = terminal.until("it to drain", |screen| screen.contains("draining"));
+    let draining = terminal.until("it to drain", |screen| screen.contains("Pausing after"));
     terminal.keys(&["C-c"]);
     let (left, code) = terminal.end();
     assert_eq!(code, 3, "{left}");
-    assert!(!left.contains("draining") && !left.contains('⠋'), "the block is gone: {left}");
+    assert!(!left.contains("Pausing") && !left.contains('⠋'), "the block is gone: {left}");
     draining
 }
 
@@ -131,7 +131,12 @@ fn at_40_columns() {
     looks_like!("block_40", screen);
     let draining = stopped(&terminal);
     let words = draining.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("press Ctrl-C again to stop: steps are finished, then"), "whole, too: {draining}");
+    assert!(
+        words.contains("Pausing after the current step (up to 10 s). Resume with")
+            && words.contains("Ctrl-C again cancels the run.")
+            && words.contains("Waiting"),
+        "whole, too: {draining}"
+    );
 }
 
 #[test]

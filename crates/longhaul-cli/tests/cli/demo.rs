@@ -61,7 +61,7 @@ fn the_first_interrupt_drains_and_resume_carries_on() {
     demo.until(|line| line.contains("auditor") && line.contains("calls"));
     demo.signal(Signal::SIGINT);
     let drained = demo.end().ended(130);
-    assert!(drained.err.contains("press Ctrl-C again to stop"), "{}", drained.err);
+    assert!(drained.err.contains("Ctrl-C again cancels the run."), "{}", drained.err);
     assert!(drained.err.contains(&format!("resume {root}")), "{}", drained.err);
     assert!(kit.journals().iter().all(|(head, _)| head.status != Status::Running), "all are given back");
 

@@ -221,7 +221,7 @@ fn every_task_of_every_format_goes_on_to_its_end() {
         old.run(&["answer", old.id("waits for approval"), "yes"]).ended(0);
         old.run(&["answer", old.id("waits for an answer"), "blue"]).ended(0);
         old.run(&["answer", &given_back, "green"]).ended(0);
-        let resumed = old.kit.start(&["resume"]);
+        let resumed = old.kit.start(&["resume", "--all"]);
         // A session waits for the next word until somebody closes it.
         let session = old.id("session").parse().unwrap();
         old.kit.until("the session", |journals| {
@@ -270,9 +270,8 @@ fn every_task_of_every_format_goes_on_to_its_end() {
         assert!(found.out.contains("TOLD FOUND kept"), "{}", found.out);
 
         // What has ended can be continued, tried again, and deleted.
-        old.run(&["send", old.id("continuation"), "Once more."]).ended(0);
-        old.run(&["retry", old.id("cancelled")]).ended(0);
-        old.run(&["resume"]).ended(0);
+        old.run(&["send", "--wait", old.id("continuation"), "Once more."]).ended(0);
+        old.run(&["retry", "--wait", old.id("cancelled")]).ended(0);
         old.run(&["prune", "--older-than", "0s", "--force"]).ended(0);
         assert!(old.tasks(&["--all"]).is_empty());
         let database = old.run(&["doctor", "--json"]).json();

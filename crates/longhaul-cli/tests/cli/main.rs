@@ -28,6 +28,7 @@ mod mcp;
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod supervised;
+mod patience;
 mod person;
 mod places;
 mod run;

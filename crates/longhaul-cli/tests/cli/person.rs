@@ -114,7 +114,7 @@ fn ctrl_c_once_finishes_the_step_and_the_command_that_is_named_carries_on() {
     let terminal = on_terminal(&kit, &["run", "team.yaml", "hold", "--trust"]);
     written(&kit, "begun");
     terminal.keys(&["C-c"]);
-    terminal.until("it to drain", |screen| screen.contains("draining, press Ctrl-C again to stop"));
+    terminal.until("it to drain", |screen| screen.contains("Ctrl-C again cancels the run."));
     kit.write("go", "");
     let (screen, code) = terminal.end();
     assert_eq!(code, 130, "{screen}");
@@ -135,15 +135,15 @@ fn ctrl_c_twice_stops_and_the_command_that_is_named_tries_again() {
     let terminal = on_terminal(&kit, &["run", "team.yaml", "hold", "--trust"]);
     let pid: i32 = written(&kit, "begun").trim().parse().unwrap();
     terminal.keys(&["C-c"]);
-    terminal.until("it to drain", |screen| screen.contains("draining, press Ctrl-C again to stop"));
+    terminal.until("it to drain", |screen| screen.contains("Ctrl-C again cancels the run."));
     terminal.keys(&["C-c"]);
     let (screen, code) = terminal.end();
     assert_eq!(code, 3, "{screen}");
-    assert!(screen.contains("⊘ cancelled") && !screen.contains("draining"), "{screen}");
+    assert!(screen.contains("⊘ cancelled") && !screen.contains("Pausing"), "{screen}");
     assert_eq!(kit.journals()[0].0.status, Status::Cancelled);
     assert!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_err(), "its process is gone");
     let again = as_it_says(&kit, &screen, "was stopped; try it again with:").ended(0);
     kit.write("go", "");
-    let ran = as_it_says(&kit, &again.out, "run it with:").ended(0);
+    let ran = as_it_says(&kit, &again.err, "watch it with:").ended(0);
     assert!(ran.out.contains("It is over"), "{ran:?}");
 }

@@ -140,10 +140,11 @@ fn a_letter_to_what_has_ended_continues_it() {
     demo.end().ended(0);
     let sent = kit.run(&["send", &root, "And now?"]).ended(0).out;
     assert!(sent.contains(&format!("{root} had ended: it is continued as t-")), "{sent}");
-    let next = sent.lines().last().unwrap().split_whitespace().last().unwrap().to_owned();
-    assert!(sent.contains(&format!("resume {next}")), "{sent}");
-    let resumed = kit.run(&["resume", &next, "--pace", "0"]).ended(0).out;
-    assert!(resumed.contains("You wrote: And now?"), "{resumed}");
+    let (_, next) = sent.split_once("continued as ").unwrap();
+    let next = next.split_once(',').unwrap().0.to_owned();
+    kit.run(&["wait", &next]).ended(0);
+    let told = kit.run(&["attach", &next]).ended(0).out;
+    assert!(told.contains("You wrote: And now?"), "{told}");
     let shown = kit.run(&["show", &root]).ended(0).out;
     assert!(shown.contains(&format!("went on as  {next}")), "{shown}");
     let ended = kit.run(&["resume", &root]).ended(0).out;

@@ -25,7 +25,7 @@ pub struct Habits {
     pub max_turns: u32,
     /// What happens at that bound.
     pub at_turn_limit: AtTurnLimit,
-    /// At most this long from the first claim on.
+    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
     pub timeout: Option<Duration>,
     /// How long a model may send nothing before it counts as silent. A running tool is never silent.
     pub inactivity: Duration,
@@ -83,7 +83,7 @@ impl Default for Habits {
             patience: Patience::default(),
             output_cap: 48 * 1024,
             isolation: Isolation::None,
-            ask_timeout: Some(Duration::from_secs(600)),
+            ask_timeout: None,
             nobody: Nobody::Wait,
             compact_at: None,
             history_items: None,

@@ -145,6 +145,22 @@ pub enum Entry {
     },
     /// A tool call asked the model: the MCP server that was called did (sampling). It is the task that pays.
     Sampled(Box<Sampled>),
+    /// For how long the task has been worked on, where the times of the entries before do not tell: the machine slept, nobody
+    /// but people was waited for, or nothing has happened for long.
+    Worked {
+        /// The time until now, in milliseconds, over all attempts.
+        ms: u64,
+        /// Whether the time from here on does not count, until the owner writes again.
+        #[serde(default, skip_serializing_if = "is_false")]
+        paused: bool,
+    },
+    /// A call was denied because nobody was there to allow it: its result, which follows, tells the model so.
+    Denied {
+        /// Which call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+    },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
         /// Which attempt.
@@ -188,6 +204,8 @@ pub enum Kind {
     Backgrounded = 19,
     HookFailed = 20,
     Sampled = 21,
+    Worked = 22,
+    Denied = 23,
 }
 
 impl Entry {
@@ -212,6 +230,8 @@ impl Entry {
             Entry::HookFailed(_) => Kind::HookFailed,
             Entry::Compacted { .. } => Kind::Compacted,
             Entry::Sampled(_) => Kind::Sampled,
+            Entry::Worked { .. } => Kind::Worked,
+            Entry::Denied { .. } => Kind::Denied,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
             Entry::Continued { .. } => Kind::Continued,

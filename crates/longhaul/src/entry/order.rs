@@ -55,7 +55,7 @@ pub struct Order {
     /// At most this many replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// At most this long from the first claim on.
+    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// What this task may use.
@@ -100,7 +100,7 @@ impl Order {
         self
     }
 
-    /// At most this long from the first claim on.
+    /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -181,7 +181,7 @@ pub struct Budget {
     /// Money, in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// Time since the first claim.
+    /// Time at work, as [`Order::timeout`] counts it. Of a tree it is that of the task at its top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
@@ -197,6 +197,16 @@ impl Budget {
             tokens: less(self.tokens, other.tokens),
             cost: less(self.cost, other.cost),
             time: less(self.time, other.time),
+        }
+    }
+
+    /// These bounds, and where there is none, the other's.
+    #[must_use]
+    pub fn or(self, other: Budget) -> Budget {
+        Budget {
+            tokens: self.tokens.or(other.tokens),
+            cost: self.cost.or(other.cost),
+            time: self.time.or(other.time),
         }
     }
 

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gear::{Gear, OpenTool};
 use super::leave::{Asking, Barred, Door, Plea};
+use super::worktime::rung;
 use super::{Halt, Run, heard, overdue, usher};
 use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
 use crate::hook::Moment;
@@ -32,11 +33,13 @@ struct Came {
     result: Option<Result<ToolOutput, ToolError>>,
     /// What hooks want the model to know with it.
     told: Vec<String>,
+    /// Whether nobody was there who could have allowed it.
+    unattended: bool,
 }
 
 impl Came {
     fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> Came {
-        Came { call, result, told: Vec::new() }
+        Came { call, result, told: Vec::new(), unattended: false }
     }
 }
 
@@ -97,7 +100,7 @@ impl Run {
                     }
                 }
                 () = self.around.drain.cancelled(), if !now.draining => now.draining = true,
-                () = overdue(self.deadline), if halt.is_none() => {
+                () = overdue(self.watch.deadline()), if halt.is_none() => {
                     halt = Some((self.too_late(), Instant::now() + GRACE));
                     stop.cancel();
                 }
@@ -128,6 +131,7 @@ impl Run {
                 Some(signal) = signals.recv() => self.hear(signal, &mut now).await?,
                 Some(plea) = pleading.recv() => self.hear_plea(plea, &mut now).await?,
                 () = self.seat.sit(), if wants_seat => {}
+                () = rung(self.people.as_ref()) => {}
             }
             self.deliver(&mut now.asking);
             if halt.is_some() {
@@ -141,7 +145,17 @@ impl Run {
             if !running.is_empty() && now.idle() == running.len() {
                 self.wait_for(&now).await?;
             }
+            // What begins as soon as there is a seat, is not worked on either.
+            let queued = if self.seat.is_parked() { now.asking.beginning().count() } else { 0 };
+            if halt.is_some() || now.idle() + queued < running.len() {
+                self.count(true);
+            } else if now.waiting.is_empty() {
+                self.count(running.is_empty());
+            } else {
+                self.count_unless_people_are_waited_for(&now.tasks()).await?;
+            }
         }
+        self.count(true);
         match halt {
             Some((halt, _)) => Err(halt),
             None if now.give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
@@ -227,6 +241,9 @@ impl Run {
                         told.extend(usher::told(Moment::PreToolUse, &counsel.context));
                     }
                     Err(Barred::Refused(error)) => return Came::new(act.id, Some(Err(error))),
+                    Err(Barred::Nobody(error)) => {
+                        return Came { unattended: true, ..Came::new(act.id, Some(Err(error))) };
+                    }
                     Err(Barred::GivenUp) => return Came::new(act.id, None),
                 }
             } else if act.interrupted
@@ -261,19 +278,14 @@ impl Run {
                 };
                 told.extend(usher::told(Moment::PostToolUse, &heard));
             }
-            Came { call: act.id, result: Some(result), told }
+            Came { told, ..Came::new(act.id, Some(result)) }
         }
     }
 
     /// All calls that still run only wait: others may have the seat.
     async fn wait_for(&mut self, now: &Now) -> Result<(), Halt> {
         self.seat.park();
-        let for_tasks = || {
-            let mut tasks: Vec<TaskId> = now.waiting.values().flatten().copied().collect();
-            tasks.sort();
-            tasks.dedup();
-            Entry::Waiting { on: Wait::Tasks(tasks), until: None }
-        };
+        let for_tasks = || Entry::Waiting { on: Wait::Tasks(now.tasks()), until: None };
         let person = now.asking.calls().next().and_then(|_| self.wait_for_person());
         let entry = person.unwrap_or_else(for_tasks);
         match (&self.head.waiting, &entry) {
@@ -292,7 +304,11 @@ impl Run {
                 self.ask_words(&mut now.asking, call, question, reply).await?;
             }
             Signal::WantsModel { tokens, reply } => {
-                let may = match self.ledger.check_for(&self.head, &*self.around.store, tokens).await {
+                let may = match self
+                    .ledger
+                    .check_for(&self.head, self.watch.total(), &*self.around.store, tokens)
+                    .await
+                {
                     Ok(()) => Ok(()),
                     Err(Halt::Fail(failure)) => Err(failure.to_string()),
                     Err(halt) => return Err(halt),
@@ -331,8 +347,12 @@ impl Run {
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
-        for Came { call, result, told } in came {
+        for Came { call, result, told, unattended } in came {
             let Some(result) = result else { continue };
+            if unattended {
+                let tool = names.get(&call).map_or("", String::as_str).into();
+                entries.push(Entry::Denied { call, tool });
+            }
             if let Err(ToolError::Fatal(why)) = &result {
                 let tool = names.get(&call).map_or("a tool", String::as_str);
                 fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));
@@ -409,6 +429,14 @@ impl Now {
     /// Tells these calls not to wait for other tasks.
     fn hurry(&self, calls: &[CallId]) {
         calls.iter().filter_map(|call| self.hurry.get(call)).for_each(CancellationToken::cancel);
+    }
+
+    /// The tasks that calls wait for.
+    fn tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.waiting.values().flatten().copied().collect();
+        tasks.sort();
+        tasks.dedup();
+        tasks
     }
 
     /// How many calls do nothing but wait.

@@ -103,7 +103,7 @@ impl Run {
                         return Err(Halt::Stop);
                     }
                 }
-                () = overdue(self.deadline) => return Err(self.too_late()),
+                () = overdue(self.watch.deadline()) => return Err(self.too_late()),
             }
         }
     }

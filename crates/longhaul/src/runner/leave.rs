@@ -49,6 +49,8 @@ pub(super) struct Door {
 pub(super) enum Barred {
     /// It may not be, or nobody could say that it may.
     Refused(ToolError),
+    /// Somebody has to allow it, and nobody was there.
+    Nobody(ToolError),
     /// It was given up while it waited, to be made later or never.
     GivenUp,
 }
@@ -204,10 +206,11 @@ fn asks_the_same(had: &Question, asks: &Question) -> bool {
 
 /// What an answer means for a call, and what the model is told if that is no.
 fn allowed(tool: &str, answer: Answer) -> Result<(), Barred> {
-    let refused = |what: String| {
+    let told = |what: String| {
         let then = "Do not make this call again. Do without it, or say what you could not do.";
-        Err(Barred::Refused(ToolError::Failed(format!("This call of '{tool}' was not made: {what}. {then}"))))
+        ToolError::Failed(format!("This call of '{tool}' was not made: {what}. {then}"))
     };
+    let refused = |what: String| Err(Barred::Refused(told(what)));
     match answer {
         Answer::Given(words) => match Leave::parse(&words) {
             Ok(Leave::Yes | Leave::Always(_)) => Ok(()),
@@ -216,7 +219,7 @@ fn allowed(tool: &str, answer: Answer) -> Result<(), Barred> {
             Err(_) => refused(format!("a person was asked, and said: {words}")),
         },
         Answer::Declined => refused("a person was asked, and would not say".to_owned()),
-        Answer::Nobody(why) => refused(format!("somebody has to allow it, and {why}")),
+        Answer::Nobody(why) => Err(Barred::Nobody(told(format!("somebody has to allow it, and {why}")))),
     }
 }
 
@@ -357,7 +360,7 @@ impl Run {
             let _ = reply.send(Answer::Nobody(why));
             return Ok(());
         }
-        let timeout = self.habits.ask_timeout;
+        let timeout = self.ask_timeout();
         let until = timeout
             .and_then(|timeout| jiff::SignedDuration::try_from(timeout).ok())
             .and_then(|timeout| self.around.store.now().checked_add(timeout).ok());
@@ -367,6 +370,11 @@ impl Run {
         self.announce(Some(words));
         asking.pending.push(Pending { question, reply, due });
         Ok(())
+    }
+
+    /// How long a person has for an answer.
+    fn ask_timeout(&self) -> Option<std::time::Duration> {
+        self.around.ask_timeout.or(self.habits.ask_timeout)
     }
 
     /// Gives those who asked the answers that have come.
@@ -384,7 +392,7 @@ impl Run {
     /// Closes the questions that nobody has answered in time. An answer that comes in this very moment counts.
     pub(super) async fn close_overdue(&mut self, asking: &Asking) -> Result<(), Halt> {
         let now = Instant::now();
-        let limit = self.habits.ask_timeout.unwrap_or_default();
+        let limit = self.ask_timeout().unwrap_or_default();
         for pending in asking.pending.iter().filter(|pending| pending.due.is_some_and(|due| due <= now)) {
             let question = pending.question;
             while self.head.asked.iter().any(|asked| asked.question == question) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::worktime::unwritten;
 use super::{Halt, Orders};
 use crate::entry::{Budget, Failure, FailureKind, Order, Submitted};
 use crate::id::TaskId;
@@ -55,6 +56,12 @@ impl Ledger {
         }
     }
 
+    /// The least time that a budget of the task itself, or of the tree below it, allows it.
+    pub(super) fn time_of(&self, task: TaskId) -> Option<Duration> {
+        let trees = self.trees.iter().filter(|(top, _)| *top == task).map(|(_, budget)| budget);
+        trees.chain([&self.own]).filter_map(|budget| budget.time).min()
+    }
+
     fn add(&mut self, top: TaskId, budget: Budget) {
         if !budget.is_open() {
             self.trees.push((top, budget));
@@ -62,19 +69,20 @@ impl Ledger {
     }
 
     /// Refuses the next model call if any budget is used up.
-    pub(super) async fn check(&self, head: &Head, store: &dyn Store) -> Result<(), Halt> {
-        self.check_for(head, store, 0).await
+    pub(super) async fn check(&self, head: &Head, worked: Duration, store: &dyn Store) -> Result<(), Halt> {
+        self.check_for(head, worked, store, 0).await
     }
 
     /// The same for a call that is known to read about so many tokens: what is left has to be enough for them.
-    pub(super) async fn check_for(&self, head: &Head, store: &dyn Store, more: u64) -> Result<(), Halt> {
-        let spent = Spent {
-            usage: head.usage,
-            cost: head.cost,
-            unpriced: head.unpriced,
-            time: head.elapsed(store.now()),
-            more,
-        };
+    pub(super) async fn check_for(
+        &self,
+        head: &Head,
+        worked: Duration,
+        store: &dyn Store,
+        more: u64,
+    ) -> Result<(), Halt> {
+        let (usage, cost, unpriced) = (head.usage, head.cost, head.unpriced);
+        let spent = Spent { usage, cost, unpriced, time: worked, more };
         used_up(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
@@ -86,8 +94,12 @@ impl Ledger {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
                 spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
-                if task.id == *top {
-                    spent.time = task.elapsed(store.now());
+                if task.id == head.id && head.id == *top {
+                    spent.time = worked;
+                } else if task.id == *top {
+                    // Another run counts it, and writes it down at least this often.
+                    let most = budget.time.map(unwritten).unwrap_or_default();
+                    spent.time = task.worked_at(store.now(), most);
                 }
             }
             used_up(&spent, budget, &format!("task {top} and those below it have"))?;

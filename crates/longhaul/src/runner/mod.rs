@@ -22,6 +22,7 @@ mod settle;
 mod starting;
 mod think;
 mod usher;
+mod worktime;
 mod worktree;
 mod writing;
 
@@ -63,6 +64,7 @@ use ledger::Ledger;
 use owed::Owed;
 use recall::{chain_before, fresh_journal, recall};
 use starting::Starting;
+use worktime::{PeopleBell, Stopwatch};
 use worktree::Worktree;
 
 /// What a run needs from its worker.
@@ -83,6 +85,8 @@ pub(crate) struct Surroundings {
     pub(crate) attended: bool,
     /// What becomes of questions when nobody is, where that is not left to the agents.
     pub(crate) nobody: Option<Nobody>,
+    /// How long a person has for an answer, where that is not left to the agents.
+    pub(crate) ask_timeout: Option<Duration>,
 }
 
 /// One attempt at one task.
@@ -117,7 +121,12 @@ pub(crate) struct Run {
     rights: Option<Arc<Rights>>,
     /// The agents above it, whose permissions count too.
     above: Vec<AgentName>,
-    deadline: Option<Instant>,
+    /// For how long it has been worked on.
+    watch: Stopwatch,
+    /// How long that may be other than the journal says; `None` if nothing is bounded by it.
+    unwritten: Option<Duration>,
+    /// While others are waited for: whether those wait for people.
+    people: Option<PeopleBell>,
     /// When the journal is looked at although no hint came.
     look_at: Instant,
     ledger: Ledger,
@@ -216,11 +225,8 @@ impl Run {
         let habits = habits_of(&agent, &submitted.order);
         // From here on something happens outside of the journal: worktrees are made, servers started.
         make_sure(&*around.store, claimed, &tenure).await?;
-        let deadline = habits.timeout.and_then(|timeout| {
-            let left = timeout.saturating_sub(head.elapsed(around.store.now()));
-            Instant::now().checked_add(left)
-        });
-        let mut starting = Starting::new(&around, &bell, &head, deadline, &tenure);
+        let watch = Stopwatch::new(head.worked, habits.timeout);
+        let mut starting = Starting::new(&around, &bell, &head, watch.deadline(), &tenure);
         let worktree = match habits.isolation {
             Isolation::None => None,
             Isolation::Worktree => match starting.wait(own_worktree(&around, &submitted)).await? {
@@ -243,6 +249,8 @@ impl Run {
             prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from(""), Vec::new()));
         let look_at = starting.look_at();
         let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
+        let limit = habits.timeout.into_iter().chain(ledger.time_of(head.id)).min();
+        let unwritten = limit.map(worktime::unwritten);
         Ok(Run {
             around,
             team,
@@ -264,7 +272,9 @@ impl Run {
             readable: 0,
             rights,
             above,
-            deadline,
+            watch,
+            unwritten,
+            people: None,
             look_at,
             ledger,
             memo: Arc::default(),
@@ -391,8 +401,9 @@ impl Run {
         if self.seat.is_parked() {
             self.pay().await?;
         }
+        // The time of who waits for a seat does not count.
+        self.count(!self.seat.is_parked());
         while self.seat.is_parked() {
-            let overdue = overdue(self.deadline);
             tokio::select! {
                 () = self.seat.sit() => {}
                 () = heard(&self.bell, self.look_at, &self.tenure) => {
@@ -402,9 +413,9 @@ impl Run {
                     }
                 }
                 () = self.around.drain.cancelled() => return Err(Halt::Drain),
-                () = overdue => return Err(self.too_late()),
             }
         }
+        self.count(true);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::settle::stop_below;
+use super::worktime::rung;
 use super::{Ended, Halt, Run, heard, overdue};
 use crate::entry::{Entry, OnFinish, StopCause, Wait};
 use crate::id::LetterId;
@@ -49,14 +50,17 @@ impl Run {
             Wait::Tasks(open.iter().map(|task| task.id).collect())
         };
         if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
-            let waits = on == Wait::Letter;
-            self.note(vec![Entry::Waiting { on, until: None }]).await?;
-            if waits {
+            self.note(vec![Entry::Waiting { on: on.clone(), until: None }]).await?;
+            if on == Wait::Letter {
                 self.announce(None);
             }
         }
         self.pay().await?;
         self.seat.park();
+        match on {
+            Wait::Tasks(tasks) => self.count_unless_people_are_waited_for(&tasks).await?,
+            _ => self.count(false),
+        }
         self.doze(None).await?;
         if self.turn.only_endings() && self.has_open_children().await? {
             self.doze_through(TOGETHER).await?;
@@ -104,8 +108,9 @@ impl Run {
         tokio::select! {
             () = heard(&self.bell, self.look_at, &self.tenure) => {}
             () = overdue(longest) => {}
+            () = rung(self.people.as_ref()) => {}
             () = self.around.drain.cancelled() => return Err(Halt::Drain),
-            () = overdue(self.deadline) => return Err(self.too_late()),
+            () = overdue(self.watch.deadline()) => return Err(self.too_late()),
         }
         self.catch_up().await?;
         if self.head.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }

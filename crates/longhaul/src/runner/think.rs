@@ -18,7 +18,7 @@ impl Run {
     /// Gets a reply and writes it down, together with the calls that begin with it.
     pub(super) async fn think(&mut self, tools: bool) -> Result<(), Halt> {
         self.sit().await?;
-        self.ledger.check(&self.head, &*self.around.store).await?;
+        self.ledger.check(&self.head, self.watch.total(), &*self.around.store).await?;
         let model = self.model()?;
         self.ledger.check_price(&*model)?;
         self.make_room(&*model).await?;
@@ -127,7 +127,7 @@ impl Run {
         let mut doubted = pin!(tenure.doubted());
         let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
         let halt = loop {
-            let due = [words.due, silent_at, self.deadline, self.owed.due()]
+            let due = [words.due, silent_at, self.watch.deadline(), self.owed.due()]
                 .into_iter()
                 .flatten()
                 .fold(self.look_at, Instant::min);
@@ -185,7 +185,7 @@ impl Run {
                             break Halt::Stop;
                         }
                     }
-                    if is_due(self.deadline) {
+                    if is_due(self.watch.deadline()) {
                         break self.too_late();
                     }
                 }
@@ -215,7 +215,7 @@ impl Run {
                     }
                 }
                 () = self.around.drain.cancelled() => return Err(Halt::Drain),
-                () = overdue(self.deadline) => return Err(self.too_late()),
+                () = overdue(self.watch.deadline()) => return Err(self.too_late()),
             }
         }
     }

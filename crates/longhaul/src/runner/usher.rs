@@ -211,7 +211,7 @@ impl Run {
                     }
                 }
                 () = self.around.drain.cancelled() => return Err(Halt::Drain),
-                () = overdue(self.deadline) => return Err(self.too_late()),
+                () = overdue(self.watch.deadline()) => return Err(self.too_late()),
             }
         }
     }

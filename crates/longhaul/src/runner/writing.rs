@@ -16,7 +16,8 @@ impl Run {
     pub(super) async fn note(&mut self, entries: Vec<Entry>) -> Result<(), Halt> {
         let owed = self.owed.take();
         let paid = owed.len() as u64;
-        let all: Vec<Entry> = owed.into_iter().chain(entries).collect();
+        let time = self.corrected_time().filter(|_| !matches!(entries[..], [Entry::Worked { .. }]));
+        let all: Vec<Entry> = owed.into_iter().chain(time).chain(entries).collect();
         let count = all.len() as u64;
         let batch = Batch::one(self.head.id, Fence::Attempt(self.attempt), all.clone());
         let last = append(&*self.around.store, batch).await?.first().copied().unwrap_or_default();
@@ -71,7 +72,7 @@ impl Run {
         let term = self.tenure.now();
         self.read_on(Seq(0)..Seq(0)).await?;
         self.tenure.confirm(term);
-        Ok(())
+        self.note_time().await
     }
 
     /// Returns when the task surely is this run's: before anything is done that others can see. Costs next to nothing

@@ -31,6 +31,7 @@ pub struct LonghaulBuilder {
     roots: Option<Vec<TaskId>>,
     attended: bool,
     nobody: Option<Nobody>,
+    ask_timeout: Option<Duration>,
 }
 
 impl LonghaulBuilder {
@@ -47,6 +48,7 @@ impl LonghaulBuilder {
             roots: None,
             attended: false,
             nobody: None,
+            ask_timeout: None,
         }
     }
 
@@ -121,6 +123,12 @@ impl LonghaulBuilder {
         self
     }
 
+    /// How long a person has for an answer, whatever the habits of the agents say; then it is no, and the task goes on.
+    pub fn ask_timeout(mut self, timeout: Duration) -> Self {
+        self.ask_timeout = Some(timeout);
+        self
+    }
+
     /// Starts it: from now on it claims tasks, those that others left behind included.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
@@ -168,6 +176,7 @@ impl LonghaulBuilder {
                 drain: drain.clone(),
                 attended: self.attended,
                 nobody: self.nobody,
+                ask_timeout: self.ask_timeout,
             };
             let worker = Worker {
                 id: id.clone(),

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 
 use crate::agent::Team;
 use crate::dispatch::{Join, Limits, Sent, Waited};
-use crate::entry::{Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef};
+use crate::entry::{
+    Budget, Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef,
+};
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::runner::{Orders, append, below, first, give_back, stop_one};
 use crate::snapshot::Snapshot;
@@ -126,6 +128,16 @@ impl Office {
 
     /// Writes to a task. One that has ended is continued: by a new task, of which the letter is the order.
     pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<Sent, StoreError> {
+        self.send_within(to, letter, Budget::default()).await
+    }
+
+    /// The same; a task that continues another may use this, with all below it, where the budget says anything.
+    pub(crate) async fn send_within(
+        &self,
+        to: TaskId,
+        letter: Letter,
+        budget: Budget,
+    ) -> Result<Sent, StoreError> {
         let mut at = to;
         loop {
             match self.post(at, &letter).await? {
@@ -138,7 +150,11 @@ impl Office {
             let head = self.head(at).await?;
             let next = match head.continued_by {
                 Some(next) => next,
-                None => self.submit(self.continuation(&head, &letter).await?).await?.0,
+                None => {
+                    let mut plan = self.continuation(&head, &letter).await?;
+                    plan.order.tree_budget = budget.or(plan.order.tree_budget);
+                    self.submit(plan).await?.0
+                }
             };
             if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
                 return Ok(Sent { to: next, continued: true });

@@ -8,7 +8,7 @@ use super::follow::{self, Events, Until};
 use super::office::{Posted, Retry};
 use super::{Longhaul, LonghaulError};
 use crate::dispatch::Sent;
-use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause};
+use crate::entry::{Budget, Deliver, Letter, Order, Sender, Stop, StopCause};
 use crate::id::{LetterId, TaskId};
 use crate::store::Filter;
 use crate::task::Status;
@@ -118,6 +118,18 @@ impl Longhaul {
     pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         Ok(self.0.office.send(id, letter).await?)
+    }
+
+    /// Writes to a task. One that has ended is continued by a new task, which may use this budget, with all below it: of each
+    /// bound that is said here, this one counts instead of what the task before had. One that has not ended keeps its own.
+    pub async fn send_within(
+        &self,
+        id: TaskId,
+        text: impl Into<Arc<str>>,
+        budget: Budget,
+    ) -> Result<Sent, LonghaulError> {
+        let letter = self.letter(text.into(), Deliver::Asap)?;
+        Ok(self.0.office.send_within(id, letter, budget).await?)
     }
 
     /// Writes to a task, to be read when it has nothing more to say of its own.

@@ -31,3 +31,4 @@ mod recovery;
 mod rooms;
 mod stopping;
 mod waiting;
+mod worktime;

@@ -372,7 +372,9 @@ fn doing(head: &Head, model: &Model) -> (Ink, String) {
     use longhaul::Status;
     let now = model.now;
     if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
-        return (Ink::Waits, format!("asks: {}", one_line(&asked.text)));
+        let left = asked.until.map(|until| format!("{}: ", crate::view::words::time_left(until, now)));
+        let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
+        return (Ink::Waits, asks);
     }
     match head.status {
         Status::Pending if head.attempt.0 > 0 => {

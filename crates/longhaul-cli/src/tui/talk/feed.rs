@@ -176,6 +176,8 @@ impl Talk {
             Entry::Sampled(asked) => {
                 self.note(record, Ink::Faint, sampled(&asked.usage, &asked.model), false);
             }
+            // The result of the call says it.
+            Entry::Worked { .. } | Entry::Denied { .. } => {}
             Entry::Released { why, .. } => {
                 let why = match why {
                     Release::Drained => "its process ended",

@@ -278,7 +278,9 @@ fn tasks(
         };
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved::read);
         let mut columns = differs(row, &head);
-        let stale = rows::head(connection, place, row, None).map(|found| found.head);
+        // Earlier versions did not keep the time at work.
+        let timed = |found: Head| Head { worked: head.worked, counting: head.counting, ..found };
+        let stale = rows::head(connection, place, row, None).map(|found| timed(found.head));
         // A head may be some entries behind; with those it is the same.
         if stored.is_some() && stale.as_ref().ok() != Some(&head) {
             columns.push("head");

@@ -5,6 +5,7 @@
 //! its journal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::serde::timestamp::millisecond;
@@ -14,7 +15,7 @@ use crate::entry::{Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
-use crate::task::{Head, OpenQuestion, Status, Waiting};
+use crate::task::{Head, OpenQuestion, Status, Waiting, milliseconds};
 
 /// Writes a head.
 pub(super) fn write(head: &Head, to: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -72,6 +73,10 @@ struct Saved {
     ended: Option<Timestamp>,
     #[serde(with = "millisecond::required")]
     active: Timestamp,
+    #[serde(default, skip_serializing_if = "is_default", with = "milliseconds")]
+    worked: Duration,
+    #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
+    counting: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     waiting: Option<Waiting>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -96,6 +101,8 @@ struct Saved {
     cost: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     unpriced: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    denied: u32,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

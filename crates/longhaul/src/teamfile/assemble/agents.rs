@@ -163,6 +163,7 @@ fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
         max_turns: turns.unwrap_or(usual.max_turns),
         timeout: part.limits.timeout,
         inactivity: part.limits.inactivity.unwrap_or(usual.inactivity),
+        ask_timeout: part.limits.ask_timeout,
         repeats_told,
         repeats_failed,
         on_finish: part.background.on_finish.unwrap_or(usual.on_finish),

@@ -144,7 +144,7 @@ pub(super) static BUDGET: Object = Object {
     keys: &[
         key("max_cost", Type::Number(0.0, f64::INFINITY), "Money, in dollars."),
         key("max_tokens", Type::Whole(0), "Tokens, read and written."),
-        key("max_time", Type::Time, "Time."),
+        key("max_time", Type::Time, "Time at work, counted as `limits.timeout` is."),
     ],
     rules: &[],
 };
@@ -163,7 +163,17 @@ pub(super) static LIMITS: Object = Object {
         key("depth", Type::Whole(0), "How far a task may be from its root."),
         key("tree", Type::Whole(1), "How many tasks a tree may have."),
         key("turns", Type::Whole(0), "At most this many replies; 0 is no bound."),
-        key("timeout", Type::Time, "How long a task may take."),
+        key(
+            "timeout",
+            Type::Time,
+            "How long a task may be worked on. Time in which nobody runs it, the machine sleeps, or it waits for a person or in \
+             the queue does not count.",
+        ),
+        key(
+            "ask_timeout",
+            Type::Time,
+            "How long a person has to answer an approval or a question; then the answer is no. Default: no end.",
+        ),
         key("inactivity", Type::Time, "How long its model may send nothing."),
     ],
     rules: &[],

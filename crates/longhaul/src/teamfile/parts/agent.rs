@@ -148,6 +148,9 @@ pub struct LimitsPart {
     /// How long a model may send nothing.
     #[serde(deserialize_with = "time")]
     pub inactivity: Option<Duration>,
+    /// How long a person has to answer.
+    #[serde(deserialize_with = "time")]
+    pub ask_timeout: Option<Duration>,
 }
 
 /// How an agent works with background tasks.

@@ -1,0 +1,174 @@
+//! For how long a task has been worked on: what `timeout` and `max_time` count.
+//!
+//! The stopwatch of a run goes by the runtime's clock, which stands still while the machine sleeps, and is paused while the task
+//! waits for a person or for a seat. The journal tells the time to whoever takes the task up next: the head counts from one
+//! entry of the owner to the next, and where that is not what the stopwatch says, the run writes [`Entry::Worked`].
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Halt, Run};
+use crate::entry::{Entry, Kind};
+use crate::id::TaskId;
+use crate::store::{Bell, Filter, Kinds};
+use crate::task::all_wait_for_people;
+
+/// How far the journal may be from the stopwatch when something is written.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// How long the time of a task that is bounded like this may go unwritten, so that a crash does not lose it. The journal is not
+/// looked at more often than every ten seconds anyway.
+pub(super) fn unwritten(limit: Duration) -> Duration {
+    (limit / 10).clamp(TOLERANCE, Duration::from_secs(30))
+}
+
+/// The time in which a task was worked on.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    /// What was counted before.
+    before: Duration,
+    /// Since when it goes, if it does.
+    since: Option<Instant>,
+    limit: Option<Duration>,
+}
+
+impl Stopwatch {
+    /// One that goes on from what the journal says.
+    pub(super) fn new(before: Duration, limit: Option<Duration>) -> Stopwatch {
+        Stopwatch { before, since: Some(Instant::now()), limit }
+    }
+
+    pub(super) fn total(&self) -> Duration {
+        self.before + self.since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    /// When the time is up, if it counts now.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.since?.checked_add(self.limit?.saturating_sub(self.before))
+    }
+
+    pub(super) fn start(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.before = self.total();
+        self.since = None;
+    }
+
+    fn is_paused(&self) -> bool {
+        self.since.is_none()
+    }
+}
+
+/// Rings when tasks of the tree may have begun to wait for people, or may do so no longer.
+pub(super) struct PeopleBell {
+    bell: Bell,
+    paused: bool,
+}
+
+/// Never, or when it rings.
+pub(super) async fn rung(people: Option<&PeopleBell>) {
+    match people {
+        Some(people) => drop(people.bell.rung().await),
+        None => std::future::pending().await,
+    }
+}
+
+impl Run {
+    /// Whether, and how soon, the time has to be in the journal: nobody asks for it where nothing is bounded by it.
+    pub(super) fn is_timed(&self) -> bool {
+        self.unwritten.is_some()
+    }
+
+    /// What has to be written down so that the journal tells the right time.
+    pub(super) fn corrected_time(&self) -> Option<Entry> {
+        let told = self.head.worked_at(self.around.store.now(), Duration::MAX);
+        let off = self.is_timed() && told.abs_diff(self.watch.total()) > TOLERANCE;
+        off.then(|| self.time_until_now())
+    }
+
+    fn time_until_now(&self) -> Entry {
+        let ms = u64::try_from(self.watch.total().as_millis()).unwrap_or(u64::MAX);
+        Entry::Worked { ms, paused: self.watch.is_paused() }
+    }
+
+    /// Writes the time down if that was long ago.
+    pub(super) async fn note_time(&mut self) -> Result<(), Halt> {
+        let behind = self.watch.total().saturating_sub(self.head.worked);
+        match self.unwritten {
+            Some(most) if !self.watch.is_paused() && behind >= most => {
+                let time = self.time_until_now();
+                self.note(vec![time]).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The task waits for these others, and does nothing else: the time counts unless all of them wait for people.
+    pub(super) async fn count_unless_people_are_waited_for(&mut self, tasks: &[TaskId]) -> Result<(), Halt> {
+        if !self.is_timed() {
+            return Ok(());
+        }
+        loop {
+            // Hung up before the look, so that nothing falls between the two.
+            let paused = self.watch.is_paused();
+            if self.people.as_ref().is_none_or(|people| people.paused != paused) {
+                let news = match paused {
+                    true => Kinds::of([
+                        Kind::Submitted,
+                        Kind::Claimed,
+                        Kind::Answered,
+                        Kind::Letter,
+                        Kind::Replied,
+                        Kind::Called,
+                        Kind::Returned,
+                        Kind::Released,
+                        Kind::Finished,
+                    ]),
+                    false => Kinds::of([Kind::Waiting, Kind::Finished]),
+                };
+                self.people =
+                    Some(PeopleBell { bell: self.around.bells.for_tree(self.head.root, news), paused });
+            }
+            let tree = self.around.store.list(Filter::tree(self.head.root).live()).await?;
+            match (all_wait_for_people(tasks, &tree), paused) {
+                (true, false) => {
+                    self.watch.pause();
+                    let time = self.time_until_now();
+                    self.note(vec![time]).await?;
+                }
+                (false, true) => self.watch.start(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The task works, or waits for something else: the time counts, or not.
+    pub(super) fn count(&mut self, counts: bool) {
+        self.people = None;
+        if counts { self.watch.start() } else { self.watch.pause() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopwatch_counts_while_it_goes_and_has_a_deadline_only_then() {
+        let second = Duration::from_secs(1);
+        let mut watch = Stopwatch::new(2 * second, Some(10 * second));
+        assert_eq!(watch.deadline(), Some(Instant::now() + 8 * second));
+        tokio::time::advance(3 * second).await;
+        watch.pause();
+        assert_eq!((watch.total(), watch.deadline()), (5 * second, None));
+        tokio::time::advance(600 * second).await;
+        watch.start();
+        assert_eq!((watch.total(), watch.deadline()), (5 * second, Some(Instant::now() + 5 * second)));
+        watch.start();
+        tokio::time::advance(9 * second).await;
+        assert_eq!(watch.deadline(), Some(Instant::now() - 4 * second), "it is over");
+    }
+}
