@@ -96,3 +96,21 @@ fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
     let stories = stories();
     assert_eq!(shape(&grow(&stories[1..2], |_| {})), ["Needs you 1", "t-00002"]);
 }
+
+/// A cost that nobody knows has its column, and is shown as that.
+#[test]
+fn an_unknown_cost_is_shown_as_unknown() {
+    use crate::view::{Layout, summary, tasks};
+
+    let unknown = Story::new(1, "lead", "x").claimed().replied_unpriced("Hi.").completed("Hi.").head();
+    let known = Story::new(2, "lead", "x").claimed().replied("Hi.", &[]).completed("Hi.").head();
+    assert_eq!((unknown.cost, unknown.unpriced), (0, 1));
+    let term = crate::view::Term { out: Default::default(), color: false, live: false };
+    for heads in [vec![unknown.clone()], vec![unknown, known]] {
+        for lines in [tasks(&heads, term, at(60), Layout::Table), summary(&heads, term, at(60))] {
+            let told = lines.join("\n");
+            assert!(told.contains("COST") && told.contains('?'), "{told}");
+            assert_eq!(told.contains("$0.0025"), heads.len() == 2, "{told}");
+        }
+    }
+}

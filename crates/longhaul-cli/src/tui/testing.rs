@@ -116,6 +116,14 @@ impl Story {
         self.and(Entry::Replied(Arc::new(reply)))
     }
 
+    /// A reply of which nobody knows what it cost.
+    pub(super) fn replied_unpriced(mut self, text: &str) -> Story {
+        self.turn += 1;
+        let usage = Usage { input: 1200, output: 34, ..Usage::default() };
+        let blocks = vec![Block::Text(text.to_owned())];
+        self.and(Entry::Replied(Arc::new(Reply { blocks, usage, model: "m".to_owned(), ..Reply::default() })))
+    }
+
     pub(super) fn called(self, index: u32, tool: &str) -> Story {
         let call = CallId { turn: self.turn, index };
         self.and(Entry::Called { call, tool: tool.into(), arguments: None })

@@ -218,6 +218,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_nobody_knows_is_not_shown_as_free() {
+        assert_eq!(price(0, 0), "–");
+        assert_eq!(price(0, 3), "?");
+        assert_eq!(price(4_200, 0), "$0.0042");
+        assert_eq!(price(4_200, 1), "$0.0042+");
+    }
+
+    #[test]
     fn times_are_told_as_people_say_them() {
         let told = |ms| elapsed(Duration::from_millis(ms));
         assert_eq!(told(0), "0.0s");
