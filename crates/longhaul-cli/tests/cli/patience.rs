@@ -74,8 +74,8 @@ fn an_approval_has_no_end_unless_one_is_said_and_then_every_view_shows_it() {
 
     kit.run(&["run", "team.yaml", "x", "--detach", "--ask-timeout", "1h"]).ended(0);
     let head = kit.until("a question", |journals| {
-        let open = journals.iter().map(|(head, _)| head).filter(|head| !head.status.is_final());
-        open.filter(|head| !head.asked.is_empty()).next_back().cloned()
+        let mut tasks = journals.iter().map(|(head, _)| head);
+        tasks.rfind(|head| !head.status.is_final() && !head.asked.is_empty()).cloned()
     });
     let id = head.id.to_string();
     let until = head.asked[0].until.unwrap();
