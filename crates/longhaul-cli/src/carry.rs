@@ -256,6 +256,10 @@ impl<'a> Carry<'a> {
                 () = signals.next() => return Ok(Over::Interrupted),
                 _ = still_there.tick(), if !lost => {
                     if let Some(error) = longhaul.store().lost() {
+                        // In the background nobody hears its answer, and nobody could answer what it asks.
+                        if self.manner == Manner::Silent {
+                            return Ok(Over::Trouble(error));
+                        }
                         lost = true;
                         audience.clear()?;
                         self.desk.note(&format!("warning: {error}"));

@@ -41,6 +41,23 @@ fn gone(pid: Pid) {
 }
 
 #[test]
+fn a_process_in_the_background_ends_when_its_database_is_gone() {
+    let kit = Kit::new();
+    kit.plays(
+        "asks.yaml",
+        "agents: { root: { model: play, toolsets: [{ type: shell }] } }\n",
+        "agents: { root: { turns: [{ calls: [{ tool: shell, arguments: { cmd: date } }] }, { text: done }] } }",
+    );
+    kit.run(&["run", "asks.yaml", "Go.", "--detach"]).ended(0);
+    let id = kit.until("a question", |journals| {
+        journals.iter().find(|(head, _)| !head.asked.is_empty()).map(|(head, _)| head.id)
+    });
+    let process = carrier(&kit, &id.to_string());
+    std::fs::remove_dir_all(kit.data.path()).unwrap();
+    gone(process);
+}
+
+#[test]
 fn it_returns_at_once_and_the_answer_comes_all_the_same() {
     let kit = Kit::new();
     team(&kit, "1500ms");
