@@ -17,6 +17,7 @@ use longhaul::toolset::Tools;
 use longhaul::{Budget, Longhaul, Order, Status, TaskId};
 use serde_json::json;
 
+use crate::moody::{Mood, Moody};
 use crate::stage::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -291,6 +292,7 @@ fn lead(tasks: &'static [&'static str], in_a_call: bool) -> AgentBuilder {
         }
         ("go", _) => reply().text("done"),
         ("work", 0) => work(90),
+        (seconds, 0) if seconds.parse::<u64>().is_ok() => work(seconds.parse().unwrap()),
         ("ask", 0) => reply().call("write", json!({})),
         _ => reply().text("from below"),
     });
@@ -367,4 +369,23 @@ async fn a_task_without_a_bound_writes_nothing_of_its_time() {
     let journal = journal(&longhaul, done.head.id).await;
     assert!(journal.iter().all(|record| !matches!(record.entry, Entry::Worked { .. })));
     assert!(done.head.worked >= 10 * MINUTE, "it is known all the same");
+}
+
+/// Who waits for many with a time limit looks at one that works, not at the whole tree each time that one says something.
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_does_not_list_the_tree_for_every_child_that_ends() {
+    const MANY: usize = 40;
+    let seconds: Vec<&str> = (1..=MANY).map(|n| &*n.to_string().leak()).collect();
+    let children: &'static [&'static str] = seconds.leak();
+    let listed = async |order: Order| {
+        let mood = Arc::new(Mood::default());
+        let store: Arc<dyn Store> = Arc::new(Moody { inner: Memory::new(), mood: mood.clone(), hints: true });
+        let longhaul = on(&store, lead(children, true)).await;
+        assert_done(&ask(&longhaul, order).await);
+        mood.tasks_listed.load(Ordering::SeqCst)
+    };
+    let without = listed(Order::new("lead", "go")).await;
+    let with = listed(Order::new("lead", "go").timeout(60 * MINUTE)).await;
+    let more = with.saturating_sub(without);
+    assert!(more < 8 * MANY, "{more} tasks were listed for the limit alone, {without} without it");
 }
