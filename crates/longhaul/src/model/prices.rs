@@ -21,6 +21,27 @@ pub struct Price {
     pub cache_write: Option<u64>,
     /// Written.
     pub output: u64,
+    /// What they cost instead in a request that reads very much.
+    #[serde(default)]
+    pub above: Option<Above>,
+}
+
+/// What tokens cost in a request that reads more than so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Above {
+    /// More than this many are read in all, from the cache too.
+    pub tokens: u64,
+    /// As in [`Price`].
+    pub input: u64,
+    /// As in [`Price`].
+    #[serde(default)]
+    pub cached: Option<u64>,
+    /// As in [`Price`].
+    #[serde(default)]
+    pub cache_write: Option<u64>,
+    /// As in [`Price`].
+    pub output: u64,
 }
 
 impl Price {
@@ -35,11 +56,16 @@ impl Price {
     /// What this usage costs, in millionths of a dollar.
     pub fn of(&self, usage: &Usage) -> u64 {
         let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
+        let (input, cached, cache_write, output) = match self.above.filter(|above| usage.input > above.tokens)
+        {
+            Some(above) => (above.input, above.cached, above.cache_write, above.output),
+            None => (self.input, self.cached, self.cache_write, self.output),
+        };
         let parts = [
-            (fresh, self.input),
-            (usage.cached, self.cached.unwrap_or(self.input)),
-            (usage.cache_written, self.cache_write.unwrap_or(self.input)),
-            (usage.output, self.output),
+            (fresh, input),
+            (usage.cached, cached.unwrap_or(input)),
+            (usage.cache_written, cache_write.unwrap_or(input)),
+            (usage.output, output),
         ];
         let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
         u64::try_from((sum + 500_000) / 1_000_000).unwrap_or(u64::MAX)
@@ -114,10 +140,11 @@ mod tests {
             cached: Some(300_000),
             cache_write: Some(3_750_000),
             output: 15_000_000,
+            above: None,
         };
         assert_eq!(price.of(&usage(1_000_000, 0, 0, 0)), 3_000_000);
         assert_eq!(price.of(&usage(1_000, 400, 100, 200)), 1_500 + 120 + 375 + 3_000);
-        let plain = Price { input: 1_000_000, cached: None, cache_write: None, output: 0 };
+        let plain = Price { input: 1_000_000, cached: None, cache_write: None, output: 0, above: None };
         assert_eq!(plain.of(&usage(10, 4, 4, 99)), 10);
         assert_eq!(plain.of(&usage(u64::MAX, 0, 0, 0)), u64::MAX);
         assert_eq!(plain.of(&usage(1, 2, 0, 0)), 2, "more from the cache than read at all is believed");
@@ -139,8 +166,29 @@ mod tests {
         {
             assert!(prices.of(&format!("anthropic/{name}")).is_some(), "{name}");
         }
+        // Those of Anthropic's page "Pricing" that are newer than the rest, and a name that means another model every few weeks.
+        let dollars = |name: &str| prices.of(name).map(|price| (price.input, price.cached, price.output));
+        assert_eq!(dollars("anthropic/claude-opus-5-5"), Some((4_000_000, Some(200_000), 20_000_000)));
+        assert_eq!(dollars("anthropic/claude-fable-5-1"), Some((10_000_000, Some(250_000), 50_000_000)));
+        assert_eq!(dollars("google/gemini-flash-latest"), None);
         assert_eq!(prices.of("openai/gpt-99"), None, "unknown is unknown, not free");
         assert_eq!(prices.of("acme/gpt-5"), None);
+    }
+
+    /// Of some models a long request costs more, all of it.
+    #[test]
+    fn a_long_request_has_its_own_price() {
+        let cost = |name: &str, usage| Prices::shipped().of(name).unwrap().of(&usage);
+        assert_eq!(cost("anthropic/claude-haiku-5-5", usage(100_000, 0, 0, 1_000)), 10_000 + 500);
+        assert_eq!(
+            cost("anthropic/claude-haiku-5-5", usage(200_000, 100_000, 0, 1_000)),
+            50_000 + 5_000 + 2_500
+        );
+        assert_eq!(
+            cost("openai/gpt-5.4", usage(300_000, 0, 0, 0)),
+            2 * cost("openai/gpt-5.4", usage(150_000, 0, 0, 0)) * 2
+        );
+        assert_eq!(cost("google/gemini-2.5-pro", usage(200_001, 0, 0, 0)), 500_003);
     }
 
     #[test]

@@ -244,8 +244,12 @@ impl Http {
             _ => entry.api,
         };
         let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
-        let headers = options::translate(api, &mut settings).map_err(wrong)?;
+        let beside = options::translate(provider, api, &mut settings).map_err(wrong)?;
         let base_url = with_version(api, base_url);
+        let base_url = match beside.api_version {
+            Some(version) => with_api_version(base_url, &version),
+            None => base_url,
+        };
         let auth = match (api, entry.auth) {
             (ApiType::Anthropic, Auth::Bearer) => Auth::Anthropic,
             (ApiType::Gemini, Auth::Bearer) => Auth::Google,
@@ -259,8 +263,8 @@ impl Http {
             key => key?,
         };
         let mut endpoint = Endpoint::new(&base_url, auth, key)?;
-        for (name, value) in headers {
-            endpoint = endpoint.header(name, value);
+        for (name, value) in beside.headers {
+            endpoint = endpoint.with_header(name, value);
         }
         if entry.open {
             endpoint = endpoint.first_byte(LOCAL_FIRST_BYTE);
@@ -347,6 +351,18 @@ fn azure(base_url: &str) -> String {
     let base = base_url.trim_end_matches('/');
     let bare = base.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
     if bare { format!("{base}/openai/v1") } else { base_url.to_owned() }
+}
+
+/// Azure's deployments are asked with a version of the API in the query. Its newer API has the version in the path, and knows no dates
+/// ("Azure OpenAI in Microsoft Foundry Models v1 API").
+fn with_api_version(base_url: String, version: &str) -> String {
+    let Ok(mut url) = Url::parse(base_url.trim()) else { return base_url };
+    let is_dated = version.starts_with(|c: char| c.is_ascii_digit());
+    if is_dated && url.path().trim_end_matches('/').ends_with("/openai/v1") {
+        return base_url;
+    }
+    url.query_pairs_mut().append_pair("api-version", version);
+    url.into()
 }
 
 /// Why there is no such model.

@@ -1,4 +1,5 @@
 use secrecy::SecretString;
+use serde_json::json;
 
 use super::*;
 use crate::model::Model as _;
@@ -196,6 +197,105 @@ fn options_of_docker_agent_are_translated_or_refused() {
         let error = with(name, key, value).unwrap_err().to_string();
         assert!(error.contains(&format!("provider_opts: {key}")), "{error}");
     }
+}
+
+/// The keys that docker-agent's pages of providers name, as of September 2026.
+#[test]
+fn newer_options_of_docker_agent_are_translated_or_refused() {
+    let http = http();
+    let made = |name: &str, thinking: Option<Thinking>, opts: serde_json::Value| {
+        let mut spec = spec(name);
+        spec.settings.thinking = thinking;
+        spec.settings.provider_opts = opts.as_object().unwrap().clone();
+        http.model(&spec, &all)
+    };
+    let low = || Some(Thinking::Effort("low".into()));
+    let model =
+        made("ollama/x", None, json!({"extra_body": {"reasoning_effort": "none"}, "min_p": 0.1})).unwrap();
+    assert_eq!(json!(model.options()), json!({"reasoning_effort": "none", "min_p": 0.1}));
+    let headers = json!({"http_headers": {"X-Tenant-Id": "my-team"}, "service_tier": "fast"});
+    let model = made("openai/gpt-4o", None, headers).unwrap();
+    assert_eq!(model.header("x-tenant-id").as_deref(), Some("my-team"));
+    assert_eq!(json!(model.options()), json!({"service_tier": "fast"}));
+    let opts = json!({"fallbacks": ["claude-opus-4-8"], "interleaved_thinking": true});
+    let model = made("anthropic/claude-fable-5", None, opts).unwrap();
+    assert_eq!(json!(model.options()), json!({"fallbacks": [{"model": "claude-opus-4-8"}]}));
+    assert_eq!(
+        model.header("anthropic-beta").as_deref(),
+        Some("interleaved-thinking-2025-05-14,server-side-fallback-2026-06-01")
+    );
+    let model =
+        made("google/gemini-3-pro", None, json!({"url_context": true, "top_k": 5, "seed": 7})).unwrap();
+    assert_eq!(
+        json!(model.options()),
+        json!({"tools": [{"urlContext": {}}], "generationConfig": {"topK": 5, "seed": 7}})
+    );
+    let model = made("anthropic/claude-opus-4-6", low(), json!({"thinking_display": "omitted"})).unwrap();
+    assert_eq!(json!(model.options()), json!({"thinking": {"display": "omitted"}}));
+    for (name, thinking, key, value) in [
+        ("anthropic/claude-opus-4-6", None, "thinking_display", json!("omitted")),
+        ("anthropic/claude-opus-4-6", low(), "thinking_display", json!("display")),
+        ("openai/gpt-4o", None, "http_headers", json!({"Authorization": "Bearer x"})),
+        ("openai/gpt-4o", None, "http_headers", json!({"a b": "x"})),
+        ("openai/gpt-4o", None, "http_headers", json!(["x"])),
+        ("openai/gpt-4o", None, "extra_body", json!("x")),
+        ("openai/gpt-4o", None, "fallbacks", json!(["gpt-5"])),
+        ("anthropic/claude-fable-5", None, "fallbacks", json!("claude-opus-4-8")),
+        ("dmr/x", None, "raw_runtime_flags", json!("--threads 8")),
+        ("dmr/x", None, "keep_alive", json!("30m")),
+        ("dmr/x", None, "mode", json!("embedding")),
+        ("dmr/x", None, "hf_overrides", json!({})),
+        ("dmr/x", None, "gpu_memory_utilization", json!(0.9)),
+        ("openai/gpt-4o", None, "api_version", json!("2024-12-01-preview")),
+    ] {
+        let error = made(name, thinking, json!({key: value})).unwrap_err().to_string();
+        assert!(error.contains(&format!("provider_opts: {key}")), "{error}");
+    }
+}
+
+/// Of an API with a version of its own in the path there is one; a deployment's is in the query.
+#[test]
+fn azures_version_goes_where_azure_looks_for_it() {
+    let url = |base: &str, version: &str| {
+        let mut spec = ModelSpec { base_url: Some(base.into()), ..spec("azure/gpt-4o") };
+        spec.settings.provider_opts.insert("api_version".into(), version.into());
+        let model = http().model(&spec, &all).unwrap();
+        assert!(model.options().is_empty());
+        model.url()
+    };
+    let place = "https://me.openai.azure.com";
+    assert_eq!(url(place, "2024-12-01-preview"), format!("{place}/openai/v1/chat/completions"));
+    assert_eq!(url(place, "preview"), format!("{place}/openai/v1/chat/completions?api-version=preview"));
+    let deployed = format!("{place}/openai/deployments/d");
+    let expected = format!("{deployed}/chat/completions?api-version=2024-12-01-preview");
+    assert_eq!(url(&deployed, "2024-12-01-preview"), expected);
+}
+
+/// These bind thinking to all that came before it, which a summary changes: they are told to drop what does not fit any more.
+#[test]
+fn thinking_that_is_bound_to_what_came_before_it_is_dropped_where_that_has_changed() {
+    let http = http();
+    let made = |name: &str, thinking: Option<Thinking>| {
+        let mut spec = spec(name);
+        spec.settings.thinking = thinking;
+        let model = http.model(&spec, &all).unwrap();
+        (json!(model.options()), model.header("anthropic-beta"))
+    };
+    let beta = Some("thinking-binding-controls-2026-08-01".to_owned());
+    let binding = json!({"prefix_mismatch_behavior": "drop_block"});
+    for name in
+        ["claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-mythos-5-2"]
+    {
+        let (opts, header) = made(&format!("anthropic/{name}"), None);
+        assert_eq!(opts, json!({"thinking": {"type": "adaptive", "block_binding": binding}}), "{name}");
+        assert_eq!(header, beta, "{name}");
+        let (opts, header) = made(&format!("anthropic/{name}"), Some(Thinking::Effort("low".into())));
+        assert_eq!((opts, header), (json!({"thinking": {"block_binding": binding}}), beta.clone()), "{name}");
+    }
+    for name in ["claude-opus-5", "claude-fable-5", "claude-sonnet-4-5", "claude-mythos-preview"] {
+        assert_eq!(made(&format!("anthropic/{name}"), None), (json!({}), None), "{name}");
+    }
+    assert_eq!(made("anthropic/claude-sonnet-5-5", Some(Thinking::Off)), (json!({}), None));
 }
 
 #[test]

@@ -75,8 +75,12 @@ impl Endpoint {
     }
 
     /// The same endpoint with one more header on every request.
-    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.insert(name, HeaderValue::from_static(value));
+    pub fn header(self, name: &'static str, value: &'static str) -> Self {
+        self.with_header(HeaderName::from_static(name), HeaderValue::from_static(value))
+    }
+
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
         self
     }
 

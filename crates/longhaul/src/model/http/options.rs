@@ -1,13 +1,17 @@
-//! `provider_opts` that are not for the provider's body: docker-agent's own, translated or refused.
+//! `provider_opts` that are not for the provider's body: docker-agent's own, translated or refused. Its documentation (`docs/providers`
+//! and `docs/configuration/models`, September 2026) and `pkg/model/provider` name them.
 
-use serde_json::{Value, json};
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
 
 use super::ApiType;
-use crate::model::settings::ModelSettings;
+use crate::model::settings::{ModelSettings, Thinking};
+use crate::model::wire::anthropic::binds_thinking;
 
 /// Options of docker-agent that say nothing here, and what to do instead.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 12] = [
     ("runtime_flags", "start the server with these flags yourself"),
+    ("raw_runtime_flags", "start the server with these flags yourself"),
     ("speculative_draft_model", "start the server with it yourself"),
     ("speculative_num_tokens", "start the server with it yourself"),
     ("speculative_acceptance_rate", "start the server with it yourself"),
@@ -20,9 +24,36 @@ const REFUSED: [(&str, &str); 11] = [
     ("disable_prompt_caching", "write `cache: false`"),
 ];
 
+/// What docker-agent configures Docker Model Runner with before it asks. Elsewhere these words may mean something.
+const REFUSED_BY_DMR: [&str; 4] = ["keep_alive", "mode", "gpu_memory_utilization", "hf_overrides"];
+
 /// Tools that Gemini runs itself, as docker-agent names them.
-const GEMINI_TOOLS: [(&str, &str); 3] =
-    [("google_search", "googleSearch"), ("google_maps", "googleMaps"), ("code_execution", "codeExecution")];
+const GEMINI_TOOLS: [(&str, &str); 4] = [
+    ("google_search", "googleSearch"),
+    ("google_maps", "googleMaps"),
+    ("code_execution", "codeExecution"),
+    ("url_context", "urlContext"),
+];
+
+/// Headers that only Longhaul writes.
+const OUR_HEADERS: [&str; 8] = [
+    "authorization",
+    "x-api-key",
+    "x-goog-api-key",
+    "api-key",
+    "anthropic-version",
+    "content-type",
+    "content-length",
+    "host",
+];
+
+/// What comes of the options beside the body.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Azure's version of its API.
+    pub(super) api_version: Option<String>,
+}
 
 /// Takes the protocol out of the options.
 pub(super) fn api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, String> {
@@ -34,22 +65,83 @@ pub(super) fn api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, 
     })
 }
 
-/// Translates what can be, and gives the headers that come of it.
+/// Translates what can be, and gives what comes of it beside the body.
 pub(super) fn translate(
+    provider: &str,
     api: ApiType,
     settings: &mut ModelSettings,
-) -> Result<Vec<(&'static str, &'static str)>, String> {
+) -> Result<Beside, String> {
     let opts = &mut settings.provider_opts;
     if let Some((key, instead)) = REFUSED.iter().find(|(key, _)| opts.contains_key(*key)) {
         return Err(format!("provider_opts: {key} is docker-agent's own and does nothing here: {instead}"));
     }
-    let mut headers = Vec::new();
-    if is_on(opts, "interleaved_thinking")? {
-        if api != ApiType::Anthropic {
-            return Err("provider_opts: interleaved_thinking is for Anthropic's models only".to_owned());
-        }
-        headers.push(("anthropic-beta", "interleaved-thinking-2025-05-14"));
+    if let Some(key) = REFUSED_BY_DMR.iter().find(|key| provider == "dmr" && opts.contains_key(**key)) {
+        return Err(format!(
+            "provider_opts: {key} is docker-agent's own and does nothing here: use `docker model configure`"
+        ));
     }
+    let mut beside = Beside { headers: http_headers(opts)?, api_version: api_version(provider, opts)? };
+    match opts.remove("transport").as_ref().map(|value| value.as_str().unwrap_or_default()) {
+        None | Some("sse") => {}
+        Some(_) => return Err("provider_opts: transport can only be sse here; leave it out".to_owned()),
+    }
+    if let Some(size) = opts.remove("context_size") {
+        let tokens = size.as_u64().filter(|tokens| *tokens > 0);
+        settings.context_size = Some(
+            tokens.ok_or_else(|| format!("provider_opts: context_size is a number of tokens, not {size}"))?,
+        );
+    }
+    match opts.remove("extra_body") {
+        None => {}
+        Some(Value::Object(body)) => opts.extend(body),
+        Some(other) => return Err(format!("provider_opts: extra_body is a map, not {other}")),
+    }
+    gemini(api, opts)?;
+    let betas = anthropic(api, settings)?;
+    if !betas.is_empty() {
+        let value = HeaderValue::from_str(&betas.join(",")).map_err(|error| error.to_string())?;
+        beside.headers.push((HeaderName::from_static("anthropic-beta"), value));
+    }
+    Ok(beside)
+}
+
+fn http_headers(opts: &mut Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let wrong = |what: &str| format!("provider_opts: http_headers {what}");
+    let headers = match opts.remove("http_headers") {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(headers)) => headers,
+        Some(other) => return Err(wrong(&format!("is a map of names and texts, not {other}"))),
+    };
+    let mut made = Vec::new();
+    for (name, value) in headers {
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| wrong(&format!("has '{name}', which is no name of a header")))?;
+        if OUR_HEADERS.contains(&header.as_str()) {
+            return Err(wrong(&format!(
+                "has '{name}', which Longhaul writes; a key is named with token_key"
+            )));
+        }
+        let mut value = value
+            .as_str()
+            .and_then(|text| HeaderValue::from_str(text).ok())
+            .ok_or_else(|| wrong(&format!("has '{name}' with a value that is no text for a header")))?;
+        value.set_sensitive(true);
+        made.push((header, value));
+    }
+    Ok(made)
+}
+
+fn api_version(provider: &str, opts: &mut Map<String, Value>) -> Result<Option<String>, String> {
+    match opts.remove("api_version") {
+        None => Ok(None),
+        Some(_) if provider != "azure" => Err("provider_opts: api_version is for azure only".to_owned()),
+        Some(Value::String(version)) => Ok(Some(version)),
+        Some(other) => Err(format!("provider_opts: api_version is a text, not {other}")),
+    }
+}
+
+/// Tools that Gemini runs itself, and settings that are elsewhere in its body.
+fn gemini(api: ApiType, opts: &mut Map<String, Value>) -> Result<(), String> {
     for (key, tool) in GEMINI_TOOLS {
         if !is_on(opts, key)? {
             continue;
@@ -62,26 +154,97 @@ pub(super) fn translate(
             other => return Err(format!("provider_opts: tools is a list, not {other}")),
         }
     }
-    if let Some(shown) = opts.remove("thinking_display") {
-        if api != ApiType::Anthropic {
-            return Err("provider_opts: thinking_display is for Anthropic's models only".to_owned());
-        }
-        opts.entry("thinking").or_insert_with(|| json!({}))["display"] = shown;
+    if api != ApiType::Gemini {
+        return Ok(());
     }
-    match opts.remove("transport").as_ref().map(|value| value.as_str().unwrap_or_default()) {
-        None | Some("sse") => {}
-        Some(_) => return Err("provider_opts: transport can only be sse here; leave it out".to_owned()),
+    for (key, name) in [("top_k", "topK"), ("seed", "seed")] {
+        let Some(value) = opts.remove(key) else { continue };
+        match opts.entry("generationConfig").or_insert_with(|| json!({})) {
+            Value::Object(config) => config.insert(name.to_owned(), value),
+            other => return Err(format!("provider_opts: generationConfig is a map, not {other}")),
+        };
     }
-    if let Some(size) = opts.remove("context_size") {
-        let tokens = size.as_u64().filter(|tokens| *tokens > 0);
-        settings.context_size = Some(
-            tokens.ok_or_else(|| format!("provider_opts: context_size is a number of tokens, not {size}"))?,
-        );
+    if let Some(tier) = opts.remove("service_tier") {
+        opts.insert("serviceTier".to_owned(), tier);
     }
-    Ok(headers)
+    Ok(())
 }
 
-fn is_on(opts: &mut serde_json::Map<String, Value>, key: &str) -> Result<bool, String> {
+/// Anthropic's options, and the names of the betas that they need.
+fn anthropic(api: ApiType, settings: &mut ModelSettings) -> Result<Vec<&'static str>, String> {
+    let thinks = match &settings.thinking {
+        None | Some(Thinking::Off) => false,
+        Some(Thinking::Effort(word)) => word != "none",
+        Some(_) => true,
+    };
+    let opts = &mut settings.provider_opts;
+    let keys = ["interleaved_thinking", "thinking_display", "thinking_prefix_mismatch", "fallbacks"];
+    if api != ApiType::Anthropic {
+        if let Some(key) = keys.iter().find(|key| opts.get(**key).is_some_and(|value| value != false)) {
+            return Err(format!("provider_opts: {key} is for Anthropic's models only"));
+        }
+        opts.remove("interleaved_thinking");
+        return Ok(Vec::new());
+    }
+    let mut betas = Vec::new();
+    if is_on(opts, "interleaved_thinking")? {
+        betas.push("interleaved-thinking-2025-05-14");
+    }
+    match opts.remove("fallbacks") {
+        None => {}
+        Some(Value::Array(models)) if models.iter().all(Value::is_string) => {
+            let models: Vec<Value> = models.into_iter().map(|model| json!({ "model": model })).collect();
+            opts.insert("fallbacks".to_owned(), Value::Array(models));
+            betas.push("server-side-fallback-2026-06-01");
+        }
+        Some(other) => return Err(format!("provider_opts: fallbacks is a list of models, not {other}")),
+    }
+    let mut thinking = Map::new();
+    if let Some(shown) = opts.remove("thinking_display") {
+        if !matches!(shown.as_str(), Some("summarized" | "omitted")) {
+            return Err(format!("provider_opts: thinking_display is summarized or omitted, not {shown}"));
+        }
+        if !thinks {
+            return Err("provider_opts: thinking_display says nothing without thinking: set thinking_budget"
+                .to_owned());
+        }
+        thinking.insert("display".to_owned(), shown);
+    }
+    // What came before thinking changes here: a summary takes the place of messages, the system instruction is made anew. Models
+    // that check this refuse the conversation from then on, unless they are told to leave such thinking out.
+    let binding = match opts.remove("thinking_prefix_mismatch") {
+        None => (binds_thinking(&settings.model) && (thinks || settings.thinking.is_none()))
+            .then(|| json!("drop_block")),
+        Some(value) if matches!(value.as_str(), Some("error" | "drop_block")) => Some(value),
+        Some(other) => {
+            return Err(format!(
+                "provider_opts: thinking_prefix_mismatch is error or drop_block, not {other}"
+            ));
+        }
+    };
+    if let Some(binding) = binding {
+        betas.push("thinking-binding-controls-2026-08-01");
+        thinking.insert("block_binding".to_owned(), json!({ "prefix_mismatch_behavior": binding }));
+        if settings.thinking.is_none() && binds_thinking(&settings.model) {
+            // What they do if nothing is said.
+            thinking.insert("type".to_owned(), json!("adaptive"));
+        }
+    }
+    if thinking.is_empty() {
+        return Ok(betas);
+    }
+    match opts.entry("thinking").or_insert_with(|| json!({})) {
+        Value::Object(own) => {
+            for (key, value) in thinking {
+                own.entry(key).or_insert(value);
+            }
+            Ok(betas)
+        }
+        other => Err(format!("provider_opts: thinking is a map, not {other}")),
+    }
+}
+
+fn is_on(opts: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
     match opts.remove(key) {
         None => Ok(false),
         Some(Value::Bool(on)) => Ok(on),

@@ -1,4 +1,5 @@
-//! Which JSON schema each provider takes.
+//! Which JSON schema each provider takes. Each dialect names the document that says so; `published_tests.rs` holds captured
+//! bodies against an independent statement of the same documents.
 
 /// The JSON schema of a provider.
 #[derive(Debug)]
@@ -19,12 +20,51 @@ pub(crate) struct Dialect {
     pub(crate) all_required: bool,
     /// Whether an answer must be an object.
     pub(crate) object_root: bool,
+    /// Whether `enum` and `const` may only have texts, numbers, booleans and null.
+    pub(crate) plain_values: bool,
+    /// How much an answer may have of everything.
+    pub(crate) limits: Limits,
+}
+
+/// How much a schema of an answer may have of everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Properties, in all objects together.
+    pub(crate) properties: usize,
+    /// Properties that are not required.
+    pub(crate) optional: usize,
+    /// Places with `anyOf` or several types.
+    pub(crate) unions: usize,
+    /// Objects within objects.
+    pub(crate) depth: usize,
+    /// Values of all `enum`s together.
+    pub(crate) values: usize,
+    /// Letters in names of properties and in values.
+    pub(crate) letters: usize,
+    /// Letters in the values of an `enum` that has more than 250 of them.
+    pub(crate) letters_of_one: usize,
+}
+
+impl Limits {
+    const NONE: Limits = Limits {
+        properties: usize::MAX,
+        optional: usize::MAX,
+        unions: usize::MAX,
+        depth: usize::MAX,
+        values: usize::MAX,
+        letters: usize::MAX,
+        letters_of_one: usize::MAX,
+    };
 }
 
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// OpenAI's functions, and answers that it is not strictly held to.
+///
+/// Published is only that `parameters` are a JSON schema (`FunctionParameters` in openai-openapi). The API answers 400 to more:
+/// no object at the top, alternatives there, an array without `items`, an object without `properties`. Keywords that say
+/// something else than these do are put into words, for the many servers that speak this protocol and know less.
 pub(crate) const OPENAI: Dialect = Dialect {
     name: "OpenAI",
     keywords: &[
@@ -57,9 +97,11 @@ pub(crate) const OPENAI: Dialect = Dialect {
     closed: false,
     all_required: false,
     object_root: true,
+    plain_values: false,
+    limits: Limits::NONE,
 };
 
-/// Answers that OpenAI holds a model to (`strict: true`).
+/// Answers that OpenAI holds a model to (`strict: true`): "Supported schemas" of its guide "Structured model outputs".
 pub(crate) const OPENAI_STRICT: Dialect = Dialect {
     name: "OpenAI, strict",
     keywords: &[
@@ -85,8 +127,41 @@ pub(crate) const OPENAI_STRICT: Dialect = Dialect {
     ],
     closed: true,
     all_required: true,
+    plain_values: true,
+    limits: Limits {
+        properties: 5_000,
+        depth: 10,
+        values: 1_000,
+        letters: 120_000,
+        letters_of_one: 15_000,
+        ..Limits::NONE
+    },
     ..OPENAI
 };
+
+/// The same for models that were tuned, which know no bounds: "Some type-specific keywords are not yet supported".
+pub(crate) const OPENAI_STRICT_TUNED: Dialect = Dialect {
+    name: "OpenAI, strict, tuned",
+    keywords: &[
+        "type",
+        "description",
+        "title",
+        "enum",
+        "const",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "anyOf",
+    ],
+    formats: &[],
+    ..OPENAI_STRICT
+};
+
+/// The strict dialect for a model of OpenAI's.
+pub(crate) fn openai_strict(model: &str) -> &'static Dialect {
+    if model.starts_with("ft:") { &OPENAI_STRICT_TUNED } else { &OPENAI_STRICT }
+}
 
 /// Servers of one's own, which make a grammar of a schema: patterns and numbers are more than most of them can do.
 pub(crate) const LOCAL: Dialect = Dialect {
@@ -112,11 +187,13 @@ pub(crate) const LOCAL: Dialect = Dialect {
     ..OPENAI
 };
 
-/// The arguments of Anthropic's tools.
+/// The arguments of Anthropic's tools: a JSON schema of draft 2020-12 (`ToolParam` of its SDKs). The API refuses alternatives at the
+/// top, and names that are not `^[a-zA-Z0-9_.-]{1,64}$`.
 pub(crate) const ANTHROPIC: Dialect =
     Dialect { name: "Anthropic", short_keys: true, object_root: false, ..OPENAI };
 
-/// Answers that Anthropic holds a model to.
+/// Answers that Anthropic holds a model to: "JSON Schema limitations" of "Structured outputs", as `transform_schema` of its SDKs
+/// has it. Of 16 unions, which is the limit that is published, a recorded answer says that they are too complex.
 pub(crate) const ANTHROPIC_OUTPUT: Dialect = Dialect {
     name: "Anthropic, output",
     keywords: &[
@@ -135,10 +212,13 @@ pub(crate) const ANTHROPIC_OUTPUT: Dialect = Dialect {
     ],
     formats: &["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"],
     closed: true,
+    plain_values: true,
+    limits: Limits { optional: 24, unions: 15, ..Limits::NONE },
     ..ANTHROPIC
 };
 
-/// Gemini's functions and answers.
+/// Gemini's functions and answers (`parametersJsonSchema`, `responseJsonSchema`): the properties that its reference of
+/// `responseJsonSchema` lists, the formats of its guide "Structured outputs". References are resolved, so `$ref` is not needed.
 pub(crate) const GEMINI: Dialect = Dialect {
     name: "Gemini",
     keywords: &[

@@ -9,12 +9,13 @@ mod dialect;
 pub mod gemini;
 mod halves;
 mod history;
-mod merge_schemas;
 pub(crate) mod names;
 mod oops;
 pub mod openai_chat;
 pub mod openai_responses;
 mod output;
+#[cfg(test)]
+mod published_tests;
 mod reply;
 #[cfg(test)]
 mod rules_tests;

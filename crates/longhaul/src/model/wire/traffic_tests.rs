@@ -95,6 +95,18 @@ fn responses_ask_for_thinking_of_models_that_think() {
     assert_eq!(low["reasoning"], json!({"effort": "low", "summary": "auto"}));
     assert_eq!(body("gpt-5.4", Some(Thinking::Adaptive))["reasoning"], json!({"summary": "auto"}));
     assert_eq!(body("gpt-5.4", Some(Thinking::Off))["reasoning"], json!({"effort": "none"}));
+    // Who does not think refuses to be told not to.
+    assert_eq!(body("gpt-4o", Some(Thinking::Off)).get("reasoning"), None);
+    let chat = |model: &str| {
+        let settings = ModelSettings { model: model.into(), thinking: Some(Thinking::Off), ..settings() };
+        let (wire, memo) = (OpenAiChat::new(Quirks::OPENAI), super::Memo::default());
+        let body = super::testing::body(&wire, &[super::testing::user("Hi")], &[], &settings, &memo).1;
+        body.get("reasoning_effort").cloned()
+    };
+    assert_eq!((chat("gpt-4.1-mini"), chat("gpt-5.2")), (None, Some(json!("none"))));
+    // The least that is published for `max_output_tokens`.
+    let few = ModelSettings { model: "gpt-5.4".into(), max_tokens: Some(8), ..settings() };
+    assert!(OpenAiResponses::new().check(&few).is_err_and(|why| why.starts_with("max_tokens: ")));
 }
 
 /// However it is cut, an event that is too large is refused before it is kept.

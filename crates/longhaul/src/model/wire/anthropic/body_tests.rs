@@ -326,6 +326,23 @@ fn options_of_the_provider_come_last() {
     assert_eq!(body["system"][0]["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
 }
 
+/// Without a type it is refused, and so is thinking in a turn that did not begin with it.
+#[test]
+fn options_for_thinking_go_only_where_there_is_some() {
+    let opts = json!({"thinking": {"display": "omitted"}});
+    let asked = ModelSettings {
+        provider_opts: opts.as_object().unwrap().clone(),
+        thinking: Some(Thinking::Tokens(2048)),
+        ..settings(MODEL)
+    };
+    let mut talk = Talk::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
+    assert_eq!(talk.body(&Anthropic, &asked).get("thinking"), None);
+    talk = Talk::new([user("Hi")]);
+    let shown = json!({"type": "enabled", "budget_tokens": 2048, "display": "omitted"});
+    assert_eq!(talk.body(&Anthropic, &asked)["thinking"], shown);
+    assert_eq!(talk.body(&Anthropic, &ModelSettings { thinking: None, ..asked }).get("thinking"), None);
+}
+
 /// Where the marks are: in tools, system and (turn, block) of the messages.
 fn marks(body: &Value) -> (usize, usize, Vec<(usize, usize)>) {
     let count = |blocks: &Value| {

@@ -62,6 +62,12 @@ impl Family {
         self.is_adaptive_only() || self.at_least(4, 6)
     }
 
+    /// Whether it checks that nothing before its thinking has changed ("Preserved thinking").
+    pub(super) fn binds_thinking(self) -> bool {
+        let named = self.version.is_some_and(|(major, _)| major != u32::MAX);
+        named && (self.at_least(5, 5) || self.line == Line::Deep && self.at_least(5, 1))
+    }
+
     /// Whether it can be held to a schema.
     pub(super) fn holds_schema(self) -> bool {
         self.at_least(4, 5)

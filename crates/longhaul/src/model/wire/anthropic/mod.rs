@@ -26,6 +26,11 @@ use family::Family;
 use history::{Blocks, is_thinking};
 use plan::Plan;
 
+/// Whether a model checks that nothing before its thinking has changed.
+pub(crate) fn binds_thinking(model: &str) -> bool {
+    Family::of(model).binds_thinking()
+}
+
 /// The wire of Anthropic's messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Anthropic;
@@ -90,6 +95,10 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
     for (key, more) in
         settings.provider_opts.iter().filter(|(key, _)| !matches!(key.as_str(), "cache" | "tools"))
     {
+        // Half of it, such as how it is shown, is refused where there is no thinking.
+        if key == "thinking" && head.get(key).is_none() && more.get("type").is_none() {
+            continue;
+        }
         merge(&mut head[key.as_str()], more);
     }
 

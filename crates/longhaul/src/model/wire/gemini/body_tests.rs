@@ -234,6 +234,21 @@ fn tools_without_parameters_and_options_of_the_provider() {
     assert!(talk.body(&Gemini, &settings(MODEL)).get("tools").is_none());
 }
 
+/// "Combine built-in tools and function calling": only the third generation can, and only if it is told to show what it ran.
+#[test]
+fn tools_of_its_own_beside_functions_are_shown() {
+    let mut talk = Talk::new([user("Hi")]);
+    let opts = json!({"tools": [{"googleSearch": {}}]});
+    let asked =
+        |model: &str| ModelSettings { provider_opts: opts.as_object().unwrap().clone(), ..settings(model) };
+    let shown = json!({"includeServerSideToolInvocations": true});
+    assert_eq!(talk.body(&Gemini, &asked("gemini-3-pro"))["toolConfig"], shown);
+    assert!(talk.body(&Gemini, &asked(MODEL)).get("toolConfig").is_none());
+    assert!(talk.body(&Gemini, &settings("gemini-3-pro")).get("toolConfig").is_none());
+    talk.tools.clear();
+    assert!(talk.body(&Gemini, &asked("gemini-3-pro")).get("toolConfig").is_none());
+}
+
 #[test]
 fn only_what_is_new_is_serialised() {
     let mut talk = Talk::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);

@@ -73,6 +73,9 @@ impl Wire for Gemini {
 fn body(request: &Request<'_>, settings: &ModelSettings, kept: &Kept) -> Vec<u8> {
     let told = plan::told(request, settings);
     let mut head = json!({"generationConfig": plan::generation(settings, &told)});
+    if shows_own_tools(settings, kept) {
+        head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
+    }
     for (key, more) in settings.provider_opts.iter().filter(|(key, _)| *key != "tools") {
         merge(&mut head[key.as_str()], more);
     }
@@ -92,9 +95,21 @@ fn body(request: &Request<'_>, settings: &ModelSettings, kept: &Kept) -> Vec<u8>
     out
 }
 
+/// Whether functions stand beside tools that the provider runs itself. That is refused unless it shows what it ran, so that it
+/// can be sent back ("Combine built-in tools and function calling"); before the third generation it is refused in any case.
+fn shows_own_tools(settings: &ModelSettings, kept: &Kept) -> bool {
+    Family::of(&settings.model).is_third()
+        && !kept.tools.bytes().is_empty()
+        && !own_tools(settings).is_empty()
+}
+
+/// Tools that the provider runs itself.
+fn own_tools(settings: &ModelSettings) -> &[Value] {
+    settings.provider_opts.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 fn write_tools(out: &mut Vec<u8>, declared: &[u8], settings: &ModelSettings) {
-    let more: &[Value] =
-        settings.provider_opts.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice);
+    let more = own_tools(settings);
     if declared.is_empty() && more.is_empty() {
         return;
     }

@@ -95,6 +95,10 @@ struct Part<'a> {
     executable_code: Option<Value>,
     #[serde(default)]
     code_execution_result: Option<Value>,
+    #[serde(default)]
+    tool_call: Option<Value>,
+    #[serde(default)]
+    tool_response: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -164,21 +168,22 @@ impl Answer {
         Ok(())
     }
 
-    fn part(&mut self, part: Part<'_>, chunks: &mut Vec<Chunk>) {
-        let signature = &*part.thought_signature.0;
+    fn part(&mut self, mut part: Part<'_>, chunks: &mut Vec<Chunk>) {
+        let signature = std::mem::take(&mut part.thought_signature).0;
+        let signature = &*signature;
         let sign = |blocks: &mut Vec<Block>, on: On| {
             if !signature.is_empty() {
                 blocks.push(Block::Reasoning { text: String::new(), opaque: Some(on.signed(signature)) });
             }
         };
         let blocks = &mut self.blocks;
-        if let Some(call) = part.function_call {
+        if let Some(call) = part.function_call.take() {
             sign(blocks, On::Call);
             let arguments = call.args.map_or("{}", RawValue::get).to_owned();
             let (id, tool) = (call.id.0.into_owned(), call.name.0.into_owned());
             blocks.push(Block::Call(Call { id, tool, arguments }));
             self.closed = true;
-        } else if let Some(part) = own_tool(part.executable_code, part.code_execution_result, signature) {
+        } else if let Some(part) = own_tool(&mut part, signature) {
             blocks.push(Block::Reasoning { text: String::new(), opaque: Some(json!({ "part": part })) });
             self.closed = true;
         } else if let Some(Text(text)) = part.text {
@@ -265,16 +270,20 @@ impl Answer {
 }
 
 /// What the provider ran itself, as a part.
-fn own_tool(code: Option<Value>, result: Option<Value>, signature: &str) -> Option<Value> {
-    let mut part = match (code, result) {
-        (Some(code), _) => json!({ "executableCode": code }),
-        (None, Some(result)) => json!({ "codeExecutionResult": result }),
-        (None, None) => return None,
-    };
+fn own_tool(part: &mut Part<'_>, signature: &str) -> Option<Value> {
+    let (name, value) = [
+        ("executableCode", &mut part.executable_code),
+        ("codeExecutionResult", &mut part.code_execution_result),
+        ("toolCall", &mut part.tool_call),
+        ("toolResponse", &mut part.tool_response),
+    ]
+    .into_iter()
+    .find_map(|(name, value)| Some((name, value.take()?)))?;
+    let mut made = json!({ name: value });
     if !signature.is_empty() {
-        part["thoughtSignature"] = json!(signature);
+        made["thoughtSignature"] = json!(signature);
     }
-    Some(part)
+    Some(made)
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {

@@ -107,6 +107,8 @@ fn it_may_stop_more_than_once() {
             json!([{"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}, "thoughtSignature": "s"}]),
             None,
         ),
+        event(json!([{"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {}, "id": "t"}}]), None),
+        event(json!([{"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {}, "id": "t"}}]), None),
         event(said("It is "), None),
         event(said("1."), Some("MAX_TOKENS")),
     ];
@@ -119,6 +121,8 @@ fn it_may_stop_more_than_once() {
             kept(
                 json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}, "thoughtSignature": "s"})
             ),
+            kept(json!({"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {}, "id": "t"}})),
+            kept(json!({"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {}, "id": "t"}})),
             block("It is 1."),
         ]
     );

@@ -12,14 +12,15 @@ use serde_json::{Map, Value, json};
 
 pub use quirks::{HoldsSchema, Quirks, ReasoningBack, ThinkingKey};
 
-use super::dialect::{LOCAL, OPENAI, OPENAI_STRICT};
+use super::dialect::{LOCAL, OPENAI, openai_strict};
 use super::history::{self, Transcript};
 use super::names::wire_name;
+use super::openai_responses::thinks;
 use super::output::{self, Told};
 use super::schema::Dialect;
 use super::tools::Offered;
 use super::{Memo, Parser, Wire, common};
-use crate::model::settings::ModelSettings;
+use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, Request};
 use form::ChatForm;
 
@@ -64,7 +65,9 @@ impl OpenAiChat {
             }
             put("response_format", Some(json!({"type": "json_schema", "json_schema": schema})));
         }
-        if let Some(thinking) = &settings.thinking {
+        // OpenAI's models that do not think refuse to be told not to.
+        let is_off = settings.thinking == Some(Thinking::Off) && !thinks(&settings.model);
+        if let Some(thinking) = settings.thinking.as_ref().filter(|_| !is_off) {
             self.quirks.think(thinking, &mut body);
         }
         history::merge(&mut body, &settings.provider_opts);
@@ -89,7 +92,7 @@ impl OpenAiChat {
         };
         let dialects: &[&Dialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
             (false, _) => &[],
-            (true, true) => &[&OPENAI_STRICT, self.dialect()],
+            (true, true) => &[openai_strict(&settings.model), self.dialect()],
             (true, false) => &[self.dialect()],
         };
         Told::of(shape, dialects)

@@ -32,7 +32,7 @@ fn a_plain_request_is_plain_and_stores_nothing() {
 #[test]
 fn every_setting_reaches_the_wire_or_is_refused_by_name() {
     let body = made(|s| {
-        s.max_tokens = Some(9);
+        s.max_tokens = Some(90);
         s.temperature = Some(0.5);
         s.top_p = Some(0.9);
         s.parallel_tool_calls = Some(false);
@@ -44,7 +44,7 @@ fn every_setting_reaches_the_wire_or_is_refused_by_name() {
             json!({"reasoning": {"summary": "auto"}, "service_tier": "flex"}).as_object().unwrap().clone();
     });
     for (key, value) in [
-        ("max_output_tokens", json!(9)),
+        ("max_output_tokens", json!(90)),
         ("temperature", json!(0.5)),
         ("top_p", json!(0.9)),
         ("parallel_tool_calls", json!(false)),

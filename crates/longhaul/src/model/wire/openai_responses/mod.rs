@@ -6,7 +6,7 @@ mod parse;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{OPENAI, OPENAI_STRICT};
+use super::dialect::{OPENAI, openai_strict};
 use super::history::{self, Transcript};
 use super::names::wire_name;
 use super::output::{self, Told};
@@ -18,6 +18,9 @@ use form::ItemForm;
 
 /// The keys of a body that only we write.
 const OURS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
+
+/// The least `max_output_tokens` that OpenAI's specification allows.
+const LEAST_TOKENS: u64 = 16;
 
 /// OpenAI's Responses.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +36,7 @@ impl OpenAiResponses {
     fn frame(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
         let shape = output::wanted(request, settings);
         let told = match shape.is_some_and(|shape| shape.strict) {
-            true => Told::of(shape, &[&OPENAI_STRICT, &OPENAI]),
+            true => Told::of(shape, &[openai_strict(&settings.model), &OPENAI]),
             false => Told::of(shape, &[&OPENAI]),
         };
         let system = told.system(request.system);
@@ -63,7 +66,9 @@ impl OpenAiResponses {
             put("text", Some(json!({ "format": format })));
         }
         match &settings.thinking {
-            Some(Thinking::Off) => put("reasoning", Some(json!({"effort": "none"}))),
+            Some(Thinking::Off) if thinks(&settings.model) => {
+                put("reasoning", Some(json!({"effort": "none"})));
+            }
             // Without this nothing of the thinking is ever seen.
             Some(Thinking::Effort(effort)) if thinks(&settings.model) => {
                 put("reasoning", Some(json!({"effort": effort, "summary": "auto"})));
@@ -72,15 +77,16 @@ impl OpenAiResponses {
             Some(Thinking::Adaptive) if thinks(&settings.model) => {
                 put("reasoning", Some(json!({"summary": "auto"})));
             }
-            Some(Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
+            Some(Thinking::Off | Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
         }
         history::merge(&mut body, &settings.provider_opts);
         body
     }
 }
 
-/// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking.
-fn thinks(model: &str) -> bool {
+/// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking, and every word on `reasoning` ("gpt-5
+/// and o-series models only").
+pub(super) fn thinks(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
     !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
@@ -118,6 +124,9 @@ impl Wire for OpenAiResponses {
         ];
         if let Some((key, _)) = lacking.iter().find(|(_, set)| *set) {
             return Err(format!("{key}: Responses do not have it; chat completions do"));
+        }
+        if settings.max_tokens.is_some_and(|most| most < LEAST_TOKENS) {
+            return Err(format!("max_tokens: Responses take {LEAST_TOKENS} or more"));
         }
         match settings.thinking {
             Some(Thinking::Tokens(_)) => {

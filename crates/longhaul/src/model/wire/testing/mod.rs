@@ -1,5 +1,6 @@
 //! What the tests of the wires share.
 
+pub(super) mod conversation;
 pub(super) mod exam;
 
 use std::path::PathBuf;

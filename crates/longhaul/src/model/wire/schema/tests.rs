@@ -29,8 +29,17 @@ fn nullable_for_gemini() {
     let (schema, _) = made(schema, &GEMINI);
     assert_eq!(schema["properties"]["a"], json!({"type": ["string", "null"], "description": "A."}));
     assert_eq!(schema["properties"]["b"], json!({"type": ["integer", "null"]}));
-    let c = json!({"anyOf": [{"type": "string", "description": "C. (or null)"}, {"type": "integer"}]});
+    let c =
+        json!({"anyOf": [{"type": "string", "description": "C."}, {"type": "integer"}, {"type": "null"}]});
     assert_eq!(schema["properties"]["c"], c);
+    let values = json!({"properties": {"d": {"enum": ["a", null]}, "e": {"enum": [1, "b", 2.5, true]}}});
+    let (schema, _) = made(values, &GEMINI);
+    let d = json!({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]});
+    assert_eq!(schema["properties"]["d"], d);
+    let e = &schema["properties"]["e"]["anyOf"];
+    assert_eq!(e[0], json!({"type": "string", "enum": ["b"]}));
+    assert_eq!(e[1], json!({"type": "number", "enum": [1, 2.5]}));
+    assert_eq!(e[2]["type"], "boolean");
 }
 
 #[test]

@@ -1,0 +1,254 @@
+//! JSON schemas brought to what a provider takes: one function for all of them, and a [`Dialect`] for each.
+//!
+//! References are resolved, `allOf` is merged, alternatives beside properties become one object, types are said, and keywords
+//! that the provider does not know are said in the description instead. Only what is left of a schema may be wider than it
+//! was, never narrower: whoever gets the arguments or the answer holds them against the schema itself.
+
+mod alternatives;
+mod limits;
+mod merge;
+mod parts;
+mod words;
+
+use serde_json::{Map, Value, json};
+
+pub(crate) use super::dialect::Dialect;
+use words::{describe, inferred, kind_of, note, said, types, values};
+
+/// A schema may have so many parts once its references are resolved.
+const LARGEST: usize = 5_000;
+/// No schema is looked into deeper than this.
+const DEEPEST: usize = 24;
+
+/// Keywords that say nothing about values.
+const SILENT: [&str; 17] = [
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$comment",
+    "$vocabulary",
+    "$dynamicAnchor",
+    "$defs",
+    "definitions",
+    "readOnly",
+    "writeOnly",
+    "deprecated",
+    "title",
+    "nullable",
+    "propertyOrdering",
+    "additionalItems",
+    "unevaluatedProperties",
+];
+
+/// A schema that a provider takes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Adapted {
+    /// The schema.
+    pub(crate) schema: Value,
+    /// What it does not say any more about the whole, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The schema of a tool's arguments as a provider takes it: always that of an object. An error says why it cannot be said.
+pub(crate) fn arguments(schema: &Value, dialect: &Dialect) -> Result<Adapted, String> {
+    let mut walk = Walk::new(schema, dialect);
+    let map = match schema {
+        Value::Object(map) => map.clone(),
+        _ => Map::new(),
+    };
+    let mut whole = walk.object_root(map)?;
+    let notes = whole.remove("description").and_then(|said| match said {
+        Value::String(said) => Some(said),
+        _ => None,
+    });
+    Ok(Adapted { schema: Value::Object(whole), notes: notes.into_iter().collect() })
+}
+
+/// The schema of an answer as a provider can hold a model to it; nothing where it cannot, without refusing answers that the
+/// schema allows.
+pub(crate) fn answer(schema: &Value, dialect: &Dialect) -> Option<Value> {
+    let mut walk = Walk::new(schema, dialect);
+    let whole = walk.schema(schema, 0).ok()?;
+    let is_object = whole.get("type").is_some_and(|kind| kind == "object");
+    let whole = Value::Object(whole);
+    let fits = limits::fits(&whole, &dialect.limits);
+    (!walk.narrowed && fits && (is_object || !dialect.object_root)).then_some(whole)
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    dialect: &'a Dialect,
+    /// The references that are being resolved.
+    open: Vec<String>,
+    parts: usize,
+    /// Whether something that the schema allows is not allowed any more.
+    narrowed: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(root: &'a Value, dialect: &'a Dialect) -> Self {
+        Walk { root, dialect, open: Vec::new(), parts: 0, narrowed: false }
+    }
+
+    fn knows(&self, keyword: &str) -> bool {
+        self.dialect.keywords.contains(&keyword)
+    }
+
+    /// The schema of an object that arguments are in.
+    fn object_root(&mut self, map: Map<String, Value>) -> Result<Map<String, Value>, String> {
+        let (mut map, mut notes) = (self.flat(map)?, Vec::new());
+        self.open.clear();
+        let kinds = types(&map, &mut notes);
+        if !kinds.is_empty() && !kinds.iter().any(|kind| kind == "object") {
+            return Err(format!("its arguments are of type {}, not an object", kinds.join(" or ")));
+        }
+        map.insert("type".to_owned(), json!("object"));
+        self.fold_alternatives(&mut map, &mut notes)?;
+        for keyword in ["enum", "const", "not"] {
+            if let Some(value) = map.remove(keyword) {
+                notes.push(note(keyword, &value));
+            }
+        }
+        map.remove("description");
+        let mut whole = self.typed(map, vec!["object".to_owned()], notes, 0)?;
+        whole.entry("properties").or_insert_with(|| json!({}));
+        Ok(whole)
+    }
+
+    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Map<String, Value>, String> {
+        self.parts += 1;
+        if self.parts > LARGEST {
+            return Err(format!("its schema has more than {LARGEST} parts once its references are resolved"));
+        }
+        let map = match schema {
+            Value::Object(map) if depth <= DEEPEST => map.clone(),
+            Value::Object(_) => {
+                self.narrowed |= self.dialect.closed;
+                return Ok(self.anything(&["nested deeper than can be told".to_owned()]));
+            }
+            _ => Map::new(),
+        };
+        let opened = self.open.len();
+        let made = self.whole(map, depth);
+        self.open.truncate(opened);
+        made
+    }
+
+    fn whole(&mut self, map: Map<String, Value>, depth: usize) -> Result<Map<String, Value>, String> {
+        let mut map = self.flat(map)?;
+        let mut notes = Vec::new();
+        if map.contains_key("properties") || map.get("type").is_some_and(|kind| kind == "object") {
+            self.fold_alternatives(&mut map, &mut notes)?;
+        }
+        if let Some(alternatives) = self.alternatives(&mut map, &mut notes) {
+            return self.any_of(map, alternatives, notes, depth);
+        }
+        let mut kinds = types(&map, &mut notes);
+        if map.get("nullable") == Some(&Value::Bool(true)) && !kinds.is_empty() {
+            kinds.push("null".to_owned());
+        }
+        if kinds.is_empty() {
+            kinds.extend(inferred(&map).into_iter().map(str::to_owned));
+        }
+        if kinds.is_empty() {
+            let mut notes = said(&map).into_iter().chain(notes).collect::<Vec<_>>();
+            notes.extend(self.leftovers(&map, &[]));
+            return Ok(self.anything(&notes));
+        }
+        if self.dialect.plain && is_several(&map, &kinds) {
+            let mut head = Map::new();
+            head.extend(map.get("description").map(|said| ("description".to_owned(), said.clone())));
+            return self.any_of(head, one_by_one(&map, &kinds), notes, depth);
+        }
+        self.typed(map, kinds, notes, depth)
+    }
+
+    /// A schema of which the types are known.
+    fn typed(
+        &mut self,
+        map: Map<String, Value>,
+        kinds: Vec<String>,
+        mut notes: Vec<String>,
+        depth: usize,
+    ) -> Result<Map<String, Value>, String> {
+        let is = |kind: &str| kinds.iter().any(|one| one == kind);
+        let mut out = Map::new();
+        let mut kinds_said = kinds.clone();
+        self.values(&map, &mut kinds_said, &mut out, &mut notes);
+        if self.dialect.plain && kinds_said.is_empty() {
+            return Ok(self.anything(&said(&map).into_iter().chain(notes).collect::<Vec<_>>()));
+        }
+        match kinds_said.as_slice() {
+            [] => {}
+            [one] => {
+                out.insert("type".to_owned(), json!(one));
+            }
+            several => {
+                out.insert("type".to_owned(), json!(several));
+            }
+        }
+        if is("object") {
+            self.properties(&map, &mut out, &mut notes, depth)?;
+        }
+        if is("array") {
+            out.insert("items".to_owned(), Value::Object(self.items(&map, &mut notes, depth)?));
+        }
+        self.bounds(&map, &mut out, &mut notes);
+        notes.extend(self.leftovers(&map, &out.keys().map(String::as_str).collect::<Vec<_>>()));
+        if let Some(title) = map.get("title").filter(|title| title.is_string() && self.knows("title")) {
+            out.insert("title".to_owned(), title.clone());
+        }
+        describe(&mut out, said(&map), &notes);
+        Ok(out)
+    }
+
+    /// A schema that allows everything.
+    fn anything(&mut self, notes: &[String]) -> Map<String, Value> {
+        let mut made = Map::new();
+        self.narrowed |= self.dialect.closed;
+        if self.dialect.plain {
+            let kinds = json!([
+                {"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object"},
+                {"type": "array", "items": {"type": "string"}},
+            ]);
+            made.insert("anyOf".to_owned(), kinds);
+            if !notes.is_empty() {
+                made["anyOf"][0]["description"] = json!(notes.join(" "));
+            }
+            return made;
+        }
+        describe(&mut made, None, notes);
+        made
+    }
+}
+
+/// Whether a schema has to be said as one of several, where each has one type, and null stands beside no values.
+fn is_several(map: &Map<String, Value>, kinds: &[String]) -> bool {
+    kinds.len() > 2 || kinds.len() == 2 && (values(map).is_some() || !kinds.iter().any(|kind| kind == "null"))
+}
+
+/// The same schema for each of its types, with the values that are of that type.
+fn one_by_one(map: &Map<String, Value>, kinds: &[String]) -> Vec<Value> {
+    let fits = |value: &Value, kind: &str| kind_of(value) == kind || kind == "number" && value.is_number();
+    let each = kinds.iter().filter_map(|kind| {
+        let mut one = map.clone();
+        one.insert("type".to_owned(), json!(kind));
+        one.remove("description");
+        if let Some(values) = values(map) {
+            let own: Vec<&Value> = values.into_iter().filter(|value| fits(value, kind)).collect();
+            if own.is_empty() {
+                return None;
+            }
+            one.remove("const");
+            one.insert("enum".to_owned(), json!(own));
+        }
+        Some(if kind == "null" { json!({"type": "null"}) } else { Value::Object(one) })
+    });
+    let each: Vec<Value> = each.collect();
+    // Values of which none has a type that is allowed: only the words are left.
+    if each.is_empty() { vec![json!({})] } else { each }
+}
+
+#[cfg(test)]
+mod tests;
