@@ -114,6 +114,8 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             usage: Default::default(),
             cost: None,
         })),
+        "Warned" => Entry::Warned { text: "a server did not start".into() },
+        "BudgetSet" => Entry::BudgetSet { budget: Default::default() },
         "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },
         "Released" => Entry::Released { attempt, why: Release::Drained },
@@ -129,7 +131,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 12] = [
+const WORK: [&str; 13] = [
     "Read",
     "Replied",
     "Called",
@@ -142,6 +144,7 @@ const WORK: [&str; 12] = [
     "Sampled",
     "Worked",
     "Denied",
+    "Warned",
 ];
 
 fn take(head: &mut Head, words: &str) -> bool {

@@ -388,7 +388,16 @@ fn body_of(
     for end in [1, 4, 9] {
         ask(&messages[..end]);
     }
-    ask(&messages)
+    let body = ask(&messages);
+    // Whoever asked four times is warned once of a tool that is left out.
+    let (warnings, left_out) =
+        (memo.take_warnings(), tools.iter().filter(|tool| tool.name == CANNOT).count());
+    assert_eq!(warnings.len(), left_out, "{warnings:?}");
+    assert!(
+        warnings.iter().all(|text| text.contains(CANNOT) && text.contains("not offered")),
+        "{warnings:?}"
+    );
+    body
 }
 
 const CANNOT: &str = "not_an_object";
