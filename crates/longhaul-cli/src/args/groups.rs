@@ -6,6 +6,7 @@ use clap::builder::styling::Style;
 use clap::{Command, CommandFactory as _};
 
 use super::Cli;
+use crate::view::words::wrap;
 
 /// What the commands are for, as docs/commands.md has them. One that is in none of them is listed below all of them; a test sees to it that there is none.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -20,10 +21,15 @@ pub(crate) fn command() -> Command {
     let cli = Cli::command();
     let template = format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{}\n{{options}}{{after-help}}",
-        listed(&cli),
+        listed(&cli, columns()),
         heading(&cli, "Options")
     );
     cli.help_template(template)
+}
+
+/// How wide the help is: as clap has it.
+fn columns() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).min(100))
 }
 
 fn heading(cli: &Command, text: &str) -> String {
@@ -32,7 +38,7 @@ fn heading(cli: &Command, text: &str) -> String {
 }
 
 /// Every command that is not hidden, in its group, with what it does.
-fn listed(cli: &Command) -> String {
+fn listed(cli: &Command, columns: usize) -> String {
     let mut all: Vec<(String, String)> = cli
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
@@ -53,6 +59,8 @@ fn listed(cli: &Command) -> String {
         }
         let _ = writeln!(text, "{}", heading(cli, group));
         for (name, about) in commands {
+            let about = wrap(&about, columns.saturating_sub(width + 4).max(20));
+            let about = about.replace('\n', &format!("\n{:indent$}", "", indent = width + 4));
             let _ = writeln!(text, "  {name_style}{name:<width$}{name_style:#}  {about}");
         }
         text.push('\n');
@@ -74,8 +82,10 @@ mod tests {
 
     #[test]
     fn the_help_lists_every_command_once_and_in_a_group() {
-        let text = crate::view::clean(&listed(&Cli::command()));
-        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).collect();
+        let text = crate::view::clean(&listed(&Cli::command(), 60));
+        let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+        let lines: Vec<&str> = text.lines().filter(is_command).collect();
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         let shown: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
         let mut known: Vec<String> = Cli::command()
             .get_subcommands()

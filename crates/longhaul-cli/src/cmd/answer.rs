@@ -81,7 +81,7 @@ fn asking(
     let is_meant = |name: QuestionId| question.is_none_or(|question| question == name);
     let open: Vec<(TaskId, &str, QuestionId)> = below(tree, &[typed])
         .filter(|head| !head.status.is_final())
-        .flat_map(|head| head.asked.iter().map(|asked| (head.id, asked.text.as_str(), asked.question)))
+        .flat_map(|head| head.asked.iter().map(move |asked| (head.id, asked.text.as_str(), asked.question)))
         .filter(|(_, _, name)| is_meant(*name))
         .collect();
     match open[..] {

@@ -223,7 +223,7 @@ fn a_misspelt_model_is_a_warning_of_check_doctor_and_run() {
         &own.replace(", base_url: 'http://127.0.0.1:9', token_key: ANTHROPIC_API_KEY", ""),
     );
     let named = run(&["check", "team.yaml"], true).ended(0);
-    assert!(says(&named.out) && named.out.contains("models.m.model"), "{}", named.out);
+    assert!(says(&named.out) && named.out.contains("team.yaml:2:"), "{}", named.out);
 }
 
 /// A team that uses 401 tokens a turn, and waits before its second.
