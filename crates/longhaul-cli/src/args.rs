@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod groups;
+mod ids;
 mod meant;
 mod words;
 
@@ -13,6 +15,8 @@ use crate::exit;
 use crate::notify::How;
 use crate::view::Out;
 
+pub(crate) use groups::command;
+pub(crate) use ids::task_ids;
 pub(crate) use meant::parse;
 pub(crate) use words::*;
 
@@ -21,8 +25,8 @@ pub(crate) use words::*;
 #[command(name = "longhaul", version, after_help = exit::HELP)]
 #[command(infer_subcommands = false, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where the database is [default: the user's data directory]
-    #[arg(long, global = true, value_name = "DIR", env = "LONGHAUL_DATA", hide_env_values = true)]
+    /// Where the database is: a directory, or a database file of any name [default: the user's data directory]
+    #[arg(long, global = true, value_name = "DIR|FILE", env = "LONGHAUL_DATA", hide_env_values = true)]
     pub(crate) data: Option<PathBuf>,
 
     #[command(subcommand)]
@@ -137,7 +141,7 @@ pub(crate) struct RunArgs {
     /// Go on with an earlier run: its conversation, its agent, its bounds
     ///
     /// Without TEAM its own team goes on, which is in the database. --max-cost and --max-tokens set what it may use from now on.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "detach"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "detach"], add = task_ids())]
     pub(crate) session: Option<String>,
     /// The agent to ask, instead of the team's first
     #[arg(long, value_name = "NAME")]
@@ -273,7 +277,7 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     /// These tasks and their trees: ids, or the beginnings of them [default: the runs of the current project]
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = task_ids())]
     pub(crate) ids: Vec<String>,
     /// The runs of all projects
     ///
@@ -293,6 +297,12 @@ pub(crate) struct ResumeArgs {
     /// Exit with 8 if a call was denied because no one was there to approve it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) fail_on_denied: bool,
+    /// Let each run spend this many dollars from now on, instead of the limit that it has
+    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::amount)]
+    pub(crate) max_cost: Option<f64>,
+    /// Let each run use this many tokens from now on, instead of the limit that it has
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
     /// Stop after this time on the clock, whatever the runs do or wait for: 30s, 5m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
     pub(crate) timeout: Option<Duration>,
@@ -316,6 +326,8 @@ impl ResumeArgs {
             unattended: None,
             ask_timeout: None,
             fail_on_denied: false,
+            max_cost: None,
+            max_tokens: None,
             timeout: None,
             json,
             outside,
@@ -328,6 +340,7 @@ impl ResumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// A task of the tree: its id, or the beginning of it
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// One event a line, as JSON
     #[arg(long)]
@@ -341,7 +354,7 @@ pub(crate) struct CarryArgs {
     pub(crate) root: longhaul::TaskId,
     #[command(flatten)]
     pub(crate) outside: Outside,
-    /// What becomes of approvals and questions
+    /// How to handle approvals and questions when no one is at the terminal
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Wait)]
     pub(crate) unattended: Unattended,
     /// How long a person has to answer
@@ -405,10 +418,9 @@ pub(crate) struct InitArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 }

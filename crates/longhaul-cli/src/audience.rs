@@ -148,6 +148,20 @@ impl<'a> Audience<'a> {
             let who = self.asked.agent(event.task);
             self.bell.ring(&format!("{who} asks: {}", fit(&one_line(&asks.text), 120)));
         }
+        if let Happening::Warned { text } = &event.what {
+            match self.manner {
+                Manner::Told if self.is_live() && self.teller.is_new(text) => {
+                    let columns = self.columns();
+                    for line in wrap(&clean(&format!("warning: {text}")), columns).lines() {
+                        let text = self.desk.term.paint(Ink::Waits, line);
+                        self.above.push(Line { width: width(line), text });
+                    }
+                }
+                // Not the answer, but nobody should take it for what was asked for without knowing this.
+                Manner::Quiet if self.teller.is_new(text) => self.desk.note(&format!("warning: {text}")),
+                _ => {}
+            }
+        }
         match self.manner {
             Manner::Json => self.json(event).await,
             Manner::Told if self.is_live() => {

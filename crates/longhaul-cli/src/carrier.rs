@@ -108,7 +108,7 @@ pub(crate) async fn start(place: &Place, root: TaskId, options: CarryOptions<'_>
     };
     let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
     let mut command = tokio::process::Command::new(program);
-    command.arg("--data").arg(whole(place.directory())).arg("carry").arg(root.to_string());
+    command.arg("--data").arg(whole(place.data())).arg("carry").arg(root.to_string());
     command.arg("--unattended").arg(match unattended {
         Unattended::Deny => "deny",
         Unattended::Wait => "wait",

@@ -40,6 +40,9 @@ const STILL_THERE: Duration = Duration::from_millis(500);
 /// How long steps that are nearly done may take when the others are handed to a process in the background.
 const HANDOVER: Duration = Duration::from_millis(500);
 
+/// What ends by itself within this time is not stopped: a run knows its own limit, and says of itself that it timed out.
+const SOON: Duration = Duration::from_millis(200);
+
 /// How long tasks may take for their step when the run is to pause.
 const DRAINING: Duration = Duration::from_secs(10);
 
@@ -218,6 +221,7 @@ impl<'a> Carry<'a> {
         tokio::pin!(abandoned);
         let time_is_up = passed(self.timeout);
         tokio::pin!(time_is_up);
+        let mut is_late = false;
         let mut still_there = tokio::time::interval(STILL_THERE);
         let mut lost = false;
         loop {
@@ -265,7 +269,14 @@ impl<'a> Carry<'a> {
                         self.desk.note(&format!("warning: {error}"));
                     }
                 }
-                limit = &mut time_is_up => return Ok(Over::TooLong(limit)),
+                () = &mut time_is_up => {
+                    let limit = self.timeout.unwrap_or_default();
+                    if is_late || !self.end_by_themselves().await? {
+                        return Ok(Over::TooLong(limit));
+                    }
+                    is_late = true;
+                    time_is_up.set(passed(Some(SOON * 5)));
+                }
                 left = &mut abandoned => return left.map(|()| Over::Left),
                 task = longhaul.lost() => return Ok(Over::Lost(task)),
                 error = longhaul.trouble() => return Ok(Over::Trouble(error)),
@@ -449,6 +460,19 @@ impl<'a> Carry<'a> {
                 }
             })
             .collect())
+    }
+
+    /// Whether all that is open here is about to end by itself: a run that was ordered with a limit of its own has reached it.
+    async fn end_by_themselves(&self) -> Result<bool, Trouble> {
+        for root in self.open_roots().await? {
+            let task = self.longhaul.snapshot(root).await?;
+            let worked = task.head.worked_at(self.longhaul.store().now(), Duration::MAX);
+            let left = task.order.timeout.map(|limit| limit.saturating_sub(worked));
+            if task.head.status != Status::Running || left.is_none_or(|left| left > SOON) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Stops what took too long.
@@ -642,20 +666,19 @@ fn steps_in_words(steps: &[String]) -> Option<String> {
     }
 }
 
-/// Waits until this time has passed on the clock, also while the machine slept; for ever, where there is none. A task that is
-/// bounded by the same time ends by itself before that.
-async fn passed(limit: Option<Duration>) -> Duration {
-    const MARGIN: Duration = Duration::from_secs(1);
+/// Waits until this time has passed on the clock, also while the machine slept; for ever, where there is none.
+async fn passed(limit: Option<Duration>) {
+    const STEP: Duration = Duration::from_secs(1);
     let Some(limit) = limit else { return std::future::pending().await };
     let clock = longhaul::store::Clock::wall();
     let began = clock.elapsed();
     loop {
-        let left = (limit + MARGIN).saturating_sub(clock.elapsed().saturating_sub(began));
+        let left = limit.saturating_sub(clock.elapsed().saturating_sub(began));
         if left.is_zero() {
-            return limit;
+            return;
         }
         // In steps: the runtime's clock may stand still while the machine sleeps.
-        tokio::time::sleep(left.min(MARGIN)).await;
+        tokio::time::sleep(left.min(STEP)).await;
     }
 }
 

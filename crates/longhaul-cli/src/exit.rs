@@ -157,6 +157,10 @@ impl From<StoreError> for Trouble {
                 Trouble::new(Code::NotFound, "the id of the task is empty")
                     .hint("`longhaul tasks` shows the ids; any beginning that only one task has is enough")
             }
+            StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
+                Trouble::new(Code::NotFound, "every id begins with 't-': that names no task")
+                    .hint("type more of the id; `longhaul tasks` shows the ids")
+            }
             StoreError::NotFound { typed } => {
                 Trouble::new(Code::NotFound, format!("there is no task whose id begins with '{typed}'"))
                     .hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")
@@ -220,6 +224,13 @@ mod tests {
         for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 124, 130] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code} "))), "{code}");
         }
+    }
+
+    #[test]
+    fn the_beginning_of_every_id_names_no_task() {
+        let told = Trouble::from(StoreError::NotFound { typed: "t-".to_owned() });
+        assert_eq!(told.code, Code::NotFound);
+        assert!(told.what().contains("every id begins with 't-'"), "{told}");
     }
 
     #[test]

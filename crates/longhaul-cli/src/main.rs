@@ -28,6 +28,9 @@ fn main() -> ExitCode {
     if let Some(code) = helper() {
         return code;
     }
+    if let Some(code) = cmd::complete() {
+        return code;
+    }
     let cli = args::parse(args::typed(std::env::args_os())).unwrap_or_else(|error| error.exit());
     let out = cli.command.progress();
     let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };

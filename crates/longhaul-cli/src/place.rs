@@ -17,7 +17,7 @@ const DATABASE: &str = "longhaul.db";
 /// A place for tasks.
 #[derive(Clone)]
 pub(crate) struct Place {
-    /// The directory, if it is not the usual one.
+    /// The directory or the file, if it is not the usual one.
     chosen: Option<PathBuf>,
     /// The database.
     pub(crate) database: PathBuf,
@@ -26,17 +26,27 @@ pub(crate) struct Place {
 impl Place {
     /// The place that was chosen, or the user's data directory.
     pub(crate) fn of(chosen: Option<&Path>) -> Result<Place, Trouble> {
-        let directory = match chosen {
-            Some(chosen) => chosen.to_owned(),
+        let database = match chosen {
+            Some(chosen) if is_database(chosen) => chosen.to_owned(),
+            Some(chosen) => chosen.join(DATABASE),
             None => etcetera::choose_base_strategy()
                 .map_err(|error| {
                     Trouble::new(Code::Store, format!("there is no data directory to keep tasks in: {error}"))
                         .hint("`--data DIR` says where to keep them")
                 })?
                 .data_dir()
-                .join("longhaul"),
+                .join("longhaul")
+                .join(DATABASE),
         };
-        Ok(Place { chosen: chosen.map(Path::to_owned), database: directory.join(DATABASE) })
+        Ok(Place { chosen: chosen.map(Path::to_owned), database })
+    }
+
+    /// What `--data` is to be given so that another process finds the same.
+    pub(crate) fn data(&self) -> &Path {
+        match self.database.file_name() == Some(DATABASE.as_ref()) {
+            true => self.directory(),
+            false => &self.database,
+        }
     }
 
     /// Opens the database, or begins one.
@@ -86,7 +96,8 @@ impl Place {
 
     /// The directory of the database.
     pub(crate) fn directory(&self) -> &Path {
-        self.database.parent().unwrap_or(Path::new("."))
+        let parent = self.database.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new("."))
     }
 
     /// What to type to answer a task; its question is named where it asks several things.
@@ -108,6 +119,13 @@ impl Place {
     }
 }
 
+/// Whether a path is a database, and not the directory of one: it is a file, or is to be one by its name.
+fn is_database(path: &Path) -> bool {
+    let named =
+        path.extension().is_some_and(|end| ["db", "sqlite", "sqlite3"].iter().any(|known| end == *known));
+    path.is_file() || (named && !path.is_dir())
+}
+
 /// A path as a shell takes it.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
@@ -122,6 +140,21 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_has_any_name_and_a_directory_has_one_of_ours() {
+        let dir = std::env::temp_dir();
+        let place = |path: &Path| Place::of(Some(path)).unwrap();
+        assert_eq!(place(&dir).database, dir.join("longhaul.db"));
+        assert_eq!(place(&dir).data(), dir);
+        for name in ["tasks.db", "x.sqlite", "y.sqlite3"] {
+            let file = dir.join("nowhere").join(name);
+            assert_eq!((place(&file).database.clone(), place(&file).data()), (file.clone(), file.as_path()));
+            assert_eq!(place(&file).directory(), dir.join("nowhere"));
+        }
+        assert_eq!(place(Path::new("tasks.db")).directory(), Path::new("."));
+        assert_eq!(place(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
+    }
 
     #[test]
     fn a_path_can_be_pasted_into_a_shell() {

@@ -45,7 +45,7 @@ fn host_of(page: &str) -> &str {
 /// What teams of this process are put together with.
 pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
     let variables = Variables::read(outside)?;
-    let data = place.database.parent().map(Path::to_owned).unwrap_or_default();
+    let data = place.directory().to_owned();
     let http = outside::http(outside, &variables)?;
     let outfit = Outfit::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
@@ -139,6 +139,16 @@ fn commands(bundle: &Bundle) -> Vec<(String, String)> {
         Some(all.collect())
     });
     commands.unwrap_or_default()
+}
+
+/// What people call a team: the name of its file, where that is known.
+pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
+    let TeamRef::File(digest) = team else { return team.to_string() };
+    let kept = store.kept(digest.clone()).await.ok().flatten();
+    match kept.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok()) {
+        Some(bundle) => format!("team file {}", clean(&bundle.name)),
+        None => team.to_string(),
+    }
 }
 
 /// The commands of a team whose file is in the store.

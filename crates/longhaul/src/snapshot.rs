@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Answer, Entry, HookFailure, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause, Voice,
-    Wait,
+    Answer, Budget, Entry, HookFailure, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause,
+    Voice, Wait,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
@@ -291,6 +291,16 @@ pub enum Happening {
         /// Which, how, and whether a call was denied because of it.
         failure: HookFailure,
     },
+    /// Something that people should know of: it goes on, but not quite as it was meant to.
+    Warned {
+        /// What it is.
+        text: Arc<str>,
+    },
+    /// A person changed what it, with all below it, may use.
+    BudgetSet {
+        /// The bounds that were changed, counted from its beginning.
+        budget: Budget,
+    },
     /// It is to stop.
     Stopping {
         /// Why.
@@ -439,6 +449,8 @@ impl Narrator {
             }
             Entry::Backgrounded => tell(Happening::Backgrounded),
             Entry::HookFailed(failure) => tell(Happening::HookFailed { failure: (**failure).clone() }),
+            Entry::Warned { text } => tell(Happening::Warned { text: text.clone() }),
+            Entry::BudgetSet { budget } => tell(Happening::BudgetSet { budget: *budget }),
             Entry::Granted { pattern, .. } => tell(Happening::Granted { pattern: pattern.clone() }),
             Entry::Compacted { .. } => tell(Happening::Compacted),
             Entry::Sampled(sampled) => tell(Happening::Sampled {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Entry, Kind, Outcome, Question, Record, Release, Stop, Submitted, TeamRef, Voice, Wait, Wants,
+    Budget, Entry, Kind, Outcome, Question, Record, Release, Stop, Submitted, TeamRef, Voice, Wait, Wants,
 };
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
@@ -152,6 +152,9 @@ pub struct Head {
     /// Calls that were denied because nobody was there to allow them.
     #[serde(default)]
     pub denied: u32,
+    /// What it may use with all below it, where that was changed after it was ordered: these bounds count instead.
+    #[serde(default, skip_serializing_if = "Budget::is_open")]
+    pub budget_set: Budget,
 }
 
 /// A time as a whole number of milliseconds.
@@ -286,6 +289,7 @@ impl Head {
             cost: 0,
             unpriced: 0,
             denied: 0,
+            budget_set: Budget::default(),
         })
     }
 
@@ -389,6 +393,11 @@ impl Head {
 
             // Also of a hook that runs when the task has ended. It changes nothing.
             (Entry::HookFailed(_), _) => {}
+
+            // So does what it lets a tree use.
+            (Entry::BudgetSet { budget }, _) => {
+                self.budget_set = budget.or(self.budget_set);
+            }
 
             // Which calls those are is kept when its process dies: they are made again, and must not wait then.
             (Entry::Backgrounded, Status::Running) => {
@@ -530,7 +539,7 @@ impl Head {
     /// Whether it is queued or works, and waits neither for people nor for other tasks.
     pub(crate) fn is_at_work(&self) -> bool {
         let waits = self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, Wait::Provider(_)));
-        !self.status.is_final() && (self.status != Status::Running || !waits)
+        !(self.status.is_final() || self.status == Status::Running && waits)
     }
 
     /// Whether it does nothing but wait for people, or for tasks of these that do nothing else.
@@ -546,10 +555,11 @@ impl Head {
         }
     }
 
-    /// How long it has been there: from its first claim to its end, or until `now`.
+    /// How long it has been there: from its first claim to its end, or until `now`; of one that nobody runs, until anything
+    /// last happened to it.
     pub fn elapsed(&self, now: Timestamp) -> Duration {
         let Some(started) = self.started else { return Duration::ZERO };
-        let end = self.ended.unwrap_or(now);
+        let end = self.ended.unwrap_or(if self.status == Status::Pending { self.active } else { now });
         Duration::try_from(end.duration_since(started)).unwrap_or_default()
     }
 }

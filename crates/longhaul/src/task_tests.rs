@@ -239,3 +239,18 @@ proptest! {
         prop_assert_eq!(Head::of(id(), &journal).unwrap().unwrap(), head, "the head is the fold of the journal");
     }
 }
+
+#[test]
+fn the_time_of_a_task_that_nobody_runs_stands_still() {
+    let later = Timestamp::from_millisecond(1_000_000).unwrap();
+    let mut journal = vec![record(1, submitted()), record(2, claimed(1)), record(5, released(1))];
+    for (seq, record) in (1..).zip(&mut journal) {
+        record.seq = Seq(seq);
+    }
+    let head = Head::of(id(), &journal).unwrap().unwrap();
+    assert_eq!(head.elapsed(later), Duration::from_secs(3));
+    // One whose process is gone is the same, though nobody has written that down.
+    let head = Head::of(id(), &journal[..2]).unwrap().unwrap();
+    assert_eq!(head.elapsed(later), Duration::from_secs(998));
+    assert_eq!(head.interrupted().elapsed(later), Duration::ZERO);
+}

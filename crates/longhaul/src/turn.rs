@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Habits;
-use crate::entry::{Answer, Failure, Letter, Nudge, Order, Question, Submitted};
+use crate::entry::{Answer, Entry, Failure, Letter, Nudge, Order, Question, Submitted};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::envelope::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
@@ -62,6 +62,9 @@ pub struct Turn {
     /// Another model than the agent's own, which it has chosen itself.
     #[serde(default)]
     model: Option<String>,
+    /// What people have been warned of.
+    #[serde(default)]
+    warned: Vec<Arc<str>>,
     /// So many messages were so many tokens, the last time that a model counted them.
     #[serde(default)]
     measured: Option<(usize, u64)>,
@@ -179,6 +182,7 @@ impl Turn {
             live: String::new(),
             said: Arc::from(""),
             model: None,
+            warned: Vec::new(),
             measured: None,
         }
     }
@@ -209,6 +213,7 @@ impl Turn {
             reshaped: false,
             last_word: None,
             called_last: false,
+            warned: Vec::new(),
             said: Arc::from(""),
             ..self
         }
@@ -232,6 +237,17 @@ impl Turn {
     /// Where the outputs are kept of which the conversation has only a part.
     pub fn cut_outputs(&self) -> &[Digest] {
         &self.cut_outputs
+    }
+
+    /// What is to be written down so that people hear of these: only what they have not heard of yet.
+    pub fn new_warnings(&self, texts: Vec<String>) -> Vec<Entry> {
+        let mut new: Vec<Arc<str>> = Vec::new();
+        for text in texts {
+            if !self.warned.iter().chain(&new).any(|told| **told == *text) {
+                new.push(text.into());
+            }
+        }
+        new.into_iter().map(|text| Entry::Warned { text }).collect()
     }
 
     /// What the open calls have asked a person.

@@ -114,6 +114,8 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             usage: Default::default(),
             cost: None,
         })),
+        "Warned" => Entry::Warned { text: "a server did not start".into() },
+        "BudgetSet" => Entry::BudgetSet { budget: Default::default() },
         "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },
         "Released" => Entry::Released { attempt, why: Release::Drained },
@@ -129,7 +131,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
     }
 }
 
-const WORK: [&str; 12] = [
+const WORK: [&str; 13] = [
     "Read",
     "Replied",
     "Called",
@@ -142,6 +144,7 @@ const WORK: [&str; 12] = [
     "Sampled",
     "Worked",
     "Denied",
+    "Warned",
 ];
 
 fn take(head: &mut Head, words: &str) -> bool {
@@ -245,7 +248,7 @@ fn every_entry_is_in_the_table_with_its_durability() {
         assert_eq!(row[3], if entry.is_live() { "live" } else { "durable" }, "{}", row[0]);
         kinds.push(entry.kind() as u8);
     }
-    assert_eq!(kinds, (1..=23).collect::<Vec<u8>>(), "each kind once, in order");
+    assert_eq!(kinds, (1..=25).collect::<Vec<u8>>(), "each kind once, in order");
 }
 
 /// The rooms, in the order of lib.rs.

@@ -1,9 +1,9 @@
 //! What was meant by a command that there is not.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
-use super::Cli;
+use super::{Cli, command};
 
 /// Words that people know from other programs.
 const ELSEWHERE: [(&str, &str); 13] = [
@@ -24,7 +24,11 @@ const ELSEWHERE: [(&str, &str); 13] = [
 
 /// The command line, or an error that names the command that was meant.
 pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(args).map_err(|mut error| {
+    let mut command = command();
+    let parsed = command
+        .try_get_matches_from_mut(args)
+        .and_then(|found| Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command)));
+    parsed.map_err(|mut error| {
         let typed = match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(typed)) if error.kind() == ErrorKind::InvalidSubcommand => {
                 typed.clone()

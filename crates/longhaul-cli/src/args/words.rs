@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use longhaul::id::QuestionId;
 
+use super::task_ids;
+
 /// Which tasks are listed.
 #[derive(Debug, Args)]
 #[command(
@@ -25,7 +27,7 @@ pub(crate) struct TasksArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Vec<String>,
     /// Only the tree that this task is in: an id, or the beginning of it
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = task_ids())]
     pub(crate) root: Vec<String>,
     /// Only tasks submitted within this time: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
@@ -71,6 +73,7 @@ pub(crate) enum State {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The task's id, or the beginning of it
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// As one JSON object
     #[arg(long)]
@@ -81,6 +84,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// The task's id, or the beginning of it
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// Go on until the task has ended
     #[arg(long, short)]
@@ -94,6 +98,7 @@ pub(crate) struct LogsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
     /// The task's id, or the beginning of it
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// What to say; `-` reads it from standard input
     #[arg(required = true)]
@@ -118,7 +123,8 @@ pub(crate) struct SendArgs {
                         been answered already; 2 these words are no answer, or several things are asked; 4 no such task"
 )]
 pub(crate) struct AnswerArgs {
-    /// The task's id, or the beginning of it
+    /// The id of the task that asks, or of one above it if nothing else is asked below that; or the beginning of an id
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// The answer; `-` reads it from standard input
     #[arg(value_name = "ANSWER", required_unless_present = "decline", conflicts_with = "decline")]
@@ -138,7 +144,7 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// The tasks' ids, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", add = task_ids())]
     pub(crate) ids: Vec<String>,
     /// Until one of them has ended
     #[arg(long, conflicts_with = "all")]
@@ -159,7 +165,7 @@ pub(crate) struct WaitArgs {
 #[command(group = clap::ArgGroup::new("which").required(true).args(["ids", "all"]))]
 pub(crate) struct StopArgs {
     /// The tasks' ids, or the beginnings of them
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = task_ids())]
     pub(crate) ids: Vec<String>,
     /// Every task that has not ended
     #[arg(long)]
@@ -179,7 +185,7 @@ pub(crate) struct StopArgs {
 )]
 pub(crate) struct RetryArgs {
     /// The tasks' ids, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", add = task_ids())]
     pub(crate) ids: Vec<String>,
     /// Stay until the tasks have ended, as `run` does; otherwise processes in the background carry them on
     #[arg(long)]
@@ -198,6 +204,7 @@ pub(crate) struct RetryArgs {
 )]
 pub(crate) struct ExportArgs {
     /// The task's id, or the beginning of it
+    #[arg(add = task_ids())]
     pub(crate) id: String,
     /// The form [default: what the file's name ends with, or else markdown]
     #[arg(long, short, value_name = "FORM", value_enum)]
@@ -226,12 +233,17 @@ pub(crate) enum Form {
                   that long: journals, letters, notes of tools, outputs and teams that nothing else refers to.\n\nKept without \
                   --force: what has not ended, and what is unread. Unread is a task whose end nobody has heard of: it was not \
                   looked at since (show, logs, wait, export, run, attach, the TUI), nobody went on from it, and its parent \
-                  did not read of it."
+                  did not read of it.\n\nWhat is deleted leaves room in the file, which new tasks use. --vacuum gives that room back \
+                  to the disk; it needs as much free space as what stays, and gives up after a few seconds while other processes \
+                  run tasks."
 )]
 pub(crate) struct PruneArgs {
     /// How long nothing must have happened: 12h, 30d, 8w
-    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
-    pub(crate) older_than: Duration,
+    #[arg(long, value_name = "TIME", value_parser = crate::view::age, required_unless_present = "vacuum")]
+    pub(crate) older_than: Option<Duration>,
+    /// Then make the database file as small as what is left in it
+    #[arg(long)]
+    pub(crate) vacuum: bool,
     /// Say what would be deleted, and delete nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,

@@ -1,59 +1,115 @@
 //! `longhaul answer`.
 
+use longhaul::id::QuestionId;
 use longhaul::store::Filter;
-use longhaul::{Longhaul, LonghaulError, Status, TaskId};
+use longhaul::task::Head;
+use longhaul::{LonghaulError, Status, TaskId};
 use serde_json::json;
 
 use super::Desk;
 use super::send::words;
 use crate::args::AnswerArgs;
 use crate::exit::{Code, Trouble};
-use crate::view::{Ink, one_line};
+use crate::heard::below;
+use crate::place::Place;
+use crate::view::{Ink, fit, many, one_line};
+
+/// How much of a question is repeated.
+const REPEATED: usize = 160;
 
 pub(super) async fn run(desk: &Desk, args: &AnswerArgs) -> Result<Code, Trouble> {
     let longhaul = desk.client().await?;
-    let id = longhaul.find(&args.id).await?;
+    let (typed, place) = (longhaul.find(&args.id).await?, desk.place()?);
     let said = words(&args.words)?;
+    let root = longhaul.head(typed).await?.root;
+    // As it is now: what is answered is not asked any more.
+    let tree = longhaul.snapshots(Filter::tree(root)).await?;
+    let id = asking(&tree, typed, args.question, &place)?;
     let taken = match args.decline {
         true => longhaul.decline(id, args.question).await,
         false => longhaul.answer(id, args.question, said.trim_end()).await,
     };
     let taken = match taken {
-        Err(error @ LonghaulError::NotAsking { .. }) => return Err(elsewhere(&longhaul, id, error).await?),
+        Err(error @ LonghaulError::NotAsking { .. }) => return Err(elsewhere(&tree, error)),
         taken => taken?,
     };
     let head = longhaul.head(id).await?;
     let term = desk.term;
+    let text = |task: TaskId, question: QuestionId| match question_of(&tree, task, question) {
+        Some(text) => fit(&one_line(text), REPEATED),
+        None => format!("question {question}"),
+    };
     if args.json {
         let also: Vec<_> =
             taken.also.iter().map(|(task, question)| json!({ "task": task, "question": question })).collect();
-        let granted = taken.granted;
-        term.json(&json!({ "task": id, "question": taken.question, "granted": granted, "also": also }))?;
+        let (granted, asked) = (taken.granted, question_of(&tree, id, taken.question));
+        term.json(&json!({
+            "task": id, "question": taken.question, "text": asked, "granted": granted, "also": also,
+        }))?;
         return Ok(Code::Fine);
     }
     let shown = |id: TaskId| term.paint(Ink::Id, &id.to_string());
-    term.line(&format!("answered {} of {}", taken.question, shown(id)))?;
+    term.line(&format!("answered {}: {}", shown(id), text(id, taken.question)))?;
     if let Some(pattern) = &taken.granted {
         term.line(&format!("allowed from now on, in the whole tree: {}", one_line(&pattern.to_string())))?;
     }
     for (task, question) in &taken.also {
-        term.line(&format!("that answers {question} of {} too", shown(*task)))?;
+        term.line(&format!("that answers {} too: {}", shown(*task), text(*task, *question)))?;
     }
     if head.status == Status::Pending {
-        term.line(&format!("nobody runs it now; carry it on with:  {}", desk.place()?.resume(head.root)))?;
+        term.line(&format!("nobody runs it now; carry it on with:  {}", place.resume(head.root)))?;
     }
     Ok(Code::Fine)
 }
 
+/// What a question is, in a line.
+fn question_of(tree: &[Head], task: TaskId, question: QuestionId) -> Option<&str> {
+    let head = tree.iter().find(|head| head.id == task)?;
+    head.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
+}
+
+/// The task whose question is meant: the one that was typed, or the only one below it that asks.
+fn asking(
+    tree: &[Head],
+    typed: TaskId,
+    question: Option<QuestionId>,
+    place: &Place,
+) -> Result<TaskId, Trouble> {
+    if tree.iter().any(|head| head.id == typed && !head.asked.is_empty()) {
+        return Ok(typed);
+    }
+    let is_meant = |name: QuestionId| question.is_none_or(|question| question == name);
+    let open: Vec<(TaskId, &str, QuestionId)> = below(tree, &[typed])
+        .filter(|head| !head.status.is_final())
+        .flat_map(|head| head.asked.iter().map(move |asked| (head.id, asked.text.as_str(), asked.question)))
+        .filter(|(_, _, name)| is_meant(*name))
+        .collect();
+    match open[..] {
+        // That it asks nothing is said where it is answered.
+        [] => Ok(typed),
+        [(task, ..)] => Ok(task),
+        [(first, _, name), ..] => {
+            let listed: Vec<String> = open
+                .iter()
+                .map(|(task, text, _)| format!("{task}: {}", fit(&one_line(text), REPEATED)))
+                .collect();
+            let what =
+                format!("{} are open below {typed}: {}", many(open.len(), "question"), listed.join("; "));
+            let several = open.iter().filter(|(task, ..)| *task == first).count() > 1;
+            let named = if several { format!(" --question {name}") } else { String::new() };
+            let hint = place.command(&format!("answer {first}{named} …"));
+            Err(Trouble::new(Code::Usage, what).hint(format!("answer them one by one: {hint}")))
+        }
+    }
+}
+
 /// What to say of a task that asks nothing, where another of its tree does.
-async fn elsewhere(longhaul: &Longhaul, id: TaskId, error: LonghaulError) -> Result<Trouble, Trouble> {
-    let root = longhaul.head(id).await?.root;
-    let tree = longhaul.snapshots(Filter::tree(root)).await?;
+fn elsewhere(tree: &[Head], error: LonghaulError) -> Trouble {
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();
     let trouble = Trouble::from(error);
-    Ok(match asking.is_empty() {
+    match asking.is_empty() {
         true => trouble,
         false => trouble.hint(format!("in its tree these ask something: {}", asking.join(", "))),
-    })
+    }
 }

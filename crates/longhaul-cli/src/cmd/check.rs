@@ -178,13 +178,15 @@ async fn cannot_run(bundle: &Bundle, outfit: &Outfit) -> Vec<Problem> {
         help: Some(help.to_owned()),
     };
     match teamfile::assemble(bundle, outfit) {
-        Ok(assembly) => match team::somebody_to_ask(&assembly.team, outfit).await {
-            Ok(()) => Vec::new(),
-            Err(trouble) => {
+        Ok(assembly) => {
+            let own = assembly.notices.into_iter().filter(|notice| notice.file == bundle.name);
+            let mut problems: Vec<Problem> = own.map(|notice| notice.problem).collect();
+            if let Err(trouble) = team::somebody_to_ask(&assembly.team, outfit).await {
                 let help = trouble.help().unwrap_or_default().to_owned();
-                vec![problem(Severity::Warning, trouble.what().to_owned(), &help)]
+                problems.push(problem(Severity::Warning, trouble.what().to_owned(), &help));
             }
-        },
+            problems
+        }
         Err(AssembleError::Wrong { file, problems, .. }) if file == bundle.name => {
             let here = |problem: Problem| match problem.is_of_environment() {
                 true => Problem { severity: Severity::Warning, ..problem },

@@ -207,7 +207,8 @@ fn room(path: &Path) -> Option<Check> {
     #[allow(clippy::useless_conversion, reason = "how wide these are differs between systems")]
     let free = u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size()));
     let what = format!("{} free on the disk of {}", bytes(free), dir.display());
-    let hint = "make room: `longhaul prune --older-than 30d` deletes old tasks";
+    let hint =
+        "make room: `longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back their space";
     Some(match free {
         ..TOO_LITTLE => Check::broken("disk", what, hint),
         TOO_LITTLE..LITTLE => Check::warning("disk", what, hint),
@@ -342,13 +343,19 @@ async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outf
         }),
         ..outfit.clone()
     };
-    let team = match teamfile::assemble(&bundle, outfit) {
-        Ok(assembly) => assembly.team,
+    let (team, notices) = match teamfile::assemble(&bundle, outfit) {
+        Ok(assembly) => (assembly.team, assembly.notices),
         Err(error) => return vec![Check::broken("team", error.to_string(), check())],
     };
     let agents: Vec<String> = team.agents().map(|agent| one_line(agent.name.as_str())).collect();
     let mut checks =
         vec![Check::fine("team", format!("{name}: {} ({})", many(agents.len(), "agent"), agents.join(", ")))];
+    for notice in notices {
+        let help = notice.problem.help.clone().unwrap_or_else(check);
+        let at = notice.problem.at;
+        let what = format!("{}:{}:{}: {}", notice.file, at.line, at.column, notice.problem.message);
+        checks.push(Check::warning("team", what, help));
+    }
     if let Err(trouble) = team::somebody_to_ask(&team, outfit).await {
         checks.push(Check::broken("model", trouble.what(), trouble.help().unwrap_or_default()));
     }

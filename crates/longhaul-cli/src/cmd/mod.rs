@@ -20,6 +20,8 @@ mod stop;
 mod tasks;
 mod wait;
 
+pub(crate) use shell::complete;
+
 use std::path::PathBuf;
 
 use longhaul::task::Head;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::StoreError;
+use longhaul::store::{Sqlite, StoreError, Vacuumed};
 use longhaul::supervisor::Grove;
 use longhaul::{Longhaul, LonghaulError, TaskId};
 use serde_json::json;
@@ -13,7 +13,8 @@ use super::Desk;
 use crate::args::PruneArgs;
 use crate::carrier;
 use crate::exit::{Code, Trouble};
-use crate::view::{Ink, Term, ago, fit, many, one_line};
+use crate::place::Place;
+use crate::view::{Ink, Term, ago, bytes, fit, many, one_line};
 
 /// How long tasks that are stopped first may take for that.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -34,7 +35,8 @@ enum Kept {
 pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> {
     let (longhaul, place) = (desk.client().await?, desk.place()?);
     let now = Timestamp::now();
-    let before = now.saturating_sub(args.older_than).unwrap_or(Timestamp::MIN);
+    let Some(older_than) = args.older_than else { return vacuum(desk, args, &place).await };
+    let before = now.saturating_sub(older_than).unwrap_or(Timestamp::MIN);
     let mut tally = Tally::default();
     let mut gone = HashSet::new();
     let mut seen = HashSet::new();
@@ -87,7 +89,36 @@ pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> 
     if !args.json {
         desk.term.line(&desk.term.wrapped(&tally.words(args)))?;
     }
+    if args.vacuum {
+        vacuum(desk, args, &place).await?;
+    }
     Ok(if args.force && tally.kept > 0 { Code::Failed } else { Code::Fine })
+}
+
+/// Makes the file as small as what is in it, and says what that has freed.
+async fn vacuum(desk: &Desk, args: &PruneArgs, place: &Place) -> Result<Code, Trouble> {
+    let (path, dry_run) = (place.database.clone(), args.dry_run);
+    let done = tokio::task::spawn_blocking(move || match dry_run {
+        true => Sqlite::examine_newest(&path).map(|health| {
+            health.map(|health| Vacuumed { before: health.size, after: health.size - health.free })
+        }),
+        false => Sqlite::vacuum(&path),
+    });
+    let done =
+        done.await.map_err(|error| Trouble::new(Code::Failed, format!("a fault in Longhaul: {error}")))?;
+    let Some(done) = done? else { return Ok(Code::Fine) };
+    if args.json {
+        let (before, after, freed) = (done.before, done.after, done.freed());
+        let told = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
+        desk.term.json(&json!({ "vacuum": told }))?;
+        return Ok(Code::Fine);
+    }
+    let (freed, size) = (bytes(done.freed()), bytes(done.after));
+    desk.term.line(&match dry_run {
+        true => format!("--vacuum would give {freed} that are free now back to the disk."),
+        false => format!("{freed} given back to the disk; the database has {size} now."),
+    })?;
+    Ok(Code::Fine)
 }
 
 /// Why it should be kept, if it should.

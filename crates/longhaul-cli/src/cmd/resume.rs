@@ -15,9 +15,10 @@ use longhaul::supervisor::LonghaulBuilder;
 use longhaul::task::Head;
 use longhaul::teamfile::Outfit;
 use longhaul::worker::TeamLoader as _;
-use longhaul::{Longhaul, TaskId, Team};
+use longhaul::{Budget, Longhaul, TaskId, Team};
 
 use super::Desk;
+use super::run::{bounds, priced};
 use crate::args::{Outside, ResumeArgs, Unattended};
 use crate::carrier::{self, CarryOptions};
 use crate::carry::{Carry, Manner};
@@ -36,6 +37,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
     let place = desk.place()?;
+    let more = bounds(args.max_tokens, args.max_cost)?;
     let store = place.open()?;
     let team = demo::team(args.pace).map_err(super::demo::broken)?;
     let known = team.reference().clone();
@@ -47,6 +49,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     let others = match args.ids.is_empty() && !args.all {
         true => match of_other_projects(desk, args, &place, &*store).await? {
             Some(others) => others,
+            // Somebody was asked, and wants none of them.
             None => return Ok(Code::Fine),
         },
         false => HashSet::new(),
@@ -88,7 +91,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty()).await?)?;
+            desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?)?;
         }
         // Not as if it had been done.
         return match asked {
@@ -99,6 +102,16 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         };
     }
     let undone = asked.is_some() && !left.is_empty();
+    if !more.is_open() {
+        let client = Longhaul::client(store.clone()).await?;
+        for root in &roots {
+            if more.cost.is_some() {
+                priced_tree(&*store, *root, &loader).await?;
+            }
+            client.add_budget(*root, more).await?;
+        }
+        client.shutdown().await;
+    }
 
     let mut subjects = Vec::new();
     for root in &roots {
@@ -162,7 +175,7 @@ async fn ended_as(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<Code,
 }
 
 /// The runs of other projects, which are left alone. Where there are none of this one, whoever is at the terminal is asked
-/// about the others, and elsewhere they are named: `None` if that was all.
+/// about the others (`None` if that was all), and elsewhere it is an error that names them.
 async fn of_other_projects(
     desk: &Desk,
     args: &ResumeArgs,
@@ -197,6 +210,14 @@ async fn of_other_projects(
     let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
     if on_terminal && agreed(&format!("Carry on {runs}? [y/N] "))? {
         return Ok(Some(HashSet::new()));
+    }
+    if !on_terminal {
+        let what =
+            format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
+        let one = place.command("resume ID");
+        return Err(
+            Trouble::new(Code::Usage, what).hint(format!("carry one on with `{one}`, or all with `{all}`"))
+        );
     }
     desk.note(&format!("carry one on with:  {}", place.command("resume ID")));
     desk.note(&format!("or all of them with:  {all}"));
@@ -282,6 +303,14 @@ impl Hands {
     }
 }
 
+/// That a limit of cost can be kept to by the team of a tree.
+pub(super) async fn priced_tree(store: &dyn Store, root: TaskId, loader: &Kept) -> Result<(), Trouble> {
+    let Some(Head { team: TeamRef::File(digest), .. }) = store.head(root).await? else { return Ok(()) };
+    let Some(file) = store.kept(digest).await? else { return Ok(()) };
+    // What does not load is told by whoever runs it.
+    loader.load(&file).map_or(Ok(()), |team| priced(&team))
+}
+
 /// Why this program cannot run tasks of a team, if that is so: it runs the demo's, and those whose file or script is kept
 /// in the store.
 pub(super) async fn unknown(
@@ -293,14 +322,15 @@ pub(super) async fn unknown(
     let TeamRef::File(digest) = team else {
         return Ok((team != demo).then(|| format!("is of {team}, which this program does not know")));
     };
+    let name = team::name(store, team).await;
     Ok(match store.kept(digest.clone()).await {
         Ok(Some(file)) if !Kept::knows(&file) => {
-            Some(format!("is of {team}, which this program does not know"))
+            Some(format!("is of {name}, which this program does not know"))
         }
         Ok(Some(file)) => loader
             .load(&file)
             .err()
-            .map(|error| format!("cannot be run here: its team does not load: {error}")),
+            .map(|error| format!("cannot be run here: its {name} does not load: {error}")),
         Ok(None) => Some(format!("cannot be loaded: its team ({team}) is not in the database")),
         Err(error @ StoreError::Damaged { .. }) => Some(format!("cannot be loaded: {error}")),
         Err(error) => return Err(error.into()),
@@ -327,6 +357,7 @@ async fn nothing(
     store: &dyn Store,
     asked: Option<&HashSet<TaskId>>,
     some: bool,
+    more: Budget,
 ) -> Result<String, Trouble> {
     if some {
         return Ok("There is nothing that this process could carry on.".to_owned());
@@ -338,7 +369,14 @@ async fn nothing(
     for root in asked {
         if let Some(Head { id, status, headline, .. }) = store.head(*root).await? {
             told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
-            told.push(format!("To continue it, write to it: {}", place.send(id)));
+            told.push(match more.is_open() {
+                true => format!("To continue it, write to it: {}", place.send(id)),
+                false => {
+                    let command =
+                        place.command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
+                    format!("To continue it with another limit: {command}")
+                }
+            });
         }
     }
     Ok(told.join("\n"))

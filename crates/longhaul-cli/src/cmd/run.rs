@@ -14,7 +14,7 @@ use longhaul::teamfile::Outfit;
 use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 
 use super::Desk;
-use super::resume::{People, unknown};
+use super::resume::{People, priced_tree, unknown};
 use crate::args::{OnFinish, RunArgs, Unattended};
 use crate::carrier::{self, CarryOptions, Turn};
 use crate::carry::{Carry, Manner};
@@ -122,6 +122,9 @@ async fn go_on(
         return Err(Trouble::new(Code::Failed, format!("--session: {id} {}", clean(&why)))
             .hint("name the team file: longhaul run TEAM --session ID PROMPT"));
     }
+    if args.max_cost.is_some() {
+        priced_tree(&*store, head.root, &loader).await?;
+    }
     let prompts = prompts(args, prompt, &team::kept_commands(&*store, &head.team).await?)?;
     let limits = team::limits(&*store, &head.team, outfit).await?.unwrap_or_default();
     let run = Run { desk, args, place, outfit };
@@ -228,7 +231,6 @@ impl Run<'_> {
                     self.place.attach(root)
                 )));
             }
-            self.may_be_given(&*store, root, budget).await?;
             let since = now();
             let loader = Kept::new(Pace::default(), self.outfit.clone());
             let builder = self.builder(team.clone(), limits.clone()).tree(root).loader(loader);
@@ -244,24 +246,6 @@ impl Run<'_> {
             }
         }
         Ok(code)
-    }
-
-    /// That a budget counts for what comes: one that has not ended keeps its own.
-    async fn may_be_given(&self, store: &dyn Store, root: TaskId, budget: Budget) -> Result<(), Trouble> {
-        let mut head = store.head(root).await?;
-        while let Some(next) = head.as_ref().and_then(|head| head.continued_by) {
-            head = store.head(next).await?;
-        }
-        match head.filter(|head| !budget.is_open() && !head.status.is_final()) {
-            None => Ok(()),
-            Some(head) => {
-                let flag = if budget.cost.is_some() { "--max-cost" } else { "--max-tokens" };
-                let what = format!("{flag}: {} has not ended, and keeps the budget that it has", head.id);
-                let stop = self.place.command(&format!("stop {}", head.id));
-                Err(Trouble::new(Code::Usage, what)
-                    .hint(format!("leave {flag} out, or end it first: {stop}")))
-            }
-        }
     }
 
     /// Hands the order to a process in the background, and tells its id.
@@ -375,12 +359,23 @@ fn expanded(prompt: &str, commands: &[(String, String)]) -> Result<String, Troub
 
 /// The bounds of the command line, and where it has none, those of the file.
 fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
-    if args.max_tokens == Some(0) || args.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        let flag = if args.max_tokens == Some(0) { "--max-tokens" } else { "--timeout" };
-        let what = format!("{flag} is 0: nothing could be done within that");
-        return Err(Trouble::new(Code::Usage, what).hint(format!("leave {flag} out for no bound")));
+    if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(nothing_within("--timeout"));
     }
-    let cost = match args.max_cost {
+    Ok(Budget { time: file.time, ..bounds(args.max_tokens, args.max_cost)?.or(file) })
+}
+
+fn nothing_within(flag: &str) -> Trouble {
+    Trouble::new(Code::Usage, format!("{flag} is 0: nothing could be done within that"))
+        .hint(format!("leave {flag} out for no bound"))
+}
+
+/// The bounds of the command line.
+pub(super) fn bounds(max_tokens: Option<u64>, max_cost: Option<f64>) -> Result<Budget, Trouble> {
+    if max_tokens == Some(0) {
+        return Err(nothing_within("--max-tokens"));
+    }
+    let cost = match max_cost {
         Some(dollars) if !(dollars > 0.0 && dollars < 1e9) => {
             let what = format!("--max-cost is in dollars and above 0, not {dollars}");
             return Err(Trouble::new(Code::Usage, what).hint("leave --max-cost out for no bound"));
@@ -388,11 +383,11 @@ fn budget(args: &RunArgs, file: Budget) -> Result<Budget, Trouble> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         dollars => dollars.map(|dollars| (dollars * 1e6).ceil() as u64),
     };
-    Ok(Budget { tokens: args.max_tokens.or(file.tokens), cost: cost.or(file.cost), time: file.time })
+    Ok(Budget { tokens: max_tokens, cost, time: None })
 }
 
 /// A limit of cost holds only where the cost of every model is known, or its provider tells it.
-fn priced(team: &Team) -> Result<(), Trouble> {
+pub(super) fn priced(team: &Team) -> Result<(), Trouble> {
     let Some(name) = team.agents().find_map(|agent| agent.model.unpriced()) else { return Ok(()) };
     let what =
         format!("--max-cost (or max_cost of the team) cannot be kept to: the price of {name} is not known");

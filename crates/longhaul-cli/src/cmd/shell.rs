@@ -1,22 +1,49 @@
 //! `longhaul completions` and `longhaul man`.
 
+use std::ffi::OsStr;
 use std::path::Path;
+use std::process::ExitCode;
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
+use clap_complete::env::{CompleteEnv, Shells};
 
 use super::Desk;
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::exit::{Code, Trouble};
+
+/// The variable by which a shell asks for what may come next.
+const ASKS: &str = "LONGHAUL_COMPLETE";
+
+/// Answers a shell that asks what may be typed next, if one does. It calls this program for that, so that it knows the ids of tasks.
+pub(crate) fn complete() -> Option<ExitCode> {
+    // Most are not asked by a shell, and do not pay for this.
+    std::env::var_os(ASKS).filter(|shell| shell != OsStr::new(""))?;
+    let here = std::env::current_dir().ok();
+    let answered = CompleteEnv::with_factory(args::command)
+        .var(ASKS)
+        .bin("longhaul")
+        .completer("longhaul")
+        .try_complete(std::env::args_os(), here.as_deref());
+    match answered {
+        Ok(true) => Some(ExitCode::SUCCESS),
+        Ok(false) => None,
+        Err(_) => Some(ExitCode::from(Code::Usage as u8)),
+    }
+}
 
 pub(super) fn completions(desk: &Desk, args: &CompletionsArgs) -> Result<Code, Trouble> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
+    let shells = Shells::builtins();
+    match shells.completer(&args.shell.to_string()) {
+        Some(shell) => shell.write_registration(ASKS, "longhaul", "longhaul", "longhaul", &mut script)?,
+        None => clap_complete::generate(args.shell, &mut args::command(), "longhaul", &mut script),
+    }
     desk.term.line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(Code::Fine)
 }
 
 pub(super) fn man(desk: &Desk, args: &ManArgs) -> Result<Code, Trouble> {
-    let mut command = Cli::command();
+    let mut command = args::command();
     command.build();
     let Some(dir) = &args.dir else {
         desk.term.line(page(command)?.trim_end())?;

@@ -14,9 +14,10 @@ use super::Desk;
 use crate::args::ShowArgs;
 use crate::exit::{Code, Trouble};
 use crate::place::Place;
+use crate::team;
 use crate::view::{
-    self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, elapsed, fit, many, moment,
-    one_line, standing, visible, waits_for,
+    self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, fit, many, moment, one_line,
+    standing, time_of, visible, waits_for,
 };
 
 /// How many of the last events are shown.
@@ -129,7 +130,8 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
         })?;
     } else {
         let mut page = Page { term, place: desk.place()?, now: Timestamp::now(), lines: Vec::new() };
-        page.head(&task);
+        let team = team::name(&**longhaul.store(), &task.head.team).await;
+        page.head(&task, &team);
         if let Some(since) = silent_since(&longhaul, &task.head).await? {
             let (resume, since) = (page.place.resume(task.head.root), ago(since, page.now));
             page.field(
@@ -189,7 +191,7 @@ impl Page {
         self.lines.push(self.term.paint(Ink::Strong, name));
     }
 
-    fn head(&mut self, task: &Snapshot) {
+    fn head(&mut self, task: &Snapshot, team: &str) {
         let head = &task.head;
         let (sign, word, ink) = standing(head);
         let room = self.term.size().0.saturating_sub(view::width(&format!("{}  {sign} {word}  ", head.id)));
@@ -249,7 +251,7 @@ impl Page {
         if head.unread > 0 {
             self.field("unread", &many(head.unread as usize, "letter"));
         }
-        let agent = format!("{} of {}", one_line(head.agent.as_str()), clean(&head.team.to_string()));
+        let agent = format!("{} of {}", one_line(head.agent.as_str()), clean(team));
         self.field("agent", &agent);
         let mut created = format!("{} ({})", moment(head.created), ago(head.created, self.now));
         if view::width(&created) + FIELD > self.term.size().0 {
@@ -259,7 +261,7 @@ impl Page {
         if head.started.is_some() {
             let again =
                 if head.attempt.0 > 1 { format!(", claimed {} times", head.attempt) } else { String::new() };
-            self.field("elapsed", &format!("{}{again}", elapsed(head.elapsed(self.now))));
+            self.field("elapsed", &format!("{}{again}", time_of(head, self.now)));
         }
         if let Some(directory) = &task.order.working_dir {
             self.field("directory", &clean(&directory.display().to_string()));

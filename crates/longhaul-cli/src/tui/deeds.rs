@@ -114,10 +114,13 @@ impl Hands {
             // It is opened, and so its end, if it has ended, has been seen.
             let _ = self.longhaul.look_at(task).await;
         }
-        let order = first.and_then(|first| match first.entry {
-            Entry::Submitted(submitted) => Some(Box::new(submitted.order)),
+        let order = match first.map(|first| first.entry) {
+            Some(Entry::Submitted(submitted)) => {
+                let team = crate::team::name(&**store, &submitted.team).await;
+                Some((Box::new(submitted.order), team))
+            }
             _ => None,
-        });
+        };
         Ok(Msg::Records { task, after, limit, records, order })
     }
 
@@ -188,7 +191,7 @@ impl Hands {
         }
         let program = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
         let mut command = tokio::process::Command::new(program);
-        command.arg("--data").arg(self.place.directory()).args(["run", "--detach", "--json"]);
+        command.arg("--data").arg(self.place.data()).args(["run", "--detach", "--json"]);
         for (flag, path) in files(&self.args.outside) {
             command.arg(flag).arg(path);
         }

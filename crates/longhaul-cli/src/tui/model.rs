@@ -84,6 +84,8 @@ pub(crate) struct Model {
 pub(crate) struct Detail {
     pub(crate) task: TaskId,
     pub(crate) order: Option<Order>,
+    /// What people call its team.
+    pub(crate) team: Option<String>,
     pub(crate) talk: Talk,
     /// Whether the journal goes on after what was read.
     pub(crate) behind: bool,
@@ -110,6 +112,7 @@ impl Detail {
         Detail {
             task,
             order: None,
+            team: None,
             talk: Talk::after(Seq(end.0.saturating_sub(LOOK as u64))),
             behind: false,
             reading: true,
@@ -216,7 +219,7 @@ pub(crate) enum Msg {
         after: Seq,
         limit: usize,
         records: Vec<Record>,
-        order: Option<Box<Order>>,
+        order: Option<(Box<Order>, String)>,
     },
     /// There is no such task any more.
     Gone(TaskId),

@@ -141,7 +141,7 @@ impl Model {
         let head = self.heads.get(&detail.task);
         let columns = usize::from(area.width.saturating_sub(2)).max(10);
         let key = (tab, columns);
-        let Detail { page, talk, opened, order, .. } = detail;
+        let Detail { page, talk, opened, order, team, .. } = detail;
         let sheet = Sheet { theme, colors: &self.colors, columns, now };
         match tab {
             Tab::Transcript => {
@@ -175,7 +175,10 @@ impl Model {
                 }
             }
             Tab::Order => page.fill_once(key, order.is_some().into(), || {
-                order.as_ref().map(|order| order_lines(order, head, sheet)).unwrap_or_default()
+                order
+                    .as_ref()
+                    .map(|order| order_lines((order, team.as_deref()), head, sheet))
+                    .unwrap_or_default()
             }),
             Tab::Output => page.fill_once(key, talk.last.0, || output_lines(talk, sheet)),
             Tab::Usage => {
@@ -234,7 +237,11 @@ fn output_lines(talk: &Talk, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+fn order_lines(
+    (order, team): (&longhaul::Order, Option<&str>),
+    head: Option<&Head>,
+    sheet: Sheet<'_>,
+) -> Vec<Line<'static>> {
     let mut lines = sheet.marked(&clean(&order.task));
     let mut more = |title: &str, text: &str| {
         lines.push(Line::default());
@@ -253,7 +260,7 @@ fn order_lines(order: &longhaul::Order, head: Option<&Head>, sheet: Sheet<'_>) -
     fact("task", head.map(|head| head.id.to_string()));
     fact("for", head.and_then(|head| head.parent).map(|parent| parent.to_string()));
     fact("continues", head.and_then(|head| head.continues).map(|old| old.to_string()));
-    fact("team", head.map(|head| head.team.to_string()));
+    fact("team", team.map(str::to_owned));
     fact("model", order.model.clone());
     fact("works in", order.working_dir.as_ref().map(|dir| dir.display().to_string()));
     fact("turns", order.max_turns.map(|turns| format!("at most {turns}")));
@@ -269,7 +276,7 @@ fn usage_lines(head: &Head, below: Option<(usize, u64, String)>, sheet: Sheet<'_
     let usage = &head.usage;
     let mut rows = vec![
         ("status", standing(head).1.to_owned()),
-        ("elapsed", elapsed(head.elapsed(sheet.now))),
+        ("elapsed", crate::view::time_of(head, sheet.now)),
         ("submitted", moment(head.created)),
     ];
     rows.extend(head.ended.map(|ended| ("ended", moment(ended))));

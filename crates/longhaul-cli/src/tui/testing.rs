@@ -206,7 +206,9 @@ pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) 
         let records: Vec<Record> =
             story.records.iter().filter(|record| record.seq > after).take(limit).cloned().collect();
         let order = match &story.records[0].entry {
-            Entry::Submitted(submitted) if order => Some(Box::new(submitted.order.clone())),
+            Entry::Submitted(submitted) if order => {
+                Some((Box::new(submitted.order.clone()), submitted.team.to_string()))
+            }
             _ => None,
         };
         let more = update(model, Msg::Records { task, after, limit, records, order });

@@ -211,7 +211,7 @@ impl Model {
         after: Seq,
         limit: usize,
         records: &[Record],
-        order: Option<Box<Order>>,
+        order: Option<(Box<Order>, String)>,
     ) -> Vec<Effect> {
         let tab = self.tab;
         let Some(detail) = self.detail.as_mut().filter(|detail| detail.task == task) else {
@@ -219,8 +219,8 @@ impl Model {
         };
         detail.reading = false;
         detail.fresh = false;
-        if let Some(order) = order {
-            detail.order = Some(*order);
+        if let Some((order, team)) = order {
+            (detail.order, detail.team) = (Some(*order), Some(team));
         }
         let whole = records.len() < limit;
         if after == detail.talk.last {

@@ -21,8 +21,8 @@ pub(crate) use clean::{clean, one_line, typed, visible, visible_line};
 pub(crate) use flow::Flow;
 pub(crate) use paint::{Ink, Out, Term, glyph, standing};
 pub(crate) use screen::{Line, Screen};
-pub(crate) use tables::{Layout, summary, tasks, what};
+pub(crate) use tables::{Layout, summary, tasks, time_of, what};
 pub(crate) use tell::{Detail, Teller, waits_for};
 pub(crate) use words::{
-    age, ago, amount, bytes, clock, count, dollars, duration, elapsed, fit, left, many, moment, width,
+    age, ago, amount, bytes, clock, count, dollars, duration, fit, left, many, moment, width,
 };

@@ -41,7 +41,8 @@ fn trees(heads: &[Head]) -> Vec<(String, &Head)> {
     drawn
 }
 
-fn time(head: &Head, now: Timestamp) -> String {
+/// How long a task has been there, as every view shows it; of one that nobody runs, until anything last happened to it.
+pub(crate) fn time_of(head: &Head, now: Timestamp) -> String {
     if head.started.is_some() { elapsed(head.elapsed(now)) } else { "–".to_owned() }
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn tasks(heads: &[Head], term: Term, now: Timestamp, layout: Layout) 
             row.push(Cell::new(Ink::Faint, parent));
         }
         row.extend([
-            Cell::new(Ink::Plain, time(head, now)),
+            Cell::new(Ink::Plain, time_of(head, now)),
             Cell::new(Ink::Plain, count(head.turns.into())),
             Cell::new(Ink::Plain, count(head.calls.into())),
             Cell::new(Ink::Plain, short(head.usage.total())),
@@ -141,7 +142,7 @@ pub(crate) fn summary(heads: &[Head], term: Term, now: Timestamp) -> Vec<String>
                 Cell::below(branch, Ink::Id, head.id.to_string()),
                 Cell::new(Ink::Strong, one_line(head.agent.as_str())),
                 Cell::new(ink, format!("{sign} {word}")),
-                Cell::new(Ink::Plain, time(head, now)),
+                Cell::new(Ink::Plain, time_of(head, now)),
                 Cell::new(Ink::Plain, count(head.turns.into())),
                 Cell::new(Ink::Plain, count(head.calls.into())),
                 Cell::new(Ink::Plain, count(head.usage.total())),

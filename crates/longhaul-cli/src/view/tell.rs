@@ -1,14 +1,14 @@
 //! Events, told in words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use longhaul::entry::{Nudge, Release, Sender, Wait};
+use longhaul::entry::{Budget, Nudge, Release, Sender, Wait};
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Happening};
 use longhaul::{AgentName, Status, TaskId};
 
 use super::clean::{clean, one_line, visible_line};
-use super::words::{clock, count, fit, left, many, moment};
+use super::words::{clock, count, dollars, elapsed, fit, left, many, moment};
 use super::{Ink, Term};
 use crate::place::Place;
 
@@ -29,6 +29,8 @@ pub(crate) struct Teller {
     detail: Detail,
     agents: HashMap<TaskId, AgentName>,
     said: HashMap<TaskId, (String, String)>,
+    /// What was warned of: many tasks may say the same, and nobody wants to hear it from all of them.
+    warned: HashSet<String>,
     /// Where the tasks are: for the words that answer what is asked.
     place: Option<Place>,
 }
@@ -36,13 +38,25 @@ pub(crate) struct Teller {
 impl Teller {
     /// A teller for a terminal.
     pub(crate) fn new(term: Term, detail: Detail) -> Self {
-        Teller { term, detail, agents: HashMap::new(), said: HashMap::new(), place: None }
+        Teller {
+            term,
+            detail,
+            agents: HashMap::new(),
+            said: HashMap::new(),
+            warned: HashSet::new(),
+            place: None,
+        }
     }
 
     /// The same, for tasks of a place: what is asked is told with the command that answers it.
     pub(crate) fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
+    }
+
+    /// Whether this has not been warned of before.
+    pub(crate) fn is_new(&mut self, warning: &str) -> bool {
+        self.warned.insert(warning.to_owned())
     }
 
     /// Remembers an event that need not be told.
@@ -58,6 +72,7 @@ impl Teller {
     /// The lines that an event is worth.
     pub(crate) fn tell(&mut self, event: &Event) -> Vec<String> {
         let words = match &event.what {
+            Happening::Warned { text } if !self.is_new(text) => Vec::new(),
             // Live words come in pieces: they are told when the reply is whole.
             Happening::Text { text } => {
                 self.said.entry(event.task).or_default().1.push_str(text);
@@ -190,6 +205,8 @@ impl Teller {
             Happening::HookFailed { failure } => {
                 (Ink::Waits, format!("hook    {}", one_line(&failure.to_string())))
             }
+            Happening::Warned { text } => (Ink::Waits, format!("warning {}", one_line(text))),
+            Happening::BudgetSet { budget } => (Ink::Plain, format!("allowed {}", budget_words(budget))),
             Happening::Granted { pattern } => {
                 (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
             }
@@ -240,6 +257,13 @@ fn ending(letter: &str) -> Option<Status> {
 pub(crate) fn sampled(usage: &Usage, model: &str) -> String {
     let (read, written) = (count(usage.input), count(usage.output));
     format!("an MCP server asked the model: {read} tokens in, {written} out ({})", one_line(model))
+}
+
+/// What a task may use with all below it, in words.
+pub(crate) fn budget_words(budget: &Budget) -> String {
+    let tokens = budget.tokens.map(|tokens| format!("{} tokens", count(tokens)));
+    let bounds = tokens.into_iter().chain(budget.cost.map(dollars)).chain(budget.time.map(elapsed));
+    format!("{} in all, with what it has used", bounds.collect::<Vec<_>>().join(", "))
 }
 
 /// What is waited for, in words.

@@ -135,20 +135,27 @@ fn what_is_asked_is_shown_and_answered_from_another_process() {
     assert!(bad.err.contains("'perhaps' is no answer to this"), "{bad:?}");
     let wrong = kit.run(&["answer", &worker, "yes", "--question", "one"]).ended(2);
     assert!(wrong.err.contains("one looks like 2.0.1"), "{wrong:?}");
-    let other = kit.run(&["answer", &root, "yes"]).ended(1);
-    assert!(other.err.contains(&format!("these ask something: {worker}")), "{other:?}");
+    // The root asks nothing, and below it there are two to choose from.
+    kit.run(&["answer", &root, "yes"]).complains(
+        2,
+        &[
+            &format!("2 questions are open below {root}: {worker}: "),
+            "Which branch?",
+            &format!("answer {worker} --question 1.0.0 …"),
+        ],
+    );
     kit.run(&["answer", "t-zzzzz", "yes"]).ended(4);
     kit.run(&["answer", &worker]).ended(2);
 
     let words = kit.run(&["answer", &worker, "--question", "1.1.1", "the", "main", "one"]).ended(0);
-    assert_eq!(words.out, format!("answered 1.1.1 of {worker}\n"));
+    assert_eq!(words.out, format!("answered {worker}: Which branch?\n"));
     let again = kit.run(&["answer", &worker, "--question", "1.1.1", "another"]).ended(1);
     assert!(again.err.contains("settled already: the main one"), "{again:?}");
-    let always = kit.run(&["answer", &worker, "always", "write:path=*.txt"]).ended(0);
-    assert_eq!(
-        always.out,
-        format!("answered 1.0.0 of {worker}\nallowed from now on, in the whole tree: write:path=*.txt\n")
-    );
+    // Now there is one, and the root is enough to name it.
+    let always = kit.run(&["answer", &root, "always", "write:path=*.txt"]).ended(0);
+    let (first, second) = always.out.split_once('\n').unwrap();
+    assert!(first.starts_with(&format!("answered {worker}: ")) && first.contains("write"), "{first}");
+    assert_eq!(second, "allowed from now on, in the whole tree: write:path=*.txt\n");
     let output = terminal.join().unwrap();
     assert!(output.contains("wrote notes.txt, wrote more.txt; Given(\"the main one\")"), "{output}");
     let late = kit.run(&["answer", &worker, "yes"]).ended(1);

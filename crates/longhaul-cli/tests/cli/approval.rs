@@ -69,7 +69,8 @@ fn a_grandchild_in_the_background_is_approved_from_a_second_terminal() {
     let shown = kit.run(&["tasks"]).ended(0).out;
     assert!(shown.contains("writer") && shown.contains("longhaul"), "{shown}");
     let answered = kit.run(&["answer", &asks.id.to_string(), "yes"]).ended(0);
-    assert!(answered.out.contains(&format!("of {}", asks.id)), "{}", answered.out);
+    let told = format!("answered {}: ", asks.id);
+    assert!(answered.out.starts_with(&told) && answered.out.contains("write_file"), "{}", answered.out);
 
     let ran = running.end().ended(0);
     assert!(ran.out.starts_with("DONE "), "{}\n{}", ran.out, ran.err);

@@ -59,7 +59,7 @@ agents:
       - {type: mcp, name: strange, command: node, args: [strange.mjs, stdio, '2026']}
   talker:
     model: play
-    toolsets: [{type: think}]
+    toolsets: [{type: think}, {type: mcp, command: no-such-server}]
     hooks: {task_start: [{type: command, command: exit 3}]}
   holder: {model: play, toolsets: [{type: shell}]}
 "#;
@@ -143,7 +143,7 @@ fn every_event_fits_the_published_schema() {
     running.signal(Signal::SIGINT);
     kit.write("go", "");
     check(&running.end().ended(130).json());
-    check(&kit.run(&["resume", &root.to_string(), "--json"]).ended(0).json());
+    check(&kit.run(&["resume", &root.to_string(), "--json", "--max-tokens", "1000000"]).ended(0).json());
     check(&kit.run(&["logs", "--json", &root.to_string()]).ended(0).json());
     assert_eq!(seen, kinds, "every kind of event came, and none that the schema does not have");
     let nonsense = serde_json::json!({"v": 1, "task": "t-aaaaa", "seq": 1, "at": "2026-01-01T00:00:00Z", "event": "text"});

@@ -97,7 +97,8 @@ fn colours_come_when_they_are_forced_and_go_when_they_are_not_wanted() {
 #[test]
 fn help_tells_the_exit_codes() {
     let help = Kit::new().run(&["--help"]).ended(0).out;
-    for words in ["Exit codes:", "124  the time is up", "130  interrupted", "demo", "resume", "--data <DIR>"]
+    for words in
+        ["Exit codes:", "124  the time is up", "130  interrupted", "demo", "resume", "--data <DIR|FILE>"]
     {
         assert!(help.contains(words), "'{words}' is not in: {help}");
     }

@@ -11,6 +11,7 @@ mod ci;
 mod crash;
 mod demo;
 mod detach;
+mod edges;
 mod ends;
 mod events;
 mod exit;

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use longhaul::Status;
+use longhaul::entry::Entry;
 use longhaul::task::Head;
 use nix::sys::signal::Signal;
 
@@ -100,13 +101,17 @@ fn an_approval_has_no_end_unless_one_is_said_and_then_every_view_shows_it() {
 #[test]
 fn the_timeout_of_a_command_goes_by_the_clock() {
     let kit = kit(WRITES);
-    let ran = kit.run(&["run", "team.yaml", "x", "--unattended", "wait", "--timeout", "1s"]).ended(124);
+    let ran = kit.run(&["run", "team.yaml", "x", "--unattended", "wait", "--timeout", "2s"]).ended(124);
     assert!(
         ran.err.contains("error: --timeout: t-") && ran.err.contains("hint: try it again: "),
         "{}",
         ran.err
     );
-    assert_eq!(kit.journals()[0].0.status, Status::Cancelled);
+    let (head, journal) = kit.journals().remove(0);
+    assert_eq!(head.status, Status::Cancelled);
+    let stopped = journal.iter().find(|record| matches!(record.entry, Entry::StopRequested(_))).unwrap();
+    let after = stopped.at.duration_since(head.created).as_millis();
+    assert!((1900..2900).contains(&after), "on time, and not a second late: {after} ms");
 }
 
 #[test]
@@ -198,8 +203,9 @@ fn without_an_id_only_the_runs_of_the_project_are_carried_on() {
     std::fs::create_dir_all(kit.ground.path().join("three")).unwrap();
     let (one, two) = (left_in(&kit, "one"), left_in(&kit, "two"));
 
-    // Nothing here: the others are named, and none is started.
-    let ran = resumes(&kit, "three", &[]).ended(0);
+    // Nothing here: the others are named, and none is started. Nobody is there to be asked, so that is no success.
+    let ran = resumes(&kit, "three", &[]).ended(2);
+    assert!(ran.err.contains("error: nothing was resumed") && ran.err.contains("hint: "), "{}", ran.err);
     assert!(
         ran.err.contains("nothing to resume in ") && ran.err.contains(&one) && ran.err.contains(&two),
         "{ran:?}"

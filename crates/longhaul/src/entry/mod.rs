@@ -161,6 +161,16 @@ pub enum Entry {
         /// The tool.
         tool: Arc<str>,
     },
+    /// Something that people should know of: the task goes on, but not quite as it was meant to. A task says it once.
+    Warned {
+        /// What it is.
+        text: Arc<str>,
+    },
+    /// A person changed what the task, with all below it, may use. Of each bound that is named this one counts from here on.
+    BudgetSet {
+        /// The bounds, counted from the beginning of the task.
+        budget: Budget,
+    },
     /// An attempt ended without an outcome; the task can be claimed again.
     Released {
         /// Which attempt.
@@ -206,6 +216,8 @@ pub enum Kind {
     Sampled = 21,
     Worked = 22,
     Denied = 23,
+    Warned = 24,
+    BudgetSet = 25,
 }
 
 impl Entry {
@@ -232,6 +244,8 @@ impl Entry {
             Entry::Sampled(_) => Kind::Sampled,
             Entry::Worked { .. } => Kind::Worked,
             Entry::Denied { .. } => Kind::Denied,
+            Entry::Warned { .. } => Kind::Warned,
+            Entry::BudgetSet { .. } => Kind::BudgetSet,
             Entry::Released { .. } => Kind::Released,
             Entry::Finished(_) => Kind::Finished,
             Entry::Continued { .. } => Kind::Continued,

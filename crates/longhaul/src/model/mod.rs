@@ -18,6 +18,7 @@ pub mod http;
 pub mod prices;
 pub mod scripted;
 pub mod settings;
+mod spelling;
 mod windows;
 pub mod wire;
 

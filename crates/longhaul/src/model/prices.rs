@@ -100,6 +100,19 @@ impl Prices {
         Ok(Prices(Arc::new(table)))
     }
 
+    /// The model of a maker that may be meant by a name that is not in the table, if one is near. A name that may be a new
+    /// model's is not taken for a mistake.
+    pub fn meant(&self, maker: &str, model: &str) -> Option<&str> {
+        let named = format!("{maker}/{}", model.to_ascii_lowercase());
+        if self.0.contains_key(&named) {
+            return None;
+        }
+        let model = edition_of(model);
+        let of_maker = |name: &'_ str| name.strip_prefix(maker).is_some_and(|rest| rest.starts_with('/'));
+        let known = self.0.keys().filter(|name| of_maker(name)).map(|name| &name[maker.len() + 1..]);
+        super::spelling::nearest_model(model, known)
+    }
+
     /// The price of a model, or of the one that it is a dated edition of.
     pub fn of(&self, name: &str) -> Option<Price> {
         let name = name.to_ascii_lowercase();
@@ -189,6 +202,21 @@ mod tests {
             2 * cost("openai/gpt-5.4", usage(150_000, 0, 0, 0)) * 2
         );
         assert_eq!(cost("google/gemini-2.5-pro", usage(200_001, 0, 0, 0)), 500_003);
+    }
+
+    #[test]
+    fn no_known_name_is_taken_for_a_misspelt_one_and_none_of_its_editions() {
+        let prices = Prices::shipped();
+        for name in prices.0.keys() {
+            let (maker, model) = name.split_once('/').unwrap();
+            for edition in ["", "-2031-02-03", "-20310203", "-latest"] {
+                let model = format!("{model}{edition}");
+                assert_eq!(prices.meant(maker, &model), None, "{maker}/{model}");
+            }
+        }
+        assert_eq!(prices.meant("anthropic", "claude-sonet-4-5"), Some("claude-sonnet-4-5"));
+        assert_eq!(prices.meant("anthropic", "claude-sonet-4-5-20250929"), Some("claude-sonnet-4-5"));
+        assert_eq!(prices.meant("openai", "claude-sonet-4-5"), None);
     }
 
     #[test]

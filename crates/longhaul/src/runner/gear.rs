@@ -37,8 +37,8 @@ pub(crate) struct Gear {
     tools: HashMap<String, OpenTool>,
     /// What of it servers offer, if any do.
     foreign: Option<Arc<Foreign>>,
-    /// Whether every toolset could be opened.
-    whole: bool,
+    /// What people are to be told: which toolsets could not be opened, and why.
+    pub(super) missing: Vec<String>,
     /// Which tools it was opened with.
     generation: u64,
 }
@@ -113,7 +113,7 @@ impl Gear {
             specs: Vec::new(),
             tools: HashMap::new(),
             foreign: None,
-            whole: false,
+            missing: Vec::new(),
             generation: generation(agent),
         }
     }
@@ -123,7 +123,7 @@ impl Gear {
         // Before they are opened: what changes meanwhile is opened again.
         let generation = generation(agent);
         let mut system = agent.instruction.to_string();
-        let (mut whole, mut all, mut offers) = (true, Vec::new(), Vec::new());
+        let (mut missing, mut all, mut offers) = (Vec::new(), Vec::new(), Vec::new());
         for toolset in &agent.toolsets {
             let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
             let opened = opened.unwrap_or_else(|_| {
@@ -133,11 +133,10 @@ impl Gear {
             let tools = match opened {
                 Ok(tools) => tools,
                 Err(error) => {
-                    tracing::error!(agent = %agent.name, "the agent runs without some of its tools: {error}");
+                    missing.push(format!("{} runs without some of its tools: {error}", agent.name));
                     // The model is told, so that it does not promise what it cannot do.
                     let why = error.to_string();
                     add(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
-                    whole = false;
                     continue;
                 }
             };
@@ -178,7 +177,7 @@ impl Gear {
             specs: Vec::new(),
             tools: HashMap::new(),
             foreign: None,
-            whole,
+            missing,
             generation,
         };
         let gear = gear.filled(&foreign, &foreign.judged);
@@ -192,7 +191,7 @@ impl Gear {
             specs: Vec::new(),
             tools: HashMap::new(),
             foreign: self.foreign.clone(),
-            whole: self.whole,
+            missing: self.missing.clone(),
             generation: self.generation,
         };
         for (opened, judged) in from.tools.iter().zip(judged) {
@@ -249,7 +248,7 @@ impl Gear {
             specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
             tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
             foreign: self.foreign.clone(),
-            whole: self.whole,
+            missing: self.missing.clone(),
             generation: self.generation,
         }
     }
@@ -262,7 +261,7 @@ impl Gear {
             specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
             tools: self.tools.clone(),
             foreign: self.foreign.clone(),
-            whole: self.whole,
+            missing: self.missing.clone(),
             generation: self.generation,
         };
         let (manner, identity) = (tool.manner(), Arc::new(tool.identity()));
@@ -315,7 +314,7 @@ impl Locker {
         let open = || async {
             let gear = Arc::new(Gear::open(team, agent).await);
             // What could not be opened is tried again for the next task.
-            if gear.whole { Ok(gear) } else { Err(gear) }
+            if gear.missing.is_empty() { Ok(gear) } else { Err(gear) }
         };
         match shelf.get_or_try_init(open).await {
             Ok(gear) => gear.clone(),

@@ -21,7 +21,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top.
+    /// Looks up, once, which budgets count. A tree's budget is written in the order of the task at its top, and in its journal if a
+    /// person has changed it since.
     pub(super) async fn open(
         store: &dyn Store,
         orders: &Orders,
@@ -30,11 +31,12 @@ impl Ledger {
         habit: Budget,
     ) -> Result<Ledger, StoreError> {
         let mut ledger = Ledger { own: order.budget.and(habit), trees: Vec::new(), _above: Vec::new() };
-        ledger.add(head.id, order.tree_budget);
+        ledger.add(head.id, head.budget_set.or(order.tree_budget));
         let mut above = head.parent;
         while let Some(id) = above {
             let submitted = orders.of(store, id).await?;
-            ledger.add(id, submitted.order.tree_budget);
+            let set = store.head(id).await?.map(|head| head.budget_set).unwrap_or_default();
+            ledger.add(id, set.or(submitted.order.tree_budget));
             above = submitted.parent;
             ledger._above.push(submitted);
         }
@@ -90,6 +92,8 @@ impl Ledger {
         let tree = store.list(Filter::tree(head.root)).await?;
         for (top, budget) in &self.trees {
             let mut spent = Spent { more, ..Spent::default() };
+            let set = tree.iter().find(|task| task.id == *top).map(|task| task.budget_set);
+            let budget = &set.unwrap_or_default().or(*budget);
             for task in below(&tree, *top) {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);

@@ -49,7 +49,7 @@ pub(crate) use writing::append;
 
 use crate::agent::{Agent, Habits, Nobody, Team};
 use crate::dispatch::{Caller, Desk};
-use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted, Voice};
+use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
 use crate::hook::Occasion;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
 use crate::model::wire::Memo;
@@ -206,6 +206,7 @@ impl Run {
             Kind::StopRequested,
             Kind::Answered,
             Kind::Backgrounded,
+            Kind::BudgetSet,
             // That somebody else has the task, or had.
             Kind::Released,
             Kind::Finished,
@@ -444,8 +445,10 @@ impl Run {
         }
         if !self.told.is_empty() {
             let told = std::mem::take(&mut self.told);
-            let said = |text| Entry::Said { voice: Voice::Progress, text };
-            self.note(told.into_iter().map(said).collect()).await?;
+            let warnings = self.turn.new_warnings(told);
+            if !warnings.is_empty() {
+                self.note(warnings).await?;
+            }
         }
         let kept = self.turn.cut_outputs();
         if kept.len() > self.readable {
@@ -500,8 +503,8 @@ async fn equip(
     root: TaskId,
 ) -> Result<(Arc<Gear>, Arc<str>, Vec<String>), StoreError> {
     let gear = around.locker.gear(team, agent).await;
-    let (mut gear, told) = gear.for_tree(&*around.store, root).await?;
-    told.iter().for_each(|told| tracing::error!(agent = %agent.name, "{told}"));
+    let (mut gear, mut told) = gear.for_tree(&*around.store, root).await?;
+    told.extend(gear.missing.iter().cloned());
     if let Some(names) = &order.tools {
         gear = Arc::new(gear.narrowed(names));
     }

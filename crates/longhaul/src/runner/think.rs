@@ -39,6 +39,10 @@ impl Run {
             let failing = failing_since.get_or_insert_with(Instant::now).elapsed();
             if !is_worth_it(patience, &error, tries, failing + pause) {
                 self.leave_behind(&mut words).await?;
+                let warnings = self.turn.new_warnings(self.memo.take_warnings());
+                if !warnings.is_empty() {
+                    self.note(warnings).await?;
+                }
                 let kind = match error.kind {
                     ModelErrorKind::Silent(_) => FailureKind::Silent,
                     _ => FailureKind::Model,
@@ -56,6 +60,7 @@ impl Run {
         if !known.is_empty() {
             entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
         }
+        entries.extend(self.turn.new_warnings(self.memo.take_warnings()));
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {

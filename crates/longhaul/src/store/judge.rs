@@ -223,6 +223,7 @@ fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
         | Entry::Granted { .. }
         | Entry::Backgrounded
         | Entry::HookFailed(_)
+        | Entry::BudgetSet { .. }
         | Entry::Continued { .. } => true,
         Entry::Finished(outcome) => {
             matches!(**outcome, Outcome::Cancelled { .. })

@@ -30,7 +30,7 @@ pub use pages::pages;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::private;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Health, Sqlite, SqliteOptions};
+pub use sqlite::{Durability, Health, Sqlite, SqliteOptions, Vacuumed};
 
 /// What a store answers.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

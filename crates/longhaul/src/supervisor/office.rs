@@ -131,7 +131,7 @@ impl Office {
         self.send_within(to, letter, Budget::default()).await
     }
 
-    /// The same; a task that continues another may use this, with all below it, where the budget says anything.
+    /// The same; the task that reads the letter may use this from now on, with all below it, where the budget says anything.
     pub(crate) async fn send_within(
         &self,
         to: TaskId,
@@ -140,6 +140,9 @@ impl Office {
     ) -> Result<Sent, StoreError> {
         let mut at = to;
         loop {
+            if !budget.is_open() && !self.head(at).await?.status.is_final() {
+                self.add_budget(at, budget).await?;
+            }
             match self.post(at, &letter).await? {
                 Posted::Taken => return Ok(Sent { to: at, continued: at != to }),
                 Posted::Full => {
@@ -162,6 +165,24 @@ impl Office {
             // Somebody else has continued it: the letter goes there.
             at = next;
         }
+    }
+
+    /// Lets a task use so much more than it has used, with all below it; of each bound that is named this one
+    /// counts instead of what it had.
+    pub(crate) async fn add_budget(&self, id: TaskId, more: Budget) -> Result<(), StoreError> {
+        let head = self.head(id).await?;
+        let tree = self.store.list(Filter::tree(head.root)).await?;
+        let (mut tokens, mut cost) = (0_u64, 0_u64);
+        for task in below(&tree, id) {
+            tokens = tokens.saturating_add(task.usage.total());
+            cost = cost.saturating_add(task.cost);
+        }
+        let budget = Budget {
+            tokens: more.tokens.map(|more| tokens.saturating_add(more)),
+            cost: more.cost.map(|more| cost.saturating_add(more)),
+            time: more.time.map(|more| head.worked.saturating_add(more)),
+        };
+        append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }])).await.map(drop)
     }
 
     /// Writes to a task, and to no other in its place. A task that has the letter already takes it, though it has

@@ -120,8 +120,8 @@ impl Longhaul {
         Ok(self.0.office.send(id, letter).await?)
     }
 
-    /// Writes to a task. One that has ended is continued by a new task, which may use this budget, with all below it: of each
-    /// bound that is said here, this one counts instead of what the task before had. One that has not ended keeps its own.
+    /// Writes to a task that may use this budget from now on, with all below it: of each bound that is said here, this one counts
+    /// instead of what the task had. One that has ended is continued by a new task, which has the budget.
     pub async fn send_within(
         &self,
         id: TaskId,
@@ -130,6 +130,14 @@ impl Longhaul {
     ) -> Result<Sent, LonghaulError> {
         let letter = self.letter(text.into(), Deliver::Asap)?;
         Ok(self.0.office.send_within(id, letter, budget).await?)
+    }
+
+    /// Lets a task use so much from now on, with all below it: of each bound that is said here, this one counts instead of what the
+    /// task had. Those that run under a bound heed it when they next ask their model, others when they are next taken up.
+    ///
+    /// A task that has ended is not continued by it: [`send_within`](Self::send_within) does that.
+    pub async fn add_budget(&self, id: TaskId, budget: Budget) -> Result<(), LonghaulError> {
+        Ok(self.0.office.add_budget(id, budget).await?)
     }
 
     /// Writes to a task, to be read when it has nothing more to say of its own.

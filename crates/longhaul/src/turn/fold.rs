@@ -78,6 +78,7 @@ impl Turn {
                     self.hear(text.clone());
                 }
             }
+            Entry::Warned { text } => self.warned.push(text.clone()),
             Entry::Compacted { summary, replaces, .. } => self.condense(summary, *replaces),
             _ => {}
         }

@@ -31,4 +31,5 @@ mod recovery;
 mod rooms;
 mod stopping;
 mod waiting;
+mod warnings;
 mod worktime;

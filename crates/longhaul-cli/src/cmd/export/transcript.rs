@@ -8,8 +8,8 @@ use longhaul::task::Head;
 use serde::Serialize;
 
 use crate::exit::Trouble;
-use crate::view::tell::sampled;
-use crate::view::{Term, count, dollars, elapsed, one_line, waits_for};
+use crate::view::tell::{budget_words, sampled};
+use crate::view::{Term, count, dollars, one_line, time_of, waits_for};
 
 /// A task, whole.
 #[derive(Debug, Serialize)]
@@ -147,6 +147,8 @@ impl Transcript {
                 self.note(at, "told not to wait: what it waits for goes on in the background")
             }
             Happening::HookFailed { failure } => self.note(at, failure.to_string()),
+            Happening::Warned { text } => self.note(at, format!("warning: {text}")),
+            Happening::BudgetSet { budget } => self.note(at, format!("allowed {}", budget_words(&budget))),
             Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
             Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
             Happening::Compacted => self.note(at, "its conversation was made shorter"),
@@ -187,7 +189,7 @@ fn nudge(why: &Nudge) -> String {
 pub(super) fn line(head: &Head, now: Timestamp) -> String {
     let mut line = format!("{} · {}", head.status, one_line(head.agent.as_str()));
     if head.started.is_some() {
-        line += &format!(" · {}", elapsed(head.elapsed(now)));
+        line += &format!(" · {}", time_of(head, now));
     }
     if head.usage.total() > 0 {
         line += &format!(" · {} tokens", count(head.usage.total()));

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{doing, focused, money, time};
+use super::{doing, focused, money};
 use crate::tui::areas::Areas;
 use crate::tui::find::Needle;
 use crate::tui::model::{Model, Pane, Tab};
@@ -62,7 +62,7 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
     let (_, does) = doing(head, model);
     let mut facts = vec![
         Span::styled(format!("{sign} {word}"), theme.ink(ink)),
-        Span::raw(format!(" · {}", time(head, model))),
+        Span::raw(format!(" · {}", crate::view::time_of(head, model.now))),
         Span::styled(format!(" · {} tok", short(head.usage.total())), theme.ink(Ink::Faint)),
     ];
     let cost = money(head.cost, head.unpriced.into());

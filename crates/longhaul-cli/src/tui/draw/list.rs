@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{doing, focused, money, time};
+use super::{doing, focused, money};
 use crate::tui::forest::{Group, Place, Row};
 use crate::tui::model::{Model, Pane};
 use crate::tui::wrap::{fit, width};
@@ -115,7 +115,7 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     if columns >= 44 {
         numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });
     }
-    let time = time(head, model);
+    let time = crate::view::time_of(head, model.now);
     numbers = format!("{time:>6}{numbers} ");
 
     let stem = format!("{}{}", branch(place, true), fold);

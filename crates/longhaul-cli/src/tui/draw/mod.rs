@@ -339,16 +339,6 @@ fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// How long it took so far; of one that nobody runs, nothing is known.
-fn time(head: &Head, model: &Model) -> String {
-    match head.started {
-        Some(_) if head.status != longhaul::Status::Pending => {
-            crate::view::words::elapsed(head.elapsed(model.now))
-        }
-        _ => "–".to_owned(),
-    }
-}
-
 /// What was paid, as far as that is known: nothing where nothing was, `?` where nobody knows, `+` where it was more.
 fn money(cost: u64, unpriced: u64) -> String {
     match (cost, unpriced) {

@@ -5,7 +5,7 @@ use longhaul::entry::{Entry, Nudge, Outcome, Record, Release, Voice, Wait, Wants
 use longhaul::id::CallId;
 
 use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
-use crate::view::tell::{call, sampled, waits_for};
+use crate::view::tell::{budget_words, call, sampled, waits_for};
 use crate::view::{Ink, clean, one_line, visible, visible_line};
 
 impl Talk {
@@ -162,6 +162,12 @@ impl Talk {
             }
             Entry::HookFailed(failure) => {
                 self.note(record, Ink::Waits, one_line(&failure.to_string()), false);
+            }
+            Entry::Warned { text } => {
+                self.note(record, Ink::Waits, format!("warning: {}", one_line(text)), false);
+            }
+            Entry::BudgetSet { budget } => {
+                self.note(record, Ink::Plain, format!("allowed {}", budget_words(budget)), false);
             }
             Entry::Granted { pattern, .. } => {
                 let text = format!("allowed for the whole tree: {}", one_line(&pattern.to_string()));

@@ -206,10 +206,24 @@ pub fn is_known_provider(name: &str) -> bool {
     known_providers().any(|known| known == usual(name))
 }
 
+/// Those who serve their own models, under names that are the same for everybody. Gateways serve what others make, clouds what
+/// their customers name.
+const MAKERS: [&str; 6] = ["anthropic", "openai", "google", "mistral", "xai", "deepseek"];
+
 /// How long a server of one's own may take to read a prompt.
 const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
 
 impl Http {
+    /// The model of a provider that may be meant by a name that is not known, if one is near: a warning, and no more, for new models
+    /// come out all the time. Only of makers, at their own place.
+    pub fn meant(&self, provider: &str, model: &str) -> Option<&str> {
+        let maker = usual(provider);
+        if !MAKERS.contains(&maker) || self.0.options.places.contains_key(maker) {
+            return None;
+        }
+        self.0.options.prices.meant(maker, model)
+    }
+
     /// The model of this name, with the key that it needs.
     pub fn model(&self, spec: &ModelSpec, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
         let name = spec.name();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::Memo;
 use super::schema::Dialect;
 use super::tools::{Offered, ToolBytes};
 use crate::message::{Block, Message, Reply, ToolResult};
@@ -100,10 +101,10 @@ impl<F: Form> Transcript<F> {
         key: &str,
         beginning: &[u8],
         tools: &[Arc<ToolSpec>],
-        dialect: &Dialect,
+        (dialect, memo): (&Dialect, &Memo),
         form: impl Fn(Offered) -> T,
     ) -> Vec<u8> {
-        let tools = self.tools.write(tools, dialect, |out, tool| write(out, &form(tool)));
+        let tools = self.tools.write(tools, dialect, memo, |out, tool| write(out, &form(tool)));
         let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + tools.len());
         write(&mut body, frame);
         // The frame names the model at least, so what follows needs a comma.

@@ -84,12 +84,15 @@ pub trait Parser: Send {
 
 /// What a task remembers of its conversation in the form of a wire. Empty until somebody remembers something.
 #[derive(Default)]
-pub struct Memo(Mutex<Option<Box<dyn Any + Send>>>);
+pub struct Memo {
+    kept: Mutex<Option<Box<dyn Any + Send>>>,
+    warnings: Mutex<Vec<String>>,
+}
 
 impl Memo {
     /// Works on what is remembered, or on a fresh `T` if nothing, or something else, is.
     pub fn with<T: Default + Send + 'static, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut remembered: Box<T> = slot.take().and_then(|any| any.downcast().ok()).unwrap_or_default();
         let result = work(&mut remembered);
         *slot = Some(remembered);
@@ -98,7 +101,17 @@ impl Memo {
 
     /// Forgets everything: the conversation was made anew.
     pub fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Says something that people should know of. The task writes it into its journal, once, however often it is said.
+    pub fn warn(&self, text: impl Into<String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
+    }
+
+    /// What was said since this was asked the last time.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

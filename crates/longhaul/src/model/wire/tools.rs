@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Memo;
 use super::names::wire_name;
 use super::schema::{self, Dialect};
 use crate::model::ToolSpec;
@@ -45,11 +46,12 @@ impl ToolBytes {
         &self.bytes
     }
 
-    /// Writes the tools, with commas between them. One that the provider cannot be told of is left out, and warned of.
+    /// Writes the tools, with commas between them. One that the provider cannot be told of is left out, and people are warned of it.
     pub(crate) fn write(
         &mut self,
         tools: &[Arc<ToolSpec>],
         dialect: &Dialect,
+        memo: &Memo,
         form: impl Fn(&mut Vec<u8>, Offered),
     ) -> &[u8] {
         let same =
@@ -67,12 +69,10 @@ impl ToolBytes {
                     }
                     form(&mut self.bytes, offered);
                 }
-                Err(why) => tracing::warn!(
-                    tool = tool.name,
-                    provider = dialect.name,
-                    why,
-                    "the tool is not offered to the model: its schema cannot be expressed for this provider"
-                ),
+                Err(why) => memo.warn(format!(
+                    "the tool '{}' is not offered to the model: its schema cannot be expressed for {}: {why}",
+                    tool.name, dialect.name
+                )),
             }
         }
         &self.bytes

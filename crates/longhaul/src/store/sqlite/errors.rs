@@ -140,9 +140,31 @@ impl Place {
     fn full(&self) -> String {
         format!(
             "The disk that holds {} is full. This was not stored; all that was acknowledged before is. Free some \
-             space and try again: the store works on as soon as there is room.",
+             space and try again (`longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back what they \
+             took): the store works on as soon as there is room.",
             self.name()
         )
+    }
+
+    /// Others run tasks, and would have to wait for too long.
+    pub(super) fn too_busy(&self) -> StoreError {
+        let what = format!(
+            "{} is too large to be vacuumed while other processes run tasks: they could not write meanwhile. Nothing was \
+             changed in it; vacuum it when they have ended.",
+            self.name()
+        );
+        StoreError::Database { what, passing: true }
+    }
+
+    /// There is no room for what a vacuum writes.
+    pub(super) fn no_room_to_vacuum(&self, size: u64) -> StoreError {
+        let what = format!(
+            "{} cannot be vacuumed: the disk is full, and what stays in the file is written anew first. Nothing was changed \
+             in it. Free up to {} MB, or name a directory on another disk with SQLITE_TMPDIR.",
+            self.name(),
+            size / 1_000_000 + 1
+        );
+        StoreError::Database { what, passing: true }
     }
 
     /// The writer is gone, which only a fault in Longhaul can bring about.

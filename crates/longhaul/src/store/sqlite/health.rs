@@ -93,7 +93,7 @@ fn examine(path: &Path, all: bool) -> Result<Option<Health>, StoreError> {
     }))
 }
 
-fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {
+pub(super) fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {
     let mut statement = connection.prepare("SELECT id FROM workers WHERE lease_until > ?1")?;
     let workers = statement.query_map([Timestamp::now().as_millisecond()], |row| row.get::<_, String>(0))?;
     let workers = workers.collect::<rusqlite::Result<Vec<_>>>()?;

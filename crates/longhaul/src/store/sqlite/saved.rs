@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::fmt::serde::timestamp::millisecond;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Stop, TeamRef};
+use crate::entry::{Budget, Stop, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
@@ -103,6 +103,8 @@ struct Saved {
     unpriced: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     denied: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    budget_set: Budget,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

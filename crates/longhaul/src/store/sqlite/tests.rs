@@ -28,6 +28,7 @@ mod lost;
 #[cfg(unix)]
 mod rights;
 mod sharing;
+mod vacuum;
 
 mod exam {
     crate::store_exam!(super::in_a_directory);

@@ -182,6 +182,14 @@ impl Job<'_> {
         }
     }
 
+    /// Something that may be a mistake. It is told whether the file can be run or not.
+    fn doubtful(&mut self, path: &str, message: impl Into<String>, help: String) {
+        let problem = Problem::warning(self.team.place(path).value, path, message).help(help);
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
     fn wrong(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::error(self.team.place(path).value, path, message));
     }
@@ -205,7 +213,10 @@ impl<'a> Workshop<'a> {
             self.agent(&mut job, &name)?;
         }
         self.open.pop();
-        if job.problems.is_empty() {
+        if !job.problems.iter().any(Problem::is_error) {
+            let file = &job.source.name;
+            let doubts = job.problems.into_iter().map(|problem| Notice { file: file.clone(), problem });
+            self.notices.extend(doubts);
             return Ok(job.team);
         }
         let (file, text) = (job.source.name, job.source.text.to_owned());

@@ -63,6 +63,7 @@ impl Workshop<'_> {
         };
         let (mut models, mut missing) = (Vec::new(), Vec::new());
         for (index, name) in names.iter().enumerate() {
+            self.doubt(job, name, &format!("{path}.model[{index}]"));
             match self.model(job, name) {
                 Ok(model) => models.push(model),
                 Err(why) => missing.push((index, why)),
@@ -80,6 +81,7 @@ impl Workshop<'_> {
         let Some(fallback) = &agent.fallback else { return Some(own) };
         let mut others = Vec::new();
         for (index, name) in fallback.models.iter().enumerate() {
+            self.doubt(job, name, &format!("{path}.fallback.models[{index}]"));
             match self.model(job, name) {
                 Ok(model) => others.push(model),
                 Err(why) => {
@@ -97,6 +99,25 @@ impl Workshop<'_> {
         };
         let cooldown = fallback.cooldown.unwrap_or(COOLDOWN);
         Some(Arc::new(Fallback::new(own, others, retries, cooldown)))
+    }
+
+    /// Warns of a model whose name is nearly a known one.
+    fn doubt(&self, job: &mut Job<'_>, name: &str, path: &str) {
+        let part = job.team.models.get(name);
+        let typed = part.map_or(Some(name), |part| part.model.as_deref()).unwrap_or_default();
+        let (provider, model) = match part.and_then(|part| part.provider.as_deref()) {
+            Some(provider) => (provider, typed),
+            None => typed.split_once('/').unwrap_or(("", typed)),
+        };
+        let elsewhere = part.is_some_and(|part| part.base_url.is_some());
+        if elsewhere || job.team.providers.contains_key(provider) {
+            return;
+        }
+        let Some(meant) = self.outfit.http.meant(provider, model) else { return };
+        let message = format!("{provider} has no model '{model}' that Longhaul knows of");
+        let help = format!("did you mean {meant}? If it is new, all is well");
+        let path = if part.is_some() { format!("{}.model", join("models", name)) } else { path.to_owned() };
+        job.doubtful(&path, message, help);
     }
 
     /// The model of a name, or why there is none.

@@ -60,7 +60,7 @@ impl Wire for Anthropic {
                 return Err("the conversation is empty".to_owned());
             }
             if !request.tools.is_empty() {
-                kept.tools.write(request.tools, &ANTHROPIC, write_tool);
+                kept.tools.write(request.tools, &ANTHROPIC, memo, write_tool);
             }
             Ok(body(request, settings, &plan, kept))
         })

@@ -51,7 +51,7 @@ impl Wire for Gemini {
             if kept.turns.is_empty() {
                 return Err("the conversation is empty".to_owned());
             }
-            kept.tools.write(request.tools, &GEMINI, declare);
+            kept.tools.write(request.tools, &GEMINI, memo, declare);
             Ok(body(request, settings, kept))
         })
     }

@@ -146,7 +146,7 @@ impl Wire for OpenAiChat {
                 history::push(&mut system, &json!({"role": "system", "content": told}));
             }
             transcript.write(request.messages, fresh);
-            Ok(transcript.body(&frame, "messages", &system, request.tools, self.dialect(), tool))
+            Ok(transcript.body(&frame, "messages", &system, request.tools, (self.dialect(), memo), tool))
         })
     }
 

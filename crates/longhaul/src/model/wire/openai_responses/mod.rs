@@ -146,7 +146,7 @@ impl Wire for OpenAiResponses {
         let frame = Self::frame(request, settings);
         memo.with(|Remembered(transcript)| {
             transcript.write(request.messages, || ItemForm);
-            Ok(transcript.body(&frame, "input", &[], request.tools, &OPENAI, tool))
+            Ok(transcript.body(&frame, "input", &[], request.tools, (&OPENAI, memo), tool))
         })
     }
 

@@ -178,7 +178,16 @@ pub(in super::super) fn bodies_of(
         };
         serde_json::from_slice::<Value>(&wire.body(&request, settings, &memo).unwrap()).unwrap()
     };
-    [1, 4, 9, 11, messages.len()].map(ask).to_vec()
+    let bodies = [1, 4, 9, 11, messages.len()].map(ask).to_vec();
+    // Whoever asked several times is warned once of a tool that is left out.
+    let (warnings, left_out) =
+        (memo.take_warnings(), tools.iter().filter(|tool| tool.name == CANNOT).count());
+    assert_eq!(warnings.len(), left_out, "{warnings:?}");
+    assert!(
+        warnings.iter().all(|text| text.contains(CANNOT) && text.contains("not offered")),
+        "{warnings:?}"
+    );
+    bodies
 }
 
 pub(in super::super) fn families() -> [(&'static str, &'static str, Box<dyn Wire>); 4] {

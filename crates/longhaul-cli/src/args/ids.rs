@@ -1,0 +1,56 @@
+//! The ids of tasks, for shells that complete what is typed.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use longhaul::store::{Filter, Sqlite};
+
+use crate::place::Place;
+use crate::view::{fit, one_line};
+
+/// How many of the newest tasks are looked at.
+const NEWEST: usize = 200;
+
+/// Completes the id of a task.
+pub(crate) fn task_ids() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates)
+}
+
+/// The newest tasks whose ids begin like this, the newest first. Where there is no database, none is begun.
+fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy().to_lowercase();
+    let data = data(std::env::args_os()).or_else(|| std::env::var_os("LONGHAUL_DATA").map(PathBuf::from));
+    let Ok(place) = Place::of(data.as_deref()) else { return Vec::new() };
+    // Whatever is wrong with it: a shell is not the place to tell.
+    let tasks = Sqlite::peek(&place.database, Filter::newest(NEWEST)).unwrap_or_default();
+    let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
+    let candidate = |head: longhaul::task::Head| {
+        let id = head.id.to_string();
+        let about = format!("{}: {}", head.status, fit(&one_line(&head.headline), 60));
+        fits(&id).then(|| CompletionCandidate::new(id).help(Some(about.into())))
+    };
+    tasks.into_iter().rev().filter_map(candidate).collect()
+}
+
+/// What is typed after `--data`.
+fn data(args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    let args: Vec<OsString> = args.collect();
+    let after =
+        args.iter().zip(args.iter().skip(1)).find(|(flag, _)| *flag == "--data").map(|(_, path)| path.into());
+    let joined = || args.iter().find_map(|arg| arg.to_str()?.strip_prefix("--data=").map(PathBuf::from));
+    after.or_else(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_is_the_one_that_is_typed() {
+        let typed = |words: &str| data(words.split(' ').map(OsString::from));
+        assert_eq!(typed("longhaul -- longhaul --data here show t-"), Some(PathBuf::from("here")));
+        assert_eq!(typed("longhaul -- longhaul show --data=there t-"), Some(PathBuf::from("there")));
+        assert_eq!(typed("longhaul -- longhaul show t-"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Giving space back to the file system: what was deleted leaves room in the file, which is used again but stays with it.
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::errors::{OrTrouble as _, Place};
+use super::workers::Roll;
+use super::{Sqlite, beside, health, schema};
+use crate::store::StoreError;
+
+/// How long to wait for others to let go of the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take while other processes run tasks, which cannot write meanwhile: as long as they wait for their turn, and much
+/// less than their leases last.
+const LONGEST_BESIDE_OTHERS: Duration = Duration::from_secs(4);
+
+/// What a vacuum did to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vacuumed {
+    /// How many bytes the database and its log had.
+    pub before: u64,
+    /// How many they have now.
+    pub after: u64,
+}
+
+impl Vacuumed {
+    /// How many bytes the file system has back.
+    pub fn freed(&self) -> u64 {
+        self.before.saturating_sub(self.after)
+    }
+}
+
+impl Sqlite {
+    /// Makes the file of a store as small as what is in it, and gives the rest back to the file system. `None` if there is no file.
+    ///
+    /// Others may have the store open and go on reading; who wants to write waits. While other processes run tasks it gives up after
+    /// a few seconds and has changed nothing. It writes all that stays anew, so there must be room for that.
+    ///
+    /// This blocks: in asynchronous code it belongs on a thread of its own.
+    pub fn vacuum(path: impl AsRef<Path>) -> Result<Option<Vacuumed>, StoreError> {
+        if !path.as_ref().exists() {
+            return Ok(None);
+        }
+        let place = Place::of(path.as_ref())?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(place.path(), flags).or_trouble(&place)?;
+        if connection.is_readonly("main").or_trouble(&place)? {
+            return Err(place.read_only());
+        }
+        connection.busy_timeout(PATIENCE).or_trouble(&place)?;
+        schema::check(&connection, &place)?;
+        let others = match schema::version(&connection).or_trouble(&place)? {
+            0 => 0,
+            _ => health::alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?,
+        };
+        let before = size(place.path());
+        let made = rewrite(&connection, (others > 0).then_some(LONGEST_BESIDE_OTHERS));
+        match made.as_ref().err().and_then(rusqlite::Error::sqlite_error_code) {
+            Some(ErrorCode::OperationInterrupted) => return Err(place.too_busy()),
+            Some(ErrorCode::DiskFull) => return Err(place.no_room_to_vacuum(before)),
+            _ => made.or_trouble(&place)?,
+        }
+        // What was written anew is in the log until it is taken into the file; if somebody is reading, the next checkpoint does that.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).or_trouble(&place)?;
+        Ok(Some(Vacuumed { before, after: size(place.path()) }))
+    }
+}
+
+/// Writes all that is in the file anew, within this time if there is one.
+fn rewrite(connection: &Connection, longest: Option<Duration>) -> rusqlite::Result<()> {
+    // On disk: there is more of it than of memory.
+    let run = || connection.execute_batch("PRAGMA temp_store = FILE; VACUUM;");
+    let Some(longest) = longest else { return run() };
+    let handle = connection.get_interrupt_handle();
+    let (done, is_done) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if is_done.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
+                handle.interrupt();
+            }
+        });
+        let made = run();
+        drop(done);
+        made
+    })
+}
+
+/// How many bytes a database has on disk, with its log.
+fn size(path: &Path) -> u64 {
+    [path.to_owned(), beside(path, "-wal")]
+        .iter()
+        .filter_map(|file| file.metadata().ok())
+        .map(|is| is.len())
+        .sum()
+}
