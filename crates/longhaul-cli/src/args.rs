@@ -154,7 +154,7 @@ pub(crate) struct RunArgs {
     /// Approve every call that is not denied
     #[arg(long)]
     pub(crate) yolo: bool,
-    /// What becomes of approvals and questions when nobody is at the terminal [default: deny; with --detach: wait]
+    /// How to handle approvals and questions when no one is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<Unattended>,
     /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
@@ -277,14 +277,14 @@ pub(crate) struct ResumeArgs {
     pub(crate) ids: Vec<String>,
     /// The runs of all projects
     ///
-    /// Without it and without an id, those are carried on that work in the git repository that you are in, or in the
-    /// directory, where there is no repository.
+    /// Without this flag and without an id, `resume` takes the runs of the current project: the git repository you are in,
+    /// or else the current directory.
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
     /// Return at once; a process in the background carries each run on
     #[arg(long)]
     pub(crate) detach: bool,
-    /// What becomes of approvals and questions when nobody is at the terminal [default: wait]
+    /// How to handle approvals and questions when no one is at the terminal [default: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) unattended: Option<Unattended>,
     /// How long a person has to answer an approval or a question; then the answer is no [default: no end]

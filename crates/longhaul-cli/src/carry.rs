@@ -372,7 +372,8 @@ impl<'a> Carry<'a> {
             self.desk.note(&pausing);
         }
         let began = tokio::time::Instant::now();
-        let mut steps = self.steps().await?;
+        // What cannot be read is not told, and keeps nobody from giving the tasks back.
+        let mut steps = self.steps().await.unwrap_or_default();
         if let Some(steps) =
             steps_in_words(&steps).filter(|_| !audience.is_live() && self.manner != Manner::Silent)
         {
@@ -384,12 +385,13 @@ impl<'a> Carry<'a> {
             let mut gone = false;
             let mut beat = tokio::time::interval(FRAME);
             beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut look = tokio::time::interval(Duration::from_secs(1));
             loop {
                 tokio::select! {
                     () = &mut drained => break false,
                     () = signals.next() => break true,
+                    _ = look.tick() => steps = self.steps().await.unwrap_or(steps),
                     _ = beat.tick(), if audience.is_live() && !gone => {
-                        steps = self.steps().await?;
                         let waited = elapsed(began.elapsed());
                         let waits = steps_in_words(&steps).unwrap_or_else(|| "the tasks to be given back".to_owned());
                         // A terminal that is gone does not keep the tasks from being given back.

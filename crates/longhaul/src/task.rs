@@ -527,6 +527,12 @@ impl Head {
         self.worked + since.unwrap_or_default().min(most)
     }
 
+    /// Whether it is queued or works, and waits neither for people nor for other tasks.
+    pub(crate) fn is_at_work(&self) -> bool {
+        let waits = self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, Wait::Provider(_)));
+        !self.status.is_final() && !(self.status == Status::Running && waits)
+    }
+
     /// Whether it does nothing but wait for people, or for tasks of these that do nothing else.
     pub fn waits_for_people(&self, tree: &[Head]) -> bool {
         if self.status != Status::Running {

@@ -50,17 +50,15 @@ pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
     if code == Code::Fine && !args.json {
         term.line("")?;
         term.line("What next?")?;
-        let init = place.command("init team.yaml");
-        for (command, what) in [
+        let next = [
             (place.show(root), "this run in full"),
             (place.command("tui"), "all tasks on one screen"),
-            (init, "a team of your own, with a real model"),
-        ] {
-            term.line(&format!(
-                "  {}  {}",
-                term.paint(Ink::Strong, &clean(&command)),
-                term.paint(Ink::Faint, what)
-            ))?;
+            (place.command("init team.yaml"), "a team of your own, with a real model"),
+        ];
+        let width = next.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
+        for (command, what) in next {
+            let command = format!("{:<width$}", clean(&command));
+            term.line(&format!("  {}  {}", term.paint(Ink::Strong, &command), term.paint(Ink::Faint, what)))?;
         }
     }
     Ok(code)

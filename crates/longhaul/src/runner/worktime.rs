@@ -66,6 +66,8 @@ impl Stopwatch {
 pub(super) struct PeopleBell {
     bell: Bell,
     paused: bool,
+    /// One of the tasks that are waited for, which was at work: while it is, nobody else need be looked at.
+    at_work: Option<TaskId>,
 }
 
 /// Never, or when it rings.
@@ -129,10 +131,21 @@ impl Run {
                     ]),
                     false => Kinds::of([Kind::Waiting, Kind::Finished]),
                 };
-                self.people =
-                    Some(PeopleBell { bell: self.around.bells.for_tree(self.head.root, news), paused });
+                let bell = self.around.bells.for_tree(self.head.root, news);
+                self.people = Some(PeopleBell { bell, paused, at_work: None });
+            }
+            if let Some(id) =
+                self.people.as_ref().and_then(|people| people.at_work).filter(|id| tasks.contains(id))
+                && self.around.store.head(id).await?.is_some_and(|head| head.is_at_work())
+            {
+                return Ok(());
             }
             let tree = self.around.store.list(Filter::tree(self.head.root).live()).await?;
+            if let Some(people) = &mut self.people {
+                // The last was begun last.
+                let mut candidates = tree.iter().filter(|head| tasks.contains(&head.id));
+                people.at_work = candidates.rfind(|head| head.is_at_work()).map(|head| head.id);
+            }
             match (all_wait_for_people(tasks, &tree), paused) {
                 (true, false) => {
                     self.watch.pause();

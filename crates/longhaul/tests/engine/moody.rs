@@ -26,6 +26,8 @@ pub(crate) struct Mood {
     pub(crate) sly: Mutex<Option<(TaskId, Vec<Batch>)>>,
     /// How many entries it has read.
     pub(crate) entries_read: AtomicUsize,
+    /// How many tasks it has listed.
+    pub(crate) tasks_listed: AtomicUsize,
 }
 
 impl Mood {
@@ -80,7 +82,11 @@ impl Store for Moody {
         if self.mood.blind.load(Ordering::SeqCst) {
             return trouble("the disk is worn out");
         }
-        self.inner.list(filter)
+        Box::pin(async move {
+            let listed = self.inner.list(filter).await?;
+            self.mood.tasks_listed.fetch_add(listed.len(), Ordering::SeqCst);
+            Ok(listed)
+        })
     }
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.inner.find(typed)
