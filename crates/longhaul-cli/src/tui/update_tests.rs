@@ -5,6 +5,8 @@ use super::*;
 use crate::tui::draw::draw;
 use crate::tui::testing::{Story, at, id, leave, picture, press, question, screen, serve};
 
+#[path = "update_tests/looks.rs"]
+mod looks;
 #[path = "update_tests/pictures.rs"]
 mod pictures;
 #[path = "update_tests/writing.rs"]

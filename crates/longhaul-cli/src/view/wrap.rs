@@ -114,5 +114,9 @@ mod tests {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("  - one two", 9), ["  - one", "  two"]);
         assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+        // A line that is just as wide as there is room.
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("  one two   three", 9), ["  one two", "  three"]);
+        assert_eq!(wrap("abcdefg hij", 7), ["abcdefg", "hij"]);
     }
 }

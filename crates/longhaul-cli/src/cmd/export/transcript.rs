@@ -218,7 +218,7 @@ pub(super) fn json(tasks: &[Transcript], now: Timestamp) -> Result<String, Troub
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use longhaul::entry::{Returned, Submitted, TeamRef, Voice, Wait};
     use longhaul::id::{Attempt, Seq, TaskKey};
@@ -244,11 +244,11 @@ mod tests {
         transcript
     }
 
-    fn said(text: &str) -> Entry {
+    pub(crate) fn said(text: &str) -> Entry {
         Entry::Said { voice: Voice::Text, text: text.to_owned() }
     }
 
-    fn claimed() -> Entry {
+    pub(crate) fn claimed() -> Entry {
         Entry::Claimed { attempt: Attempt(1), worker: "w".into() }
     }
 
