@@ -32,6 +32,10 @@ pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             effects.extend(model.seek_on());
             effects
         }
+        Msg::Calls(calls) => {
+            calls.into_iter().for_each(|(task, call, told)| model.calls.take(task, call, told));
+            Vec::new()
+        }
         Msg::Gone(task) => {
             model.heads.shift_remove(&task);
             model.stale = true;
@@ -100,6 +104,7 @@ impl Model {
                 continue;
             }
             let moved = self.heads.get(&id).is_none_or(|had| had.seq != head.seq);
+            self.calls.forget(&head);
             self.heads.insert(id, head);
             if moved && self.detail.as_ref().is_some_and(|detail| detail.task == id) {
                 effects.extend(self.more());
@@ -138,6 +143,10 @@ impl Model {
     /// Looks at what is chosen, and chooses something where nothing is.
     pub(super) fn look(&mut self) -> Vec<Effect> {
         let shown = |id: &TaskId| self.forest.line(*id).is_some();
+        if self.forest.rows.is_empty() && self.head().is_some() {
+            // A search that finds nothing chooses nothing else.
+            return self.open_chosen();
+        }
         if self.selected.is_none_or(|id| !shown(&id)) {
             // What is folded away is seen in what is above it.
             let mut above = self.head().and_then(|head| head.parent);
@@ -232,7 +241,8 @@ impl Model {
             }
         } else {
             // Another stretch: what is in sight stays where it is.
-            detail.anchor = detail.page.block(detail.top).filter(|_| tab == Tab::Transcript);
+            let in_sight = detail.page.block(detail.top).filter(|_| tab == Tab::Transcript);
+            detail.anchor = detail.back_to.take().or(in_sight);
             detail.talk = Talk::of(after, records);
             detail.behind = !whole;
         }

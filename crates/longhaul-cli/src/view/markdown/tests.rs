@@ -198,7 +198,10 @@ fn aligned_text_stays_aligned() {
     // What is marked is marked still.
     assert_eq!(plain("**name**  count\n**alpha**     1", 60), "name  count\nalpha     1");
     // What does not fit is wrapped, line by line.
-    assert_eq!(plain("aaa bbb ccc   ddd eee\nfff ggg   hhh", 20), "aaa bbb ccc ddd eee\nfff ggg   hhh");
+    assert_eq!(plain("aaa bbb ccc   ddd eee\nfff ggg   hhh", 20), "aaa bbb ccc   ddd\neee\nfff ggg   hhh");
+    assert_eq!(plain("a   b\n  aaa bbb ccc   ddd eee", 20), "a   b\n  aaa bbb ccc   ddd\n  eee");
+    // Items of a list may be columns, too.
+    assert_eq!(plain("- alpha   1\n- b      22", 20), "• alpha   1\n• b      22");
 }
 
 #[test]
@@ -208,6 +211,16 @@ fn sentences_are_no_columns() {
         "a line\nanother  line with a slip\na third line",
         "only  one line",
     ] {
-        assert_eq!(plain(text, 80), text.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(plain(text, 80), text.replace('\n', " "));
+    }
+}
+
+#[test]
+fn deep_nesting_breaks_nothing() {
+    for text in [">".repeat(50_000), "- ".repeat(20_000), "*".repeat(50_000), "[".repeat(50_000)] {
+        let text = format!("{text}x");
+        let lines = pieces(&text, 40, &Colors::default());
+        assert!(lines.iter().flatten().any(|span| span.text.contains('x')));
+        assert!(html(&text).contains('x'));
     }
 }
