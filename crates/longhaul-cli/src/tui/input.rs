@@ -122,16 +122,17 @@ impl Input {
                 (start, used, gap) = (at + 1, 0, None);
                 continue;
             }
-            let room = if rows.is_empty() { first } else { others }.saturating_sub(1).max(2);
-            let wide = visible(piece).width();
-            if used + wide > room && at > start {
+            let room = |rows: &[_]| if rows.is_empty() { first } else { others }.saturating_sub(1).max(2);
+            let (wide, blank) = (visible(piece).width(), piece.chars().all(char::is_whitespace));
+            // A space may stand where the cursor would: no row begins with one.
+            while used + wide > room(&rows) + usize::from(blank) && at > start {
                 let cut = gap.take().filter(|gap| *gap > start).unwrap_or(at);
                 rows.push(start..cut);
                 start = cut;
                 used = self.text[cut..at].graphemes(true).map(|piece| visible(piece).width()).sum();
             }
             used += wide;
-            if piece.chars().all(char::is_whitespace) {
+            if blank {
                 gap = Some(at + piece.len());
             }
         }
@@ -250,7 +251,7 @@ mod tests {
         input.insert("one two three\nfour");
         assert_eq!(shown(&input, 10), (vec!["one two ".to_owned(), "three".into(), "four".into()], (2, 4)));
         // The first row may be shorter: something stands before it.
-        assert_eq!(input.rows(5, 10).ranges.len(), 4);
+        assert_eq!(input.rows(4, 10).ranges, [0..4, 4..13, 14..18]);
         // Up and down, and no further than there are rows.
         let rows = input.rows(10, 10);
         assert!(!input.move_row(&rows, 1) && input.move_row(&rows, -1));

@@ -264,7 +264,10 @@ fn dollars(cost: u64) -> String {
 /// What a task does now, and how that is to be shown, in so many columns. For how long it has been silent is said, however
 /// long its command is.
 fn doing(head: &Head, model: &Model, columns: usize) -> (Ink, String) {
-    let (ink, what, silent) = does(head, model);
+    let (ink, what, mut silent) = does(head, model);
+    if width(&what) + width(&silent) > columns {
+        silent = silent.replace("silent for", "silent");
+    }
     let what = fit(&what, columns.saturating_sub(width(&silent)));
     (ink, fit(&format!("{what}{silent}"), columns))
 }

@@ -102,9 +102,13 @@ fn the_list_has_the_ids_that_others_wait_for() {
 #[test]
 fn the_list_says_what_a_tool_is_called_with() {
     let mut stories = stories();
-    let mut model = screen((120, 40), &stories);
-    let shown = picture(&mut model);
-    assert!(shown.contains("shell(ls -la) · silent for"), "{shown}");
+    for (size, says) in
+        [((80, 24), "shell(ls -la) · silent 1m40s"), ((40, 15), "shell(ls -la) · silent for 1m40s")]
+    {
+        let shown = picture(&mut screen(size, &stories));
+        assert!(shown.contains(says), "{shown}");
+    }
+    let mut model = screen((160, 40), &stories);
     // The main argument is enough; what comes next is told when it comes.
     let calls =
         [("shell", r#"{"timeout":9,"cmd":"make all"}"#), ("read_file", r#"{"path":"a.txt","from":1}"#)];
@@ -122,7 +126,7 @@ fn what_has_failed_is_tried_again_by_a_key() {
     let mut model = screen((120, 40), &stories);
     let wished = press(&mut model, "End Right Down", &stories);
     assert_eq!((chosen(&model).as_str(), wished), ("t-00005", vec![]));
-    assert!(picture(&mut model).contains("R retries"), "{}", picture(&mut model));
+    assert!(picture(&mut model).contains("R  retries"), "{}", picture(&mut model));
     assert_eq!(press(&mut model, "R", &stories), [Effect::Retry(id(5))]);
     // What has not failed is not: it says what can be done instead.
     for (keys, says) in [("R", "r carries it on"), ("Down R", "being worked on"), ("End R", "r continues it")]

@@ -91,6 +91,7 @@ pub(super) fn broken(mut line: Vec<Span>, columns: usize) -> Vec<Vec<Span>> {
     let mut lines = vec![Vec::new()];
     let mut used = 0;
     line.iter().for_each(|piece| fill(&mut lines, &mut used, piece, columns));
+    lines.iter_mut().for_each(trim_end);
     lines
 }
 
