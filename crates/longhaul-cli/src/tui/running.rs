@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexMap;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{CallId, Seq};
@@ -36,6 +37,12 @@ impl RunningCalls {
                 self.0.remove(&head.id);
             }
         }
+    }
+
+    /// Forgets the calls of tasks that are not known any more, or do not make them any more.
+    pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, Head>) {
+        self.0.retain(|id, _| heads.contains_key(id));
+        heads.values().for_each(|head| self.forget(head));
     }
 
     /// What runs in a task: each call in few words, or the name of its tool where no more is known.

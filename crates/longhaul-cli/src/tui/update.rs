@@ -76,6 +76,7 @@ impl Model {
     fn load(&mut self, heads: Vec<Head>, pinned: Vec<TaskId>) -> Vec<Effect> {
         let first = !std::mem::replace(&mut self.loaded, true);
         self.heads = heads.into_iter().map(|head| (head.id, head)).collect();
+        self.calls.forget_all_but(&self.heads);
         self.stale = true;
         if first {
             self.pinned = pinned.into_iter().collect();
@@ -138,6 +139,7 @@ impl Model {
         });
         let heads = &self.heads;
         self.folded.retain(|id| heads.contains_key(id));
+        self.calls.forget_all_but(heads);
     }
 
     /// Looks at what is chosen, and chooses something where nothing is.

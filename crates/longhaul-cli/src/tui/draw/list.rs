@@ -109,10 +109,10 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
         false => (head.usage.total(), money(head.cost, head.unpriced.into())),
     };
     let mut numbers = String::new();
-    if columns >= 60 {
+    if columns >= 66 {
         numbers = format!("{cost:>8}");
     }
-    if columns >= 44 {
+    if columns >= 50 {
         numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });
     }
     let time = time(head, model);
