@@ -21,20 +21,27 @@ pub(crate) struct Areas {
     pub(crate) facts: Rect,
     pub(crate) text: Rect,
     pub(crate) asks: Rect,
-    /// The line that is typed into.
+    /// The rows that are typed into.
     pub(crate) prompt: Rect,
     /// The last line.
     pub(crate) foot: Rect,
 }
 
-/// The places on a screen of this size, with so many rows for what is asked; none, if it is too small.
-pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16) -> Option<Areas> {
+/// How many rows may be typed into on a screen of this height.
+pub(crate) fn most_typed(height: u16) -> u16 {
+    (height / 4).clamp(1, 6)
+}
+
+/// The places on a screen of this size, with so many rows for what is asked, and so many that are typed into; none, if it
+/// is too small.
+pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) -> Option<Areas> {
     let (width, height) = size;
     if width < SMALLEST.0 || height < SMALLEST.1 {
         return None;
     }
+    let typed = typed.clamp(1, most_typed(height));
     // A rule above, a rule below, the prompt and the foot.
-    let body = height - 4;
+    let body = height - 3 - typed;
     let both = width >= TWO_PANES;
     let none = Rect::new(0, 1, 0, 0);
     let (list, detail) = match (both, pane) {
@@ -57,7 +64,7 @@ pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16) -> Option<Areas> {
         facts: row(1, 1),
         text: row(2, detail.height.saturating_sub(2 + asks)),
         asks: row(detail.height.saturating_sub(asks), asks),
-        prompt: Rect::new(0, height - 2, width, 1),
+        prompt: Rect::new(0, height - 1 - typed, width, typed),
         foot: Rect::new(0, height - 1, width, 1),
     })
 }

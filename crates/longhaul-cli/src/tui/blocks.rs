@@ -216,15 +216,18 @@ fn sender(from: &Sender) -> String {
 /// A letter, whole.
 pub(crate) fn letter(block: &Block, sheet: Sheet<'_>) -> Vec<Line<'static>> {
     let What::Letter { from, text, read, .. } = &block.what else { return Vec::new() };
-    let read = if *read {
-        Span::styled("read", sheet.theme.ink(Ink::Faint))
-    } else {
-        Span::styled("not read yet", sheet.theme.ink(Ink::Waits))
+    let (sent, from) = (format!("{} ", clock(block.at)), format!("from {}", sender(from)));
+    // It is the task that reads it. When, where there is room.
+    let (read, ink) = match read {
+        Some(at) => (format!(" · read by the task at {}", clock(*at)), Ink::Faint),
+        None => (" · not read yet".to_owned(), Ink::Waits),
     };
+    let fits = width(&sent) + width(&from) + width(&read) <= sheet.columns;
+    let read = if fits || ink == Ink::Waits { read } else { " · read".to_owned() };
     let mut lines = vec![Line::from(vec![
-        Span::styled(format!("{} ", clock(block.at)), sheet.theme.ink(Ink::Faint)),
-        Span::styled(format!("{} ", sender(from)), sheet.theme.ink(Ink::Strong)),
-        read,
+        Span::styled(sent, sheet.theme.ink(Ink::Faint)),
+        Span::styled(from, sheet.theme.ink(Ink::Strong)),
+        Span::styled(read, sheet.theme.ink(ink)),
     ])];
     lines.extend(sheet.wrapped(Ink::Plain, text));
     lines.push(Line::default());

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::entry::Entry;
-use longhaul::id::Seq;
+use longhaul::id::{CallId, Seq};
 use longhaul::store::{Filter, Store};
 use longhaul::task::Head;
 use longhaul::teamfile::Bundle;
-use longhaul::{Longhaul, Status, TaskId};
+use longhaul::{Longhaul, LonghaulError, Status, TaskId};
 
 use super::model::{Effect, Msg, Said};
+use super::running::{found, stretch};
 use crate::args::{Outside, TuiArgs};
 use crate::carrier::{self, CarryOptions};
 use crate::exit::Trouble;
@@ -23,6 +24,8 @@ use crate::view::many;
 const NEWEST: usize = 2_000;
 /// How long something is told.
 const TOLD: Duration = Duration::from_secs(8);
+/// How many entries are read for the reply that made a call: most are near, and after words of progress some are not.
+const CALL_IS_WITHIN: [usize; 2] = [32, 1_000];
 /// Where what is pinned is written down.
 const PINS: &str = "tui/pins";
 
@@ -82,6 +85,8 @@ impl Hands {
             Effect::Stop(task) => self.stop(task).await,
             Effect::StopAll => self.stop_all().await,
             Effect::Resume(root) => self.resume(root).await,
+            Effect::Retry(task) => self.retry(task).await,
+            Effect::ReadCalls(wanted) => return self.calls(wanted).await,
             Effect::Run(prompt) => self.run(prompt).await,
             Effect::Pin(pinned) => match self.pin(&pinned).await {
                 Ok(()) => return Ok(Msg::Tick),
@@ -167,6 +172,41 @@ impl Hands {
     async fn resume(&self, root: TaskId) -> Result<Said, Trouble> {
         carrier::start(&self.place, root, CarryOptions::new(&self.args.outside)).await?;
         Ok(said(format!("a process in the background carries {root} on")))
+    }
+
+    /// What tools are called with: from the ends of journals, as far back as the replies that made the calls.
+    async fn calls(self, wanted: Vec<(TaskId, Seq, Vec<CallId>)>) -> Result<Msg, Trouble> {
+        let mut told = Vec::new();
+        for (task, end, ids) in wanted {
+            let mut calls = None;
+            for entries in CALL_IS_WITHIN {
+                // What cannot be read is told of where the task is opened.
+                let after = stretch(end, entries);
+                let Ok(records) = self.store().read(task, after, entries).await else { break };
+                calls = found(&records, &ids);
+                if calls.is_some() || after.0 == 0 {
+                    break;
+                }
+            }
+            let calls = calls.unwrap_or_else(|| ids.iter().map(|id| (*id, String::new())).collect());
+            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+        }
+        Ok(Msg::Calls(told))
+    }
+
+    async fn retry(&self, task: TaskId) -> Result<Said, Trouble> {
+        let again = match self.longhaul.retry(task).await {
+            Err(LonghaulError::Retried { by, .. }) => {
+                return Ok(Said {
+                    text: format!("{task} is being tried again already, as {by}"),
+                    show: Some(by),
+                });
+            }
+            again => again?,
+        };
+        let root = self.longhaul.head(again).await?.root;
+        self.carry(root).await?;
+        Ok(Said { text: format!("{task} is tried again as {again}"), show: Some(again) })
     }
 
     /// Has a tree carried on, unless it is.

@@ -269,6 +269,9 @@ impl<S: Stage> Edge<S> {
             update(&mut self.model, Msg::Resize(size.0, size.1));
         }
         self.model.prepare();
+        if let Some(effect) = self.model.unknown_calls() {
+            self.work.spawn(self.hands.clone().act(effect));
+        }
         self.stage.show(&self.model, anew)?;
         Ok(())
     }

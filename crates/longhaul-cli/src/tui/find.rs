@@ -16,8 +16,20 @@ pub(crate) struct Find {
     pub(crate) words: Input,
     /// What was searched for before.
     before: String,
-    /// The search goes on when more has been read: where to, and whether the end was followed when it began.
-    going: Option<(Way, bool)>,
+    /// The search goes on when more has been read: where to, and where it began.
+    going: Option<(Way, Origin)>,
+}
+
+/// Where a search began. Where it finds nothing, that is in sight again.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    /// The end was followed.
+    followed: bool,
+    /// The entry before the stretch that was read.
+    after: Seq,
+    /// The first line in sight, and how far below it the cursor was.
+    top: Option<(Seq, usize)>,
+    below: usize,
 }
 
 /// Where to look.
@@ -151,18 +163,24 @@ impl Model {
 
     /// More was read: a search that waits for it goes on.
     pub(super) fn seek_on(&mut self) -> Vec<Effect> {
-        let Some((way, followed)) = self.find.going.take() else { return Vec::new() };
+        let Some((way, origin)) = self.find.going.take() else { return Vec::new() };
         self.prepare();
-        self.seek_from(way, followed)
+        self.seek_from(way, origin)
     }
 
     /// Goes to where the words are next.
     pub(super) fn seek(&mut self, way: Way) -> Vec<Effect> {
-        let followed = self.detail.as_ref().is_some_and(|detail| detail.follow);
-        self.seek_from(way, followed)
+        let Some(detail) = &self.detail else { return Vec::new() };
+        let origin = Origin {
+            followed: detail.follow,
+            after: detail.talk.after,
+            top: detail.page.block(detail.top),
+            below: detail.cursor.saturating_sub(detail.top),
+        };
+        self.seek_from(way, origin)
     }
 
-    fn seek_from(&mut self, way: Way, followed: bool) -> Vec<Effect> {
+    fn seek_from(&mut self, way: Way, origin: Origin) -> Vec<Effect> {
         let Some(needle) = Needle::of(self.find.words.text()) else { return Vec::new() };
         let ways = if way == Way::Near { &[Way::Near, Way::Up][..] } else { &[way][..] };
         for way in ways {
@@ -184,7 +202,7 @@ impl Model {
                 let edge = if up { 0 } else { detail.page.total().saturating_sub(1) };
                 (detail.top, detail.cursor, detail.follow, detail.reading) = (edge, edge, false, true);
                 let task = detail.task;
-                self.find.going = Some((way, followed));
+                self.find.going = Some((way, origin));
                 return vec![Effect::Read { task, after: Seq(after), limit: KEPT - STRIDE, order: false }];
             }
         }
@@ -195,10 +213,21 @@ impl Model {
             Way::Up => format!("\"{words}\" is not further up; n goes down"),
         };
         let mut effects = self.say(Ink::Plain, where_to);
-        if followed {
-            effects.extend(self.follow());
-        }
+        effects.extend(self.go_back(origin));
         effects
+    }
+
+    /// Goes back to where the search began, if it has led away from there.
+    fn go_back(&mut self, origin: Origin) -> Vec<Effect> {
+        if origin.followed {
+            return self.follow();
+        }
+        let Some(detail) = self.detail.as_mut().filter(|detail| detail.talk.after != origin.after) else {
+            return Vec::new();
+        };
+        (detail.top, detail.cursor, detail.reading) = (0, origin.below, true);
+        detail.back_to = origin.top;
+        vec![Effect::Read { task: detail.task, after: origin.after, limit: KEPT - STRIDE, order: false }]
     }
 
     /// The line with the next match; what it is folded in is unfolded.

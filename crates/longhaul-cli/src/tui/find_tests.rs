@@ -74,6 +74,24 @@ fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing
 }
 
 #[test]
+fn a_search_that_finds_nothing_leaves_the_reader_where_they_were() {
+    let mut story = Story::new(1, "a", "Do.").claimed();
+    for number in 0..9_000 {
+        story = story.replied(&format!("number {number}."), &[]);
+    }
+    let stories = [story];
+    let mut model = screen((100, 30), &stories);
+    press(&mut model, "Enter PageUp Up Up", &stories);
+    let (before, line) = (picture(&mut model), at(&mut model));
+    for keys in ["/ nowhere Enter", "N", "n"] {
+        press(&mut model, keys, &stories);
+        assert_eq!(at(&mut model), line, "{keys}");
+        let text = |shown: &str| shown.lines().skip(3).take(20).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(text(&picture(&mut model)), text(&before), "{keys}");
+    }
+}
+
+#[test]
 fn n_answers_no_question_while_something_is_searched_for() {
     use crate::tui::testing::leave;
     let stories = [Story::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use super::theme::Theme;
 use crate::view::Ink;
 
-const KEYS: [(&str, &str); 27] = [
+const KEYS: [(&str, &str); 28] = [
     ("↑ ↓", "move"),
     ("← →", "fold, unfold"),
     ("Enter", "open; unfold a call"),
@@ -21,6 +21,7 @@ const KEYS: [(&str, &str); 27] = [
     ("m", "write to the task"),
     ("y n a", "yes, no, always this call"),
     ("r", "resume, or continue"),
+    ("R", "retry what failed"),
     ("s", "stop the task (asks)"),
     ("S", "stop all (asks)"),
     ("N", "new run (tui TEAM)"),

@@ -1,4 +1,6 @@
-//! A line that is typed into.
+//! A text that is typed into, wrapped into rows.
+
+use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
@@ -109,39 +111,88 @@ impl Input {
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8))
     }
 
-    /// As much of the text as fits into so many columns, with the cursor in it, and in which column that is. Lines are
-    /// shown behind each other.
-    pub(crate) fn window(&self, columns: usize) -> (String, usize) {
-        let mut shown = String::new();
-        let (mut used, mut at) = (0, 0);
-        // From the cursor backwards, so that it is always in sight.
-        let room = columns.saturating_sub(1).max(1);
-        let mut pieces: Vec<&str> = Vec::new();
-        for piece in self.text[..self.cursor].graphemes(true).rev() {
-            let wide = visible(piece).width();
-            if used + wide > room {
-                break;
+    /// The text in rows, wrapped between words: so many columns in the first, so many in the others. The cursor may
+    /// stand behind the last character of a row.
+    pub(crate) fn rows(&self, first: usize, others: usize) -> Rows {
+        let mut rows: Vec<Range<usize>> = Vec::new();
+        let (mut start, mut used, mut gap) = (0, 0, None);
+        for (at, piece) in self.text.grapheme_indices(true) {
+            if piece == "\n" {
+                rows.push(start..at);
+                (start, used, gap) = (at + 1, 0, None);
+                continue;
+            }
+            let room = |rows: &[_]| if rows.is_empty() { first } else { others }.saturating_sub(1).max(2);
+            let (wide, blank) = (visible(piece).width(), piece.chars().all(char::is_whitespace));
+            // A space may stand where the cursor would: no row begins with one.
+            while used + wide > room(&rows) + usize::from(blank) && at > start {
+                let cut = gap.take().filter(|gap| *gap > start).unwrap_or(at);
+                rows.push(start..cut);
+                start = cut;
+                used = self.text[cut..at].graphemes(true).map(|piece| visible(piece).width()).sum();
             }
             used += wide;
-            pieces.push(visible(piece));
+            if blank {
+                gap = Some(at + piece.len());
+            }
         }
-        at += used;
-        pieces.reverse();
-        shown.extend(pieces);
-        for piece in self.text[self.cursor..].graphemes(true) {
-            let wide = visible(piece).width();
-            if used + wide > room {
+        rows.push(start..self.text.len());
+        let row = rows.iter().rposition(|row| row.start <= self.cursor).unwrap_or(0);
+        let column = self.columns(rows[row].start..self.cursor);
+        Rows { ranges: rows, row, column }
+    }
+
+    /// What is shown of a row.
+    pub(crate) fn row(&self, range: Range<usize>) -> String {
+        self.text[range].graphemes(true).map(visible).collect()
+    }
+
+    fn columns(&self, range: Range<usize>) -> usize {
+        self.text[range].graphemes(true).map(|piece| visible(piece).width()).sum()
+    }
+
+    /// Moves the cursor a row up or down, as near to its column as can be; `false` if there is no such row.
+    pub(crate) fn move_row(&mut self, rows: &Rows, by: isize) -> bool {
+        let Some(range) = rows.row.checked_add_signed(by).and_then(|row| rows.ranges.get(row)) else {
+            return false;
+        };
+        let last = rows.ranges.last().is_some_and(|last| last == range);
+        let (mut at, mut used) = (range.start, 0);
+        for (offset, piece) in self.text[range.clone()].grapheme_indices(true) {
+            used += visible(piece).width();
+            let end = range.start + offset + piece.len();
+            // The place behind a row that goes on is the beginning of the next.
+            let beyond = end == range.end && !last && !self.text[end..].starts_with('\n');
+            if used > rows.column || beyond {
                 break;
             }
-            used += wide;
-            shown.push_str(visible(piece));
+            at = end;
         }
-        (shown, at)
+        self.cursor = at;
+        true
+    }
+}
+
+/// A text in rows, and where its cursor is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// From where to where each row is.
+    pub(crate) ranges: Vec<Range<usize>>,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+}
+
+impl Rows {
+    /// Which rows are in sight where there is room for so many: those around the cursor.
+    pub(crate) fn in_sight(&self, most: usize) -> Range<usize> {
+        let most = most.max(1);
+        let first = (self.row + 1).saturating_sub(most);
+        first..(first + most).min(self.ranges.len())
     }
 }
 
 fn visible(piece: &str) -> &str {
-    if piece == "\n" { "⏎" } else { piece }
+    if piece == "\t" { "    " } else { piece }
 }
 
 #[cfg(test)]
@@ -164,7 +215,7 @@ mod tests {
         input.home();
         input.delete();
         input.cut_after();
-        assert_eq!((input.text(), input.window(10)), ("", (String::new(), 0)));
+        assert_eq!((input.text(), shown(&input, 10)), ("", (vec![String::new()], (0, 0))));
     }
 
     #[test]
@@ -172,16 +223,66 @@ mod tests {
         let mut input = Input::default();
         input.insert("two\r\nlines\x1b[2J\x07");
         assert_eq!(input.text(), "two\nlines[2J");
-        assert_eq!(input.window(40).0, "two⏎lines[2J");
+        assert_eq!(shown(&input, 40).0, ["two", "lines[2J"]);
+    }
+
+    /// The rows, and where the cursor is.
+    fn shown(input: &Input, columns: usize) -> (Vec<String>, (usize, usize)) {
+        let rows = input.rows(columns, columns);
+        let texts = rows.ranges.iter().map(|range| input.row(range.clone())).collect();
+        (texts, (rows.row, rows.column))
     }
 
     #[test]
     fn the_cursor_is_always_in_sight() {
         let mut input = Input::default();
         input.insert(&"世".repeat(40));
-        let (shown, at) = input.window(11);
-        assert_eq!((shown.width(), at), (10, 10));
+        let (rows, at) = shown(&input, 11);
+        assert_eq!((rows.len(), at), (8, (7, 10)));
+        assert_eq!(input.rows(11, 11).in_sight(3), 5..8);
         input.home();
-        assert_eq!(input.window(11).1, 0);
+        assert_eq!(shown(&input, 11).1, (0, 0));
+        assert_eq!(input.rows(11, 11).in_sight(3), 0..3);
+    }
+
+    #[test]
+    fn words_go_to_the_next_row_whole() {
+        let mut input = Input::default();
+        input.insert("one two three\nfour");
+        assert_eq!(shown(&input, 10), (vec!["one two ".to_owned(), "three".into(), "four".into()], (2, 4)));
+        // The first row may be shorter: something stands before it.
+        assert_eq!(input.rows(4, 10).ranges, [0..4, 4..13, 14..18]);
+        // Up and down, and no further than there are rows.
+        let rows = input.rows(10, 10);
+        assert!(!input.move_row(&rows, 1) && input.move_row(&rows, -1));
+        assert_eq!(shown(&input, 10).1, (1, 4));
+        let rows = input.rows(10, 10);
+        assert!(input.move_row(&rows, -1));
+        assert_eq!(shown(&input, 10).1, (0, 4));
+        let rows = input.rows(10, 10);
+        assert!(!input.move_row(&rows, -1));
+        // Behind a row that goes on there is no place of its own.
+        input.set("aaaaaaaa bbbbbbbbb".to_owned());
+        let rows = input.rows(10, 10);
+        assert!(input.move_row(&rows, -1));
+        assert_eq!(shown(&input, 10).1, (0, 8));
+    }
+
+    #[test]
+    fn whatever_is_typed_no_row_is_too_wide_and_nothing_is_lost() {
+        for text in
+            ["", "a", "\n\n", "  a  b  ", "averylongwordwithoutanyspace in it", "世界 世界 e\u{301} 👩‍👩‍👧 x\ty"]
+        {
+            for columns in [3, 5, 8, 20] {
+                let mut input = Input::default();
+                input.insert(text);
+                let rows = input.rows(columns, columns);
+                for range in &rows.ranges {
+                    assert!(input.row(range.clone()).width() <= columns.max(4), "{text:?} {columns}");
+                }
+                let all: String = rows.ranges.iter().map(|range| &input.text()[range.clone()]).collect();
+                assert_eq!(all, text.replace('\n', ""), "{columns}");
+            }
+        }
     }
 }

@@ -149,6 +149,7 @@ impl Model {
             KeyCode::Char('N') if detail && self.finds() => self.seek(Way::Up),
             KeyCode::Char('/') => {
                 (self.focus, self.pane) = (Focus::Search, Pane::List);
+                self.sought_from = self.selected;
                 Vec::new()
             }
             KeyCode::Char('m' | 'i') => {
@@ -168,6 +169,7 @@ impl Model {
             KeyCode::Char('a') => self.answer("always exact"),
             KeyCode::Char('A') => self.answer_in_words(),
             KeyCode::Char('r') => self.resume(),
+            KeyCode::Char('R') => self.retry(),
             KeyCode::Char('p') => self.pin(),
             KeyCode::Char('g') => {
                 self.grouped = !self.grouped;

@@ -19,6 +19,7 @@ mod model;
 mod mouse;
 mod moves;
 mod pages;
+mod running;
 mod talk;
 mod terminal;
 mod theme;

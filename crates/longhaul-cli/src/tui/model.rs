@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
 use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
-use longhaul::id::{QuestionId, Seq};
+use longhaul::id::{CallId, QuestionId, Seq};
 use longhaul::task::Head;
 
 use super::areas::{Areas, areas};
@@ -15,6 +15,7 @@ use super::find::Find;
 use super::forest::{Forest, Plan, Row, is_interrupted};
 use super::input::Input;
 use super::pages::Page;
+use super::running::RunningCalls;
 use super::talk::Talk;
 use super::theme::Theme;
 use super::wrap::wrap;
@@ -50,7 +51,11 @@ pub(crate) struct Model {
     pub(crate) pinned: IndexSet<TaskId>,
     pub(crate) grouped: bool,
     pub(crate) search: Input,
+    /// What was chosen when the search among the tasks began.
+    pub(crate) sought_from: Option<TaskId>,
     pub(crate) find: Find,
+    /// What the tools are called with that run now, of tasks that were in sight.
+    pub(crate) calls: RunningCalls,
 
     /// The task that is looked at; with a team and none chosen, the next run of it.
     pub(crate) selected: Option<TaskId>,
@@ -104,6 +109,8 @@ pub(crate) struct Detail {
     pub(crate) follow: bool,
     /// The entry that is to stay where it is when more is read before it.
     pub(crate) anchor: Option<(Seq, usize)>,
+    /// The entry that is to be the first in sight when what is being read now is there.
+    pub(crate) back_to: Option<(Seq, usize)>,
 }
 
 impl Detail {
@@ -124,6 +131,7 @@ impl Detail {
             cursor: 0,
             follow: true,
             anchor: None,
+            back_to: None,
         }
     }
 }
@@ -221,6 +229,8 @@ pub(crate) enum Msg {
         records: Vec<Record>,
         order: Option<(Box<Order>, String)>,
     },
+    /// What tools are called with; empty where that is not known.
+    Calls(Vec<(TaskId, CallId, String)>),
     /// There is no such task any more.
     Gone(TaskId),
     /// Something was done, or could not be.
@@ -262,6 +272,10 @@ pub(crate) enum Effect {
     StopAll,
     /// Have the tree of this task carried on.
     Resume(TaskId),
+    /// Submit the order of this task again.
+    Retry(TaskId),
+    /// Read what the tools are called with that run in these tasks.
+    ReadCalls(Vec<(TaskId, Seq, Vec<CallId>)>),
     /// Start a run of the team.
     Run(String),
     /// Remember what is pinned.
@@ -294,6 +308,8 @@ impl Model {
             pinned: IndexSet::new(),
             grouped: true,
             search: Input::default(),
+            sought_from: None,
+            calls: RunningCalls::default(),
             find: Find::default(),
             selected: None,
             top: 0,
@@ -316,7 +332,8 @@ impl Model {
 
     /// The places on the screen; none, if there is no room for any.
     pub(crate) fn areas(&self) -> Option<Areas> {
-        let areas = |rows| areas(self.size, self.pane, rows);
+        let typed = self.typed_rows();
+        let areas = |rows| areas(self.size, self.pane, rows, typed);
         let without = areas(0)?;
         if self.asks().is_none() || without.text.width == 0 {
             return Some(without);

@@ -66,8 +66,8 @@ pub(crate) enum What {
     Thought { text: String, live: bool },
     /// A tool call.
     Call { call: CallId, told: String, arguments: String, progress: Option<String>, result: Option<Got> },
-    /// A letter.
-    Letter { id: LetterId, from: Sender, text: String, read: bool },
+    /// A letter, and when the task read it.
+    Letter { id: LetterId, from: Sender, text: String, read: Option<Timestamp> },
     /// A question to a person, and what came of it.
     Asked { question: QuestionId, text: String, answer: Option<String> },
     /// Something that is said in a line; `minor` where it is only for the timeline.

@@ -216,6 +216,17 @@ pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) 
         rest.extend(serve(model, more, stories));
     }
     model.prepare();
+    if let Some(Effect::ReadCalls(wanted)) = model.unknown_calls() {
+        let mut told = Vec::new();
+        for (task, end, ids) in wanted {
+            let story = stories.iter().find(|story| story.id == task).unwrap();
+            let records = &story.records[..end.0 as usize];
+            let calls = super::running::found(records, &ids).unwrap();
+            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+        }
+        update(model, Msg::Calls(told));
+        model.prepare();
+    }
     rest
 }
 

@@ -21,8 +21,8 @@ impl Model {
             KeyCode::BackTab => return self.pane(-1),
             KeyCode::Enter if alt || key.modifiers.contains(KeyModifiers::SHIFT) => prompt.insert("\n"),
             KeyCode::Enter => return self.submit(),
-            KeyCode::Up => self.recall(-1),
-            KeyCode::Down => self.recall(1),
+            KeyCode::Up => self.row_or_recall(-1),
+            KeyCode::Down => self.row_or_recall(1),
             KeyCode::Left if control || alt => prompt.word_left(),
             KeyCode::Right if control || alt => prompt.word_right(),
             KeyCode::Left => prompt.left(),
@@ -42,6 +42,15 @@ impl Model {
             _ => {}
         }
         Vec::new()
+    }
+
+    /// A row up or down; beyond the first and the last, what was written before.
+    fn row_or_recall(&mut self, by: isize) {
+        let rows = self.rows_typed();
+        let draft = self.purpose().and_then(|purpose| self.drafts.get_mut(&purpose));
+        if !draft.zip(rows).is_some_and(|(draft, rows)| draft.move_row(&rows, by)) {
+            self.recall(by);
+        }
     }
 
     pub(super) fn recall(&mut self, by: isize) {
@@ -76,6 +85,14 @@ impl Model {
                 self.focus = Focus::Detail;
                 return self.end_find();
             }
+            KeyCode::Enter if list && self.forest.rows.is_empty() && !words.text().is_empty() => {
+                // A list of nothing helps nobody.
+                let words = crate::view::one_line(&words.take());
+                self.focus = Focus::List;
+                let mut effects = self.searched();
+                effects.extend(self.say(Ink::Plain, format!("nothing is called \"{words}\"")));
+                return effects;
+            }
             KeyCode::Enter if list => self.focus = Focus::List,
             KeyCode::Enter => return self.found(),
             KeyCode::Up if list => return self.step(-1),
@@ -97,6 +114,10 @@ impl Model {
     pub(super) fn searched(&mut self) -> Vec<Effect> {
         (self.stale, self.seek) = (true, true);
         self.prepare();
+        if self.forest.rows.is_empty() {
+            // Nothing is found: what was chosen before is chosen still, and not what was found on the way.
+            self.selected = self.sought_from.filter(|id| self.heads.contains_key(id));
+        }
         self.look()
     }
 

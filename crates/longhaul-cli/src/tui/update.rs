@@ -32,6 +32,10 @@ pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             effects.extend(model.seek_on());
             effects
         }
+        Msg::Calls(calls) => {
+            calls.into_iter().for_each(|(task, call, told)| model.calls.take(task, call, told));
+            Vec::new()
+        }
         Msg::Gone(task) => {
             model.heads.shift_remove(&task);
             model.stale = true;
@@ -72,6 +76,7 @@ impl Model {
     fn load(&mut self, heads: Vec<Head>, pinned: Vec<TaskId>) -> Vec<Effect> {
         let first = !std::mem::replace(&mut self.loaded, true);
         self.heads = heads.into_iter().map(|head| (head.id, head)).collect();
+        self.calls.forget_all_but(&self.heads);
         self.stale = true;
         if first {
             self.pinned = pinned.into_iter().collect();
@@ -100,6 +105,7 @@ impl Model {
                 continue;
             }
             let moved = self.heads.get(&id).is_none_or(|had| had.seq != head.seq);
+            self.calls.forget(&head);
             self.heads.insert(id, head);
             if moved && self.detail.as_ref().is_some_and(|detail| detail.task == id) {
                 effects.extend(self.more());
@@ -133,11 +139,16 @@ impl Model {
         });
         let heads = &self.heads;
         self.folded.retain(|id| heads.contains_key(id));
+        self.calls.forget_all_but(heads);
     }
 
     /// Looks at what is chosen, and chooses something where nothing is.
     pub(super) fn look(&mut self) -> Vec<Effect> {
         let shown = |id: &TaskId| self.forest.line(*id).is_some();
+        if self.forest.rows.is_empty() && self.head().is_some() {
+            // A search that finds nothing chooses nothing else.
+            return self.open_chosen();
+        }
         if self.selected.is_none_or(|id| !shown(&id)) {
             // What is folded away is seen in what is above it.
             let mut above = self.head().and_then(|head| head.parent);
@@ -232,7 +243,8 @@ impl Model {
             }
         } else {
             // Another stretch: what is in sight stays where it is.
-            detail.anchor = detail.page.block(detail.top).filter(|_| tab == Tab::Transcript);
+            let in_sight = detail.page.block(detail.top).filter(|_| tab == Tab::Transcript);
+            detail.anchor = detail.back_to.take().or(in_sight);
             detail.talk = Talk::of(after, records);
             detail.behind = !whole;
         }

@@ -5,6 +5,8 @@ use super::*;
 use crate::tui::draw::draw;
 use crate::tui::testing::{Story, at, id, leave, picture, press, question, screen, serve};
 
+#[path = "update_tests/looks.rs"]
+mod looks;
 #[path = "update_tests/pictures.rs"]
 mod pictures;
 #[path = "update_tests/writing.rs"]
@@ -78,6 +80,8 @@ fn keys_do_what_the_help_says() {
         // Resumed what is interrupted, continued what is over.
         ("r", "t-00006", vec![Effect::Resume(id(6))]),
         ("End r more Enter", "t-00004", send(4, "more")),
+        // Tried again what has failed.
+        ("End Right Down R", "t-00005", vec![Effect::Retry(id(5))]),
         ("p", "t-00006", vec![Effect::Pin(vec![id(6)])]),
         ("p p", "t-00006", vec![Effect::Pin(vec![id(6)]), Effect::Pin(vec![])]),
         ("g Home", "t-00006", vec![]),
@@ -344,7 +348,7 @@ fn letters_are_told_with_whether_they_were_read() {
     press(&mut model, "4", &stories);
     let shown = picture(&mut model);
     assert!(
-        shown.contains("you not read yet") && shown.contains("Hurry.") && shown.contains("t-00002"),
+        shown.contains("from you · not read yet") && shown.contains("Hurry.") && shown.contains("t-00002"),
         "{shown}"
     );
 }

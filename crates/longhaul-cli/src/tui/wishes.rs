@@ -7,6 +7,11 @@ use super::forest::is_interrupted;
 use super::model::{Confirm, Effect, Focus, Model, Pane, Purpose, Tab};
 use crate::view::Ink;
 
+/// Whether its order can be submitted again.
+pub(crate) fn can_be_retried(head: &Head) -> bool {
+    matches!(head.status, Status::Failed | Status::Cancelled)
+}
+
 impl Model {
     pub(super) fn ask_stop(&mut self) -> Vec<Effect> {
         let Some(head) = self.head() else { return Vec::new() };
@@ -82,6 +87,21 @@ impl Model {
             return Vec::new();
         }
         self.say(Ink::Plain, format!("{id} is being worked on: `m` writes to it"))
+    }
+
+    /// Has the order of a task that failed or was cancelled submitted again.
+    pub(super) fn retry(&mut self) -> Vec<Effect> {
+        let Some(head) = self.head() else { return Vec::new() };
+        let id = head.id;
+        if can_be_retried(head) {
+            return vec![Effect::Retry(id)];
+        }
+        let instead = match head.status {
+            Status::Completed => format!("{id} completed: r continues it"),
+            _ if is_interrupted(head) => format!("{id} has not failed, but nobody runs it: r carries it on"),
+            _ => format!("{id} is being worked on: only what failed or was cancelled can be retried"),
+        };
+        self.say(Ink::Plain, instead)
     }
 
     pub(super) fn pin(&mut self) -> Vec<Effect> {

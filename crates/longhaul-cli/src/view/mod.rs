@@ -6,6 +6,7 @@ mod board;
 mod clean;
 mod flow;
 mod grid;
+pub(crate) mod letter;
 pub(crate) mod markdown;
 mod paint;
 mod screen;

@@ -8,6 +8,7 @@ use longhaul::snapshot::{Event, Happening};
 use longhaul::{AgentName, Status, TaskId};
 
 use super::clean::{clean, one_line, visible_line};
+use super::letter::ending;
 use super::words::{clock, count, dollars, elapsed, fit, left, many, moment};
 use super::{Ink, Term};
 use crate::place::Place;
@@ -177,8 +178,7 @@ impl Teller {
                     Sender::System => "longhaul".to_owned(),
                 };
                 match ending(text).filter(|_| !all) {
-                    Some(Status::Cancelled) => (Ink::Plain, format!("letter  from {from}: it was cancelled")),
-                    Some(status) => (Ink::Plain, format!("letter  from {from}: it {status}")),
+                    Some(ending) => (Ink::Plain, format!("letter  from {from}: it {}", ending.verb())),
                     None => (Ink::Plain, format!("letter  from {from}: {}", self.body(text))),
                 }
             }
@@ -247,12 +247,6 @@ fn ordinal(number: u32) -> String {
     format!("{number}{end}")
 }
 
-/// How the task ended that a letter tells of.
-fn ending(letter: &str) -> Option<Status> {
-    let tag = letter.strip_prefix("<task_ended ")?.split('>').next()?;
-    Status::ALL.into_iter().find(|status| tag.contains(&format!("status=\"{status}\"")))
-}
-
 /// That an MCP server has asked the model, and what that has used.
 pub(crate) fn sampled(usage: &Usage, model: &str) -> String {
     let (read, written) = (count(usage.input), count(usage.output));
@@ -302,9 +296,57 @@ pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
     format!("{}({})", visible_line(tool), fit(&told, most))
 }
 
+/// The argument that says most of a call, for where there is little room: `make all`, `src/main.rs`.
+pub(crate) fn main_argument(arguments: &str) -> String {
+    const MAIN: [&str; 12] = [
+        "cmd",
+        "command",
+        "path",
+        "file_path",
+        "paths",
+        "pattern",
+        "query",
+        "url",
+        "task",
+        "message",
+        "agent",
+        "name",
+    ];
+    let told = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => visible_line(text),
+        other => visible_line(&other.to_string()),
+    };
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(map) => {
+            let main = MAIN.iter().find_map(|key| map.get(*key));
+            let main = main.or_else(|| map.values().find(|value| value.is_string())).or(map.values().next());
+            main.map(told).unwrap_or_default()
+        }
+        Err(_) => visible_line(arguments),
+    }
+}
+
+/// A tool call in few words: `shell(make all)`, whatever other arguments it has.
+pub(crate) fn brief_call(tool: &str, arguments: &str, most: usize) -> String {
+    match main_argument(arguments) {
+        main if main.is_empty() => visible_line(tool),
+        main => format!("{}({})", visible_line(tool), fit(&main, most)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_call_the_main_argument_is_enough() {
+        assert_eq!(brief_call("shell", r#"{"timeout":3,"cmd":"make\nall"}"#, 40), "shell(make ⏎ all)");
+        assert_eq!(brief_call("odd", r#"{"n":3,"words":"some"}"#, 40), "odd(some)");
+        assert_eq!(brief_call("odd", r#"{"n":3}"#, 40), "odd(3)");
+        assert_eq!(brief_call("list", "{}", 40), "list");
+        assert_eq!(brief_call("odd", "not \x1b[1mjson", 40), "odd(not ␛[1mjson)");
+        assert_eq!(brief_call("shell", r#"{"cmd":"a long command"}"#, 6), "shell(a lon…)");
+    }
 
     #[test]
     fn a_call_is_told_in_a_line() {

@@ -49,6 +49,13 @@ fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
     let (mut row, mut used, mut gap) = (String::new(), 0, None);
     for piece in line.graphemes(true) {
         let (wide, blank) = (piece.width(), piece.chars().all(char::is_whitespace));
+        if blank && used + wide > columns {
+            // The line is full, and what follows the space goes to the next.
+            lines.push(row.trim_end().to_owned());
+            row.clone_from(&hang);
+            (used, gap) = (indent, None);
+            continue;
+        }
         while used + wide > columns {
             let cut = gap.take().filter(|at: &usize| !row[..*at].trim().is_empty()).unwrap_or(row.len());
             let rest = row.split_off(cut);
@@ -114,5 +121,9 @@ mod tests {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("  - one two", 9), ["  - one", "  two"]);
         assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+        // A line that is just as wide as there is room.
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("  one two   three", 9), ["  one two", "  three"]);
+        assert_eq!(wrap("abcdefg hij", 7), ["abcdefg", "hij"]);
     }
 }

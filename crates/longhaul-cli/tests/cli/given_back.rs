@@ -211,7 +211,7 @@ models:
     );
     let pid = shell.open("");
     shell.kit.run(&["run", "--detach", "slow.yaml", "Take your time"]).ended(0);
-    shell.terminal.until("it at work", |screen| screen.contains("● root Take your time"));
+    shell.terminal.until("it at work", |screen| screen.contains("root Take") && screen.contains("● t-"));
     let Shell { kit, terminal } = shell;
     drop(terminal);
     // Whoever inherits it may not have buried it yet.

@@ -59,10 +59,12 @@ models:
 
 /// What differs from run to run is made the same, and what is measured left out.
 fn filtered(screen: &str) -> String {
-    const FILTERS: [(&str, &str); 6] = [
+    const FILTERS: [(&str, &str); 8] = [
         (r"t-[0-9a-z]{5,}", "t-....."),
-        // How much room there is after it depends on whether it is said.
-        (r"shell( · silent for [0-9.hms]+)? +│", "shell │"),
+        // How much room there is for a command depends on what is measured.
+        (r"  shell\([^│\n]*│", "  shell(…) │"),
+        (r"(?m)^(.{0,12})shell\([^│\n]*$", "${1}shell(…)"),
+        (r"( tok · shell)\([^\n]*", "$1(…)"),
         (r" · silent for [0-9.hms]+", ""),
         (r" +([0-9.]+s|[0-9]+m[0-9]+s)\b", " [time]"),
         (r" +[0-9.]+k?( tok)", " [n]$1"),
@@ -90,6 +92,12 @@ fn comes_to(terminal: &Terminal, name: &str, fits: impl Fn(&str) -> bool) -> Str
     screen
 }
 
+/// Whether the list has a task with this sign and these words.
+fn lists(screen: &str, sign: &str, words: &str) -> bool {
+    let is_it = |rest: &str| rest.split_once(' ').is_some_and(|(_, told)| told.starts_with(words));
+    screen.lines().filter_map(|line| line.split_once(&format!("{sign} t-"))).any(|(_, rest)| is_it(rest))
+}
+
 fn head(kit: &Kit, agent: &str, fits: impl Fn(Status) -> bool) {
     kit.until(&format!("{agent} to get there"), |journals| {
         journals.iter().find(|(head, _)| head.agent.as_str() == agent && fits(head.status)).map(|_| ())
@@ -104,12 +112,12 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     let terminal = Terminal::run(&kit.command(&[]), 120, 30);
     comes_to(&terminal, "tui_watch", |screen| {
         screen.contains("Needs you  1")
-            && screen.contains("● scout Look around")
-            && screen.contains("? writer Take notes")
-            && screen.contains("● idler Be idle")
+            && lists(screen, "●", "scout Look around")
+            && lists(screen, "?", "writer Take notes")
+            && lists(screen, "●", "idler Be idle")
             && screen.contains("I wait for all three.")
             && screen.contains("│   waits for 3 tasks")
-            && screen.matches("  shell").count() == 2
+            && screen.matches("  shell(until [ -e ").count() == 2
     });
 
     // Open one.
@@ -150,7 +158,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
         let heard = screen.matches("I wait for all three.").count() == 2
             && screen.contains(" and t-")
             && screen.contains("1 finished");
-        screen.contains("/idle") && !screen.contains("● scout") && heard
+        screen.contains("/idle") && !lists(screen, "●", "scout") && heard
     });
     terminal.keys(&["Enter", "Down", "s"]);
     comes_to(&terminal, "tui_stop", |screen| {
@@ -168,7 +176,7 @@ fn three_tasks_are_watched_opened_written_to_answered_stopped_and_left() {
     // The root has heard of both.
     let fits = |screen: &str| {
         let waits = screen.contains("│   waits for t-") && !screen.contains(" and t-");
-        screen.contains("⊘ idler") && screen.contains("✓ writer") && waits
+        lists(screen, "⊘", "idler") && lists(screen, "✓", "writer") && waits
     };
     // Until it is drawn anew, what was drawn before is only cut off: its last line is not the last, nor its edges where they
     // belong.
@@ -272,7 +280,7 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
     terminal.keys(&["r"]);
     terminal
         .until("somebody who carries it on", |screen| screen.contains("a process in the background carries"));
-    terminal.until("the question", |screen| screen.contains("? writer Take notes"));
+    terminal.until("the question", |screen| lists(screen, "?", "writer Take notes"));
     terminal.keys(&["a"]);
     kit.write("go", "");
     head(&kit, "root", |status| status == Status::Completed);
@@ -293,6 +301,58 @@ fn what_a_killed_process_left_is_resumed_and_what_has_ended_is_continued() {
 }
 
 #[test]
+fn what_has_failed_is_retried_by_a_key() {
+    let kit = Kit::new();
+    kit.write(
+        "team.yaml",
+        r#"
+agents:
+  root: { model: play }
+models:
+  play:
+    provider: scripted
+    script: |
+      agents:
+        root:
+          turns:
+            - errors: [{ status: 400, message: the spoon is gone }]
+              text: never
+"#,
+    );
+    kit.run(&["run", "team.yaml", "Make a soup"]).ended(1);
+    let terminal = Terminal::run(&kit.command(&["tui"]), 100, 30);
+    terminal.until("what can be done", |screen| screen.contains("R  retries root t-"));
+    terminal.keys(&["R"]);
+    terminal.until("that it is tried again", |screen| screen.contains("is tried again as t-"));
+    // In a process of its own, which fails as well.
+    kit.until("the end of it", |journals| {
+        let again = journals.iter().map(|(head, _)| head).find(|head| head.retries.is_some())?;
+        (again.status == Status::Failed).then_some(())
+    });
+    terminal.until("both", |screen| screen.contains("Finished  2"));
+    terminal.keys(&["q"]);
+    assert_eq!(terminal.end().1, 0);
+}
+
+#[test]
+fn a_terminal_that_cannot_be_drawn_on_is_told_so() {
+    let kit = Kit::new();
+    for arguments in [&["tui"][..], &[]] {
+        // The terminal of the tests says itself what it is.
+        let inner = kit.command(arguments);
+        let mut command = std::process::Command::new("env");
+        command.arg("TERM=dumb").arg(inner.get_program()).args(inner.get_args());
+        command.current_dir(kit.ground.path());
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let terminal = Terminal::run(&command, 80, 24);
+        let (screen, code) = terminal.end();
+        assert_eq!(code, 2, "{screen}");
+        assert!(screen.contains("TERM") && screen.contains("longhaul tasks"), "{screen}");
+        assert_eq!(terminal.state("#{alternate_on}"), "0");
+    }
+}
+
+#[test]
 fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     let kit = Kit::new();
     kit.write("team.yaml", TEAM);
@@ -302,7 +362,7 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
     terminal.types("Take stock of it");
     terminal.keys(&["Enter"]);
     terminal
-        .until("the run", |screen| screen.contains("root Take stock of it") && screen.contains("● idler"));
+        .until("the run", |screen| screen.contains("root Take stock of it") && lists(screen, "●", "idler"));
     terminal.keys(&["q"]);
     terminal.until("that it asks", |screen| screen.contains("d drain"));
     terminal.keys(&["d"]);

@@ -118,7 +118,9 @@ fn a_thousand_tasks_and_two_hundred_events_a_second_do_not_lag() {
     let store = Arc::new(Sqlite::open(kit.database()).unwrap());
     let live = block_on(plant(&store));
     let terminal = Terminal::run(&kit.command(&["tui"]), 120, 40);
-    terminal.until("the tasks", |screen| screen.contains("● lead") && screen.contains("700 finished"));
+    terminal.until("the tasks", |screen| {
+        screen.contains("● t-") && screen.contains(" lead ") && screen.contains("700 finished")
+    });
     let pid = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", terminal.state("#{pane_pid}")));
     let pid: u32 = pid.unwrap().trim().parse().unwrap();
 

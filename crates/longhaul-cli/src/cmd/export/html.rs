@@ -1,20 +1,37 @@
 //! A transcript as one page of HTML: no script, nothing from outside, all that others wrote escaped.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
+use longhaul::TaskId;
 
 use super::transcript::{Item, Transcript, What, line, pretty};
-use crate::view::{clean, clock, moment, one_line, visible};
+use crate::view::letter::ending;
+use crate::view::markdown::{escaped, html};
+use crate::view::tell::main_argument;
+use crate::view::{clean, clock, fit, moment, one_line, visible, visible_line};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--faint:#6b7280;--line:#8884;--soft:#8881}
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.4rem}h2{font-size:1.1rem;border-top:1px solid var(--line);padding-top:1.2rem;margin-top:2rem}
-code,pre{font:13px/1.45 ui-monospace,monospace}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--soft);padding:.6rem;border-radius:.4rem;margin:.4rem 0}
-.meta,.note,time{color:var(--faint)}.note{margin:.3rem 0}.said,.order,.result{white-space:pre-wrap;overflow-wrap:anywhere}
-.order,.letter{border-left:3px solid var(--line);padding-left:.8rem}.letter{white-space:pre-wrap;overflow-wrap:anywhere}
-details{margin:.3rem 0}summary{cursor:pointer}time{float:right;font-size:.8rem}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
+h1{font-size:1.4rem;line-height:1.25}h2{font-size:1.15rem;border-top:1px solid var(--line);padding-top:1.2rem;margin-top:2.4rem}
+h3{font-size:1rem;margin:1.2rem 0 .3rem}h4{font-size:1.15rem}h5{font-size:1.05rem}h6{font-size:.95rem}h4,h5,h6{margin:.9rem 0 .3rem}
+code,pre,.aligned{font:13px/1.45 ui-monospace,monospace}pre,.aligned{white-space:pre-wrap}
+pre{background:var(--soft);padding:.6rem;border-radius:.4rem;margin:.4rem 0;max-height:40rem;overflow:auto}
+p,ul,ol,blockquote{margin:.5rem 0}ul,ol{padding-left:1.6rem}
+blockquote{border-left:3px solid var(--line);padding-left:.8rem;margin-left:0}
+.table{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0}th,td{border:1px solid var(--line);padding:.25rem .6rem;text-align:left;vertical-align:top;overflow-wrap:normal}
+.right{text-align:right}.center{text-align:center}
+.meta,.note,time{color:var(--faint)}.note{margin:.3rem 0;font-size:.9rem}
+.order,.letter{border-left:3px solid var(--line);padding-left:.8rem}.answer{border-left:3px solid #15803d;padding-left:.8rem}
+details{margin:.35rem 0}summary{cursor:pointer}details>div,details>dl,details>pre,details>p{margin-left:1rem}
+time{float:right;font-size:.8rem;margin-left:.8rem}
+dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.2rem .8rem;margin-top:.4rem;margin-bottom:.4rem}
+dt{color:var(--faint);font:13px/1.45 ui-monospace,monospace}dd{margin:0}dd pre{margin:0}
 .completed{color:#15803d}.failed,.error{color:#b91c1c}.cancelled{color:#a16207}.running,.pending{color:#0e7490}
 nav ul{list-style:none;padding-left:1.2rem}nav>ul{padding-left:0}a{color:inherit}
+@media(prefers-color-scheme:dark){.completed{color:#4ade80}.failed,.error{color:#f87171}.cancelled{color:#facc15}.running,.pending{color:#22d3ee}}
+@media(max-width:40rem){body{margin:1rem auto;padding:0 .7rem}dl{grid-template-columns:minmax(0,1fr)}dd{margin:0 0 .3rem}details>div,details>dl,details>pre,details>p{margin-left:.3rem}}
 ";
 
 /// All of it.
@@ -22,7 +39,7 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
     let title = tasks.first().map_or_else(String::new, |task| one_line(&task.head.headline));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
         escaped(&title)
@@ -30,8 +47,9 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
     if tasks.len() > 1 {
         page += &contents(tasks);
     }
+    let here: HashSet<TaskId> = tasks.iter().map(|task| task.head.id).collect();
     for (index, task) in tasks.iter().enumerate() {
-        page += &section(task, index == 0, now);
+        page += &section(task, index == 0, &here, now);
     }
     let made = format!("Exported by Longhaul {}, {}", env!("CARGO_PKG_VERSION"), moment(now));
     page + &format!("<p class=\"meta\">{}</p>\n</body>\n</html>\n", escaped(&made))
@@ -61,7 +79,7 @@ fn contents(tasks: &[Transcript]) -> String {
     format!("<nav>\n<ul>\n{list}</ul>\n</nav>\n")
 }
 
-fn section(task: &Transcript, first: bool, now: Timestamp) -> String {
+fn section(task: &Transcript, first: bool, here: &HashSet<TaskId>, now: Timestamp) -> String {
     let head = &task.head;
     let level = if first { "h1" } else { "h2" };
     let mut text = format!(
@@ -74,29 +92,39 @@ fn section(task: &Transcript, first: bool, now: Timestamp) -> String {
     );
     let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
     for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
-        text += &format!(", {name} <a href=\"#{id}\">{id}</a>");
+        text += &format!(", {name} {}", link(id, here));
     }
-    text += &format!("</p>\n<div class=\"order\">{}</div>\n", escaped(clean(&task.order.task).trim_end()));
-    task.items.iter().for_each(|item| text += &told(item));
+    text += &format!("</p>\n<div class=\"order\">\n{}</div>\n", html(&task.order.task));
+    let more = [("Expected output", &task.order.expected_output), ("Context", &task.order.context)];
+    for (title, words) in more.into_iter().filter_map(|(title, words)| Some((title, words.as_ref()?))) {
+        text += &format!("<h3>{title}</h3>\n<div class=\"order\">\n{}</div>\n", html(words));
+    }
+    task.before_answer().for_each(|item| text += &told(item, here));
     if !task.output.trim().is_empty() {
-        let result = escaped(clean(&task.output).trim_end());
-        text += &format!("<h3>Result</h3>\n<div class=\"result\">{result}</div>\n");
+        let (title, output) = (task.output_title(), html(&task.output));
+        text += &format!("<h3>{title}</h3>\n<div class=\"answer\">\n{output}</div>\n");
     }
     text + "</section>\n"
 }
 
-fn told(item: &Item) -> String {
+/// A task's name, which leads to where it is told, if it is.
+fn link(id: TaskId, here: &HashSet<TaskId>) -> String {
+    match here.contains(&id) {
+        true => format!("<a href=\"#{id}\">{id}</a>"),
+        false => id.to_string(),
+    }
+}
+
+fn told(item: &Item, here: &HashSet<TaskId>) -> String {
     let time = format!("<time datetime=\"{}\">{}</time>", item.at, clock(item.at));
     let body = |text: &str| escaped(clean(text).trim_end());
     match &item.what {
-        What::Thought { text } if text.trim().is_empty() => String::new(),
-        What::Thought { text } => {
-            format!(
-                "<details><summary class=\"meta\">{time}thinks</summary><pre>{}</pre></details>\n",
-                body(text)
-            )
-        }
-        What::Said { text } => format!("{time}<div class=\"said\">{}</div>\n", body(text)),
+        What::Thought { text } | What::Said { text } if text.trim().is_empty() => String::new(),
+        What::Thought { text } => format!(
+            "<details><summary class=\"meta\">{time}thinks</summary><div class=\"meta\">\n{}</div></details>\n",
+            html(text)
+        ),
+        What::Said { text } => format!("{time}<div class=\"said\">\n{}</div>\n", html(text)),
         What::Call { tool, arguments, output, is_error, .. } => {
             let (class, state) = match (output, is_error) {
                 (None, _) => ("meta", " (no result)"),
@@ -104,18 +132,27 @@ fn told(item: &Item) -> String {
                 (Some(_), false) => ("", ""),
             };
             let tool = escaped(&one_line(tool));
+            let main = escaped(&fit(&main_argument(arguments), 100));
             let output =
                 output.as_deref().map(|output| format!("<pre>{}</pre>", body(output))).unwrap_or_default();
             format!(
-                "<details><summary class=\"{class}\">{time}calls <code>{tool}</code>{state}</summary><pre>{}</pre>{output}</details>\n",
-                escaped(visible(&pretty(arguments)).trim_end())
+                "<details><summary class=\"{class}\">{time}calls <code>{tool}</code> <span class=\"meta\">{main}</span>{state}</summary>\n{}{output}</details>\n",
+                laid_out(arguments)
             )
         }
-        What::Letter { from, text } => {
-            let (from, text) = (escaped(&one_line(from)), body(text));
-            format!(
-                "<details open><summary>{time}letter from {from}</summary><div class=\"letter\">{text}</div></details>\n"
-            )
+        What::Letter { from, text, ending: of } => {
+            let (begins, text) = match of.and_then(|of| Some((of, ending(text)?))) {
+                Some((of, end)) => {
+                    let (agent, task) = (escaped(&one_line(&end.agent)), link(of, here));
+                    let how = format!("<span class=\"{}\">{}</span>", end.status, end.verb());
+                    (format!("<details><summary>{time}{agent} {task} {how}"), end.text)
+                }
+                None => {
+                    let from = escaped(&one_line(from));
+                    (format!("<details open><summary>{time}letter from {from}"), text.as_str())
+                }
+            };
+            format!("{begins}</summary><div class=\"letter\">\n{}</div></details>\n", html(text))
         }
         What::Asked { text, answer } => {
             let answer = answer.as_deref().map_or_else(|| "not answered".to_owned(), body);
@@ -125,28 +162,29 @@ fn told(item: &Item) -> String {
     }
 }
 
-/// Text as HTML shows it.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
+/// Arguments, one below the other; what is no object, as it is.
+fn laid_out(arguments: &str) -> String {
+    let block = |text: &str| format!("<pre>{}</pre>", escaped(visible(text).trim_end()));
+    let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) else {
+        return if arguments.trim().is_empty() { String::new() } else { block(arguments) };
+    };
+    let row = |(key, value): (&String, &serde_json::Value)| {
+        let value = match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => pretty(&other.to_string()),
+        };
+        let value = match value.contains('\n') {
+            true => block(&value),
+            false => format!("<code>{}</code>", escaped(&visible(&value))),
+        };
+        format!("<dt>{}</dt><dd>{value}</dd>\n", escaped(&visible_line(key)))
+    };
+    match map.is_empty() {
+        true => String::new(),
+        false => format!("<dl>\n{}</dl>\n", map.iter().map(row).collect::<String>()),
     }
-    escaped
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_others_wrote_is_text_and_nothing_else() {
-        assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
-    }
-}
+#[path = "html_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::transcript::{Transcript, What, line, pretty};
+use crate::view::letter::ending;
 use crate::view::{clean, moment, one_line, visible};
 
 /// All of it.
@@ -26,12 +27,12 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
             moment(head.created),
             quoted(&clean(&task.order.task))
         );
-        for item in &task.items {
+        for item in task.before_answer() {
             page.push('\n');
             page += &told(&item.what);
         }
         if !task.output.trim().is_empty() {
-            page += &format!("\n**Result**\n\n{}\n", clean(&task.output).trim_end());
+            page += &format!("\n**{}**\n\n{}\n", task.output_title(), clean(&task.output).trim_end());
         }
         page.push('\n');
     }
@@ -57,9 +58,13 @@ fn told(what: &What) -> String {
             }
             text
         }
-        What::Letter { from, text } => {
-            format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&clean(text)))
-        }
+        What::Letter { from, text, ending: of } => match of.and_then(|of| Some((of, ending(text)?))) {
+            Some((of, end)) => {
+                let agent = escaped(&one_line(&end.agent));
+                format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&clean(end.text)))
+            }
+            None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&clean(text))),
+        },
         What::Asked { text, answer } => {
             let answer = answer
                 .as_deref()

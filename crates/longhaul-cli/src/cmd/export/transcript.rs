@@ -5,6 +5,7 @@ use longhaul::entry::{Entry, Nudge, Order, Record, Release, Sender};
 use longhaul::id::CallId;
 use longhaul::snapshot::{Event, Happening};
 use longhaul::task::Head;
+use longhaul::{Status, TaskId};
 use serde::Serialize;
 
 use crate::exit::Trouble;
@@ -41,8 +42,13 @@ pub(super) enum What {
     Said { text: String },
     /// A tool was called. What came of it, if it has returned.
     Call { call: CallId, tool: String, arguments: String, output: Option<String>, is_error: bool },
-    /// Somebody wrote to it.
-    Letter { from: String, text: String },
+    /// Somebody wrote to it; of the end of which task, if the letter tells of one.
+    Letter {
+        from: String,
+        text: String,
+        #[serde(skip)]
+        ending: Option<TaskId>,
+    },
     /// A person was asked, and what came of it.
     Asked { text: String, answer: Option<String> },
     /// Something else that is worth a line.
@@ -63,6 +69,33 @@ impl Transcript {
         }
         for event in events {
             self.step(event);
+        }
+        // That it tells of an end is for the journal to say: anybody can write that it does.
+        if let Entry::Letter(letter) = &record.entry
+            && let Some(What::Letter { ending, .. }) = self.items.last_mut().map(|item| &mut item.what)
+        {
+            *ending = letter.ending;
+        }
+    }
+
+    /// The item that says what is its output too, if its last words are: they are shown once, as the answer.
+    pub(super) fn answer_at(&self) -> Option<usize> {
+        let last = self.items.iter().rposition(|item| matches!(item.what, What::Said { .. }))?;
+        let answers = |text: &str| !text.trim().is_empty() && text.trim() == self.output.trim();
+        matches!(&self.items[last].what, What::Said { text } if answers(text)).then_some(last)
+    }
+
+    /// All that was said and done before the answer.
+    pub(super) fn before_answer(&self) -> impl Iterator<Item = &Item> {
+        let answer = self.answer_at();
+        self.items.iter().enumerate().filter(move |(at, _)| Some(*at) != answer).map(|(_, item)| item)
+    }
+
+    /// What its output is called.
+    pub(super) fn output_title(&self) -> &'static str {
+        match self.head.status {
+            Status::Completed => "Answer",
+            _ => "What it had said by then",
         }
     }
 
@@ -124,7 +157,7 @@ impl Transcript {
                     Sender::Task(id) => id.to_string(),
                     Sender::System => "longhaul".to_owned(),
                 };
-                self.push(at, What::Letter { from, text: text.to_string() });
+                self.push(at, What::Letter { from, text: text.to_string(), ending: None });
             }
             Happening::Asked { asks, .. } => {
                 self.push(at, What::Asked { text: asks.text.clone(), answer: None })
@@ -220,7 +253,7 @@ pub(super) fn json(tasks: &[Transcript], now: Timestamp) -> Result<String, Troub
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use longhaul::entry::{Returned, Submitted, TeamRef, Voice, Wait};
     use longhaul::id::{Attempt, Seq, TaskKey};
@@ -246,11 +279,11 @@ mod tests {
         transcript
     }
 
-    fn said(text: &str) -> Entry {
+    pub(crate) fn said(text: &str) -> Entry {
         Entry::Said { voice: Voice::Text, text: text.to_owned() }
     }
 
-    fn claimed() -> Entry {
+    pub(crate) fn claimed() -> Entry {
         Entry::Claimed { attempt: Attempt(1), worker: "w".into() }
     }
 

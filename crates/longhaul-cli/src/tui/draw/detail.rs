@@ -59,7 +59,6 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
         }
     }
     let (sign, word, ink) = standing(head);
-    let (_, does) = doing(head, model);
     let mut facts = vec![
         Span::styled(format!("{sign} {word}"), theme.ink(ink)),
         Span::raw(format!(" · {}", crate::view::time_of(head, model.now))),
@@ -76,7 +75,8 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
     let used: usize = facts.iter().map(|span| width(&span.content)).sum();
     let room = usize::from(areas.facts.width.saturating_sub(2)).saturating_sub(used + 3);
     if !head.status.is_final() && head.asked.is_empty() && room > 8 {
-        facts.push(Span::styled(format!(" · {}", fit(&does, room)), theme.ink(Ink::Faint)));
+        let (_, does) = doing(head, model, room);
+        facts.push(Span::styled(format!(" · {does}"), theme.ink(Ink::Faint)));
     }
     buffer.set_line(
         areas.facts.x + 1,

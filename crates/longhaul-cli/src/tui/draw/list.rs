@@ -109,17 +109,19 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
         false => (head.usage.total(), money(head.cost, head.unpriced.into())),
     };
     let mut numbers = String::new();
-    if columns >= 60 {
+    if columns >= 66 {
         numbers = format!("{cost:>8}");
     }
-    if columns >= 44 {
+    if columns >= 50 {
         numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });
     }
     let time = crate::view::time_of(head, model.now);
     numbers = format!("{time:>6}{numbers} ");
 
     let stem = format!("{}{}", branch(place, true), fold);
-    let room = columns.saturating_sub(1 + width(&stem) + 2 + width(&numbers) + 1);
+    // Others say of it by its name that they wait for it, and so do commands.
+    let name = format!("{} ", head.id);
+    let room = columns.saturating_sub(1 + width(&stem) + 2 + width(&name) + width(&numbers) + 1);
     let below = match place.folded {
         true => format!(" +{}", sum.below),
         false => String::new(),
@@ -135,6 +137,7 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
         Span::styled(if selected { "▌" } else { " " }, theme.ink(Ink::Id)),
         Span::styled(stem, theme.ink(Ink::Faint)),
         Span::styled(format!("{sign} "), theme.ink(ink)),
+        Span::styled(name, theme.ink(Ink::Id)),
         Span::styled(agent, if head.status.is_final() && !selected { Style::new() } else { strong }),
         Span::styled(format!(" {text}"), plain),
         Span::styled(below, theme.ink(Ink::Id)),
@@ -145,18 +148,19 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
 
 fn does(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     let Some(head) = model.heads.get(&place.id) else { return Line::default() };
-    let (mut ink, mut text) = doing(head, model);
+    let mut stem = branch(place, false);
+    stem.push_str(if place.parent && !place.folded { "│ " } else { "  " });
+    let room = columns.saturating_sub(1 + width(&stem) + 3);
+    let (mut ink, mut text) = doing(head, model, room);
     let sum = model.forest.sums.get(&place.id);
     // What asks below something that is folded is seen here.
     if let Some(asking) = sum.and_then(|sum| sum.asks).filter(|id| place.folded && *id != head.id)
         && let Some(below) = model.heads.get(&asking)
     {
-        (ink, text) = doing(below, model);
-        text = format!("{} {text}", one_line(below.agent.as_str()));
+        let agent = one_line(below.agent.as_str());
+        (ink, text) = doing(below, model, room.saturating_sub(width(&agent) + 1));
+        text = format!("{agent} {text}");
     }
-    let mut stem = branch(place, false);
-    stem.push_str(if place.parent && !place.folded { "│ " } else { "  " });
-    let room = columns.saturating_sub(1 + width(&stem) + 3);
     Line::from(vec![
         Span::raw(" "),
         Span::styled(stem, model.theme.ink(Ink::Faint)),

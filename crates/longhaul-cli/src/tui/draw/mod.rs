@@ -2,21 +2,22 @@
 
 mod detail;
 mod list;
+mod prompt;
 
 use longhaul::TaskId;
 use longhaul::task::Head;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget as _};
 
 use super::areas::{Areas, SMALLEST};
 use super::forest::Group;
 use super::help;
-use super::model::{Confirm, Focus, Model, Pane, Purpose};
+use super::model::{Focus, Model, Pane};
 use super::wrap::{fit, width, wrap};
-use crate::view::words::{many, short};
+use crate::view::words::short;
 use crate::view::{Ink, one_line, standing};
 
 pub(crate) use detail::tab_at;
@@ -48,7 +49,7 @@ pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
         detail::draw(model, &areas, buffer);
     }
     foot(model, areas.foot, buffer);
-    let cursor = prompt(model, &areas, buffer);
+    let cursor = prompt::draw(model, &areas, buffer);
     if model.help.is_some() {
         help_page(model, area, buffer);
     } else if let Some(cursor) = cursor {
@@ -138,113 +139,6 @@ fn who(model: &Model, id: TaskId) -> String {
     match model.heads.get(&id) {
         Some(head) => format!("{} {id}", one_line(head.agent.as_str())),
         None => id.to_string(),
-    }
-}
-
-/// The line that is typed into; or what is asked; or what could be typed. Where the cursor is.
-fn prompt(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position> {
-    let area = areas.prompt;
-    let theme = model.theme;
-    let room = usize::from(area.width.saturating_sub(2));
-    let put =
-        |buffer: &mut Buffer, line: Line<'_>| buffer.set_line(area.x + 1, area.y, &line, area.width - 2);
-    if let Some(confirm) = model.confirm {
-        let (question, short, keys) = confirmation(model, confirm);
-        let room = room.saturating_sub(width(keys) + 2);
-        let question = fit(if width(&question) <= room { &question } else { &short }, room);
-        let line = vec![
-            Span::styled(question, theme.ink(Ink::Waits)),
-            Span::raw("  "),
-            Span::styled(keys, theme.ink(Ink::Strong)),
-        ];
-        put(buffer, Line::from(line));
-        return None;
-    }
-    if let Focus::Search | Focus::Find = model.focus {
-        let words = if model.focus == Focus::Find { &model.find.words } else { &model.search };
-        let (shown, at) = words.window(room.saturating_sub(1));
-        put(buffer, Line::from(vec![Span::styled("/", theme.ink(Ink::Waits)), Span::raw(shown)]));
-        return Some(Position::new(area.x + 2 + at as u16, area.y));
-    }
-    if model.focus == Focus::Detail && model.finds() {
-        let keys = "n down · N up · Esc ends";
-        let words = fit(&format!("/{}", model.find.words.text()), room.saturating_sub(width(keys) + 2));
-        let line = vec![
-            Span::styled(words, theme.ink(Ink::Waits)),
-            Span::raw("  "),
-            Span::styled(keys, theme.ink(Ink::Strong)),
-        ];
-        put(buffer, Line::from(line));
-        return None;
-    }
-    let purpose = model.purpose();
-    let label = match purpose {
-        Some(Purpose::Write(id)) => match model.heads.get(&id) {
-            Some(head) if head.status.is_final() => format!("continue {}", who(model, id)),
-            _ => format!("to {}", who(model, id)),
-        },
-        Some(Purpose::Answer(id, _)) => format!("answer {}", who(model, id)),
-        Some(Purpose::Run) => format!("run {}", model.team.as_deref().unwrap_or_default()),
-        None => String::new(),
-    };
-    let draft = model.draft();
-    if model.focus != Focus::Prompt {
-        let (key, what) = match (model.asks(), purpose) {
-            (Some((head, question)), _) if question.tool.is_some() => {
-                let keys = "y yes · n no · a always";
-                let agent = one_line(head.agent.as_str());
-                let whole = format!("{} asks", who(model, head.id));
-                let fits = width(keys) + 2 + width(&whole) <= room;
-                (keys.to_owned(), if fits { whole } else { format!("{agent} asks") })
-            }
-            // What was begun, and for whom: it is on the line again when it is gone on with.
-            (_, Some(_)) if !draft.text().is_empty() => {
-                let begun = one_line(draft.text());
-                ("m".to_owned(), format!("goes on: {label}› {begun}"))
-            }
-            (_, Some(Purpose::Run)) => ("Enter".to_owned(), format!("types a prompt for {label}")),
-            (_, Some(_)) => {
-                let writes = label.strip_prefix("continue ").map(|whom| format!("continues {whom}"));
-                ("m".to_owned(), writes.unwrap_or_else(|| format!("writes {label}")))
-            }
-            (_, None) => return None,
-        };
-        let what = fit(&what, room.saturating_sub(width(&key) + 2));
-        let line = vec![
-            Span::styled(key, theme.ink(Ink::Strong)),
-            Span::styled(format!("  {what}"), theme.ink(Ink::Faint)),
-        ];
-        put(buffer, Line::from(line));
-        return None;
-    }
-    let label = fit(&label, room / 2);
-    let before = width(&label) + 2;
-    let (shown, at) = draft.window(room.saturating_sub(before));
-    let style = theme.title(true);
-    put(buffer, Line::from(vec![Span::styled(label, style), Span::styled("› ", style), Span::raw(shown)]));
-    Some(Position::new(area.x + 1 + (before + at) as u16, area.y))
-}
-
-/// What is asked; the same in few words; and the keys that answer it.
-fn confirmation(model: &Model, confirm: Confirm) -> (String, String, &'static str) {
-    match confirm {
-        Confirm::Stop(id) => {
-            let below = model.forest.sums.get(&id).map_or(0, |sum| sum.below);
-            let below =
-                if below == 0 { String::new() } else { format!(" and {} below", many(below, "task")) };
-            (format!("Stop {}{below}?", who(model, id)), format!("Stop {id}?"), "y stop · n no")
-        }
-        Confirm::StopAll => {
-            let open = model.heads.values().filter(|head| !head.status.is_final()).count();
-            let question = format!("Stop all {} that have not ended?", many(open, "task"));
-            (question, format!("Stop {open}?"), "y stop all · n no")
-        }
-        Confirm::Leave => {
-            let open = model.open();
-            let go = if open == 1 { "goes" } else { "go" };
-            let question = format!("{} {go} on without this screen.", many(open, "task"));
-            (question, format!("{open} {go} on"), "q leave · d drain · Esc stay")
-        }
     }
 }
 
@@ -357,20 +251,31 @@ fn dollars(cost: u64) -> String {
     }
 }
 
-/// What a task does now, and how that is to be shown.
-fn doing(head: &Head, model: &Model) -> (Ink, String) {
+/// What a task does now, and how that is to be shown, in so many columns. For how long it has been silent is said, however
+/// long its command is.
+fn doing(head: &Head, model: &Model, columns: usize) -> (Ink, String) {
+    let (ink, what, mut silent) = does(head, model);
+    if width(&what) + width(&silent) > columns {
+        silent = silent.replace("silent for", "silent");
+    }
+    let what = fit(&what, columns.saturating_sub(width(&silent)));
+    (ink, fit(&format!("{what}{silent}"), columns))
+}
+
+/// What a task does now, and for how long it has been silent.
+fn does(head: &Head, model: &Model) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
     if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
         let left = asked.until.map(|until| format!("{}: ", crate::view::words::time_left(until, now)));
         let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
-        return (Ink::Waits, asks);
+        return (Ink::Waits, asks, String::new());
     }
     match head.status {
         Status::Pending if head.attempt.0 > 0 => {
-            (Ink::Waits, "nobody runs it now: r carries it on".to_owned())
+            (Ink::Waits, "nobody runs it now: r carries it on".to_owned(), String::new())
         }
-        Status::Pending => (Ink::Faint, "waits for its turn".to_owned()),
+        Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
         Status::Running => {
             let silent = std::time::Duration::try_from(now.duration_since(head.active)).unwrap_or_default();
             let silent = if silent.as_secs() >= 30 {
@@ -379,21 +284,22 @@ fn doing(head: &Head, model: &Model) -> (Ink, String) {
                 String::new()
             };
             if let Some(stop) = &head.stop {
-                return (Ink::Waits, format!("stopping: {}{silent}", stop.cause));
+                return (Ink::Waits, format!("stopping: {}", stop.cause), silent);
             }
             if let Some(waiting) = head.waits_at(now) {
-                return (Ink::Faint, format!("waits for {}", crate::view::tell::waits_for(&waiting.on)));
+                let on = crate::view::tell::waits_for(&waiting.on);
+                return (Ink::Faint, format!("waits for {on}"), String::new());
             }
-            let tools: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
-            let what = match (&head.progress, &tools[..]) {
-                (Some(progress), [_, ..]) => one_line(&format!("{}: {progress}", tools.join(", "))),
-                (None, [_, ..]) => one_line(&tools.join(", ")),
-                _ => "thinking".to_owned(),
+            let calls = model.calls.told(head).join(", ");
+            let what = match &head.progress {
+                _ if calls.is_empty() => "thinking".to_owned(),
+                Some(progress) => format!("{calls}: {}", one_line(progress)),
+                None => calls,
             };
-            (if silent.is_empty() { Ink::Busy } else { Ink::Waits }, format!("{what}{silent}"))
+            (if silent.is_empty() { Ink::Busy } else { Ink::Waits }, what, silent)
         }
-        Status::Failed => (Ink::Bad, one_line(head.error.as_deref().unwrap_or("failed"))),
-        _ => (Ink::Faint, standing(head).1.to_owned()),
+        Status::Failed => (Ink::Bad, one_line(head.error.as_deref().unwrap_or("failed")), String::new()),
+        _ => (Ink::Faint, standing(head).1.to_owned(), String::new()),
     }
 }
 

@@ -5,6 +5,7 @@ use longhaul::entry::{Entry, Nudge, Outcome, Record, Release, Voice, Wait, Wants
 use longhaul::id::CallId;
 
 use super::{End, Got, OUTPUT_KEPT, TEXT_KEPT, Talk, What, kept, said};
+use crate::view::letter::ending;
 use crate::view::tell::{budget_words, call, sampled, waits_for};
 use crate::view::{Ink, clean, one_line, visible, visible_line};
 
@@ -83,22 +84,22 @@ impl Talk {
                 self.got(record, returned.call, got);
             }
             Entry::Letter(letter) => {
-                let text = match (letter.ending, &letter.summary) {
-                    (Some(_), Some(summary)) => format!("{summary}: {}", inner(&letter.text)),
-                    _ => letter.text.trim().to_owned(),
+                let text = match letter.ending.and_then(|_| ending(&letter.text)) {
+                    Some(end) => format!("{} {}: {}", end.agent, end.verb(), end.text),
+                    None => letter.text.trim().to_owned(),
                 };
                 let text = kept(clean(&text), TEXT_KEPT);
                 let what =
-                    What::Letter { id: letter.id.clone(), from: letter.from.clone(), text, read: false };
+                    What::Letter { id: letter.id.clone(), from: letter.from.clone(), text, read: None };
                 self.push(record, what);
             }
             Entry::Read { letters, known, .. } => {
                 for block in &mut self.blocks {
                     if let What::Letter { id, read, .. } = &mut block.what
-                        && !*read
+                        && read.is_none()
                         && (letters.contains(id) || known.contains(id))
                     {
-                        *read = true;
+                        *read = Some(record.at);
                         block.version += 1;
                     }
                 }
@@ -207,14 +208,6 @@ impl Talk {
     }
 }
 
-/// What is between the tags of a letter about an end: they are for models.
-fn inner(text: &str) -> &str {
-    let text = text.trim();
-    let inner =
-        text.strip_prefix("<task_ended ").and_then(|text| text.split_once('>')).map(|(_, inner)| inner);
-    inner.map_or(text, |inner| inner.strip_suffix("</task_ended>").unwrap_or(inner).trim())
-}
-
 /// Arguments as people read them: one a line.
 fn pretty(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
@@ -226,16 +219,5 @@ fn pretty(arguments: &str) -> String {
             map.iter().map(line).collect::<Vec<_>>().join("\n")
         }
         Err(_) => visible(arguments),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_another_is_told_in_words_and_not_in_tags() {
-        assert_eq!(inner("<task_ended id=\"t-1\" status=\"completed\">\nA > B\n</task_ended>"), "A > B");
-        assert_eq!(inner(" <b>as it is "), "<b>as it is");
     }
 }

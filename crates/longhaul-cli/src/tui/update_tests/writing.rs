@@ -135,3 +135,25 @@ fn a_click_elsewhere_and_tab_take_no_draft_along() {
     serve(&mut model, effects, &stories);
     assert_eq!(press(&mut model, "m Enter", &stories), []);
 }
+
+#[test]
+fn a_long_text_is_wrapped_and_the_prompt_grows() {
+    let stories = stories();
+    let text: String = (0..40).map(|number| format!("word{number:02} ")).collect();
+    let word = regex::Regex::new(r"word\d\d").unwrap();
+    for (size, most) in [((120, 40), 6), ((60, 20), 5), ((40, 15), 3)] {
+        let mut model = screen(size, &stories);
+        press(&mut model, "Down m", &stories);
+        assert_eq!(model.areas().unwrap().prompt.height, 1);
+        types(&mut model, &text);
+        let shown = picture(&mut model);
+        let rows: Vec<&str> = shown.lines().filter(|row| row.contains("word")).collect();
+        assert!(rows.len() > 1 && rows.len() <= most, "{size:?}: {shown}");
+        assert!(shown.contains("word39"), "where the cursor is, is in sight: {size:?}: {shown}");
+        let all = word.find_iter(&shown).count();
+        assert!(all == 40 || rows.len() == most, "{size:?}: {shown}");
+        assert_eq!(all, shown.matches("word").count(), "no word is torn: {shown}");
+        press(&mut model, "Esc", &stories);
+        assert_eq!(model.areas().unwrap().prompt.height, 1);
+    }
+}

@@ -1,11 +1,12 @@
 //! Markdown as a terminal shows it: wrapped to the width, tables aligned, code in colours.
 
+mod aligned;
 mod code;
+mod html;
 mod ink;
+mod source;
 mod table;
 mod wrap;
-
-use std::iter::Peekable;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
@@ -13,10 +14,12 @@ use super::clean::clean;
 use super::screen::Line;
 use super::words::width;
 pub(crate) use code::Colors;
+pub(crate) use html::{escaped, html};
 use ink::FAINT;
 pub(crate) use ink::{Span, Style};
+use source::Source;
 use table::Table;
-use wrap::{broken, wrapped};
+use wrap::{broken, kept, wrapped};
 
 /// How code is indented.
 const INDENT: &str = "  ";
@@ -62,8 +65,7 @@ fn read(source: &str, columns: usize, colors: &Colors) -> Vec<Vec<Span>> {
     let source = clean(source);
     let mut page =
         Page { columns: columns.max(20), colors, lines: Vec::new(), margins: Vec::new(), begun: false };
-    let mut events = parser(&source).peekable();
-    page.blocks(&mut events, true);
+    page.blocks(&mut Source::new(&source), true);
     page.lines
 }
 
@@ -82,7 +84,6 @@ struct Page<'a> {
     begun: bool,
 }
 
-type Source<'a> = Peekable<Parser<'a>>;
 type Events<'a, 'b> = &'a mut Source<'b>;
 
 impl Page<'_> {
@@ -112,11 +113,11 @@ impl Page<'_> {
     /// All blocks of a part, up to its end. In a tight list there are no empty lines between them.
     fn blocks(&mut self, events: Events<'_, '_>, loose: bool) {
         self.begun = false;
-        let mut spans: Vec<Span> = Vec::new();
+        let (mut spans, mut aligned) = (Vec::new(), false);
         while let Some(event) = events.next() {
             // Text that is in no paragraph: an item of a tight list.
             if let Some(tag) = block(&event) {
-                self.flush(&mut spans);
+                self.flush(&mut spans, aligned);
                 self.gap(loose);
                 self.block(tag, events, loose);
                 self.begun = true;
@@ -125,22 +126,27 @@ impl Page<'_> {
             match event {
                 Event::End(_) => break,
                 Event::Rule => {
-                    self.flush(&mut spans);
+                    self.flush(&mut spans, aligned);
                     self.gap(loose);
                     let rule = "─".repeat(self.room());
                     self.line(&[Span::new(FAINT, rule)]);
                 }
                 Event::Html(html) => spans.push(Span::new(FAINT, clean(&html))),
-                event => inline(event, events, Style::new(), &mut spans),
+                event => {
+                    if spans.is_empty() {
+                        aligned = events.begin_words();
+                    }
+                    inline(event, events, Style::new(), &mut spans);
+                }
             }
         }
-        self.flush(&mut spans);
+        self.flush(&mut spans, aligned);
     }
 
-    fn flush(&mut self, spans: &mut Vec<Span>) {
+    fn flush(&mut self, spans: &mut Vec<Span>, aligned: bool) {
         if spans.iter().any(|span| !span.text.trim().is_empty()) {
             self.begun = true;
-            for line in wrapped(spans, self.room()) {
+            for line in laid(spans, self.room(), aligned) {
                 self.line(&line);
             }
         }
@@ -167,7 +173,7 @@ impl Page<'_> {
                         _ => {}
                     }
                 }
-                self.flush(&mut spans);
+                self.flush(&mut spans, false);
             }
             Tag::BlockQuote(_) => {
                 let bar = Span::new(FAINT, "│ ");
@@ -187,8 +193,10 @@ impl Page<'_> {
 
     fn paragraph(&mut self, events: Events<'_, '_>, style: Style) {
         let mut spans = Vec::new();
+        let aligned = events.begin_paragraph();
         inlines(events, style, &mut spans);
-        for line in wrapped(&spans, self.room()) {
+        events.end_words();
+        for line in laid(&spans, self.room(), aligned) {
             self.line(&line);
         }
     }
@@ -247,6 +255,10 @@ impl Page<'_> {
     }
 }
 
+fn laid(spans: &[Span], columns: usize, aligned: bool) -> Vec<Vec<Span>> {
+    if aligned { kept(spans, columns) } else { wrapped(spans, columns) }
+}
+
 /// The block that begins here.
 fn block<'a>(event: &Event<'a>) -> Option<Tag<'a>> {
     match event {
@@ -273,7 +285,7 @@ fn inline(event: Event<'_>, events: Events<'_, '_>, style: Style, spans: &mut Ve
         // Numbers of characters are made characters only now.
         Event::Text(text) => spans.push(Span::new(style, clean(&text))),
         Event::Code(text) => spans.push(Span::new(style.fg_color(Some(ink::CODE)), clean(&text))),
-        Event::SoftBreak => spans.push(Span::new(style, " ")),
+        Event::SoftBreak => spans.push(Span::new(style, events.soft_break())),
         Event::HardBreak => spans.push(Span::new(style, "\n")),
         Event::Html(html) | Event::InlineHtml(html) => spans.push(Span::new(FAINT, clean(&html))),
         Event::TaskListMarker(done) => spans.push(Span::new(style, if done { "☑ " } else { "☐ " })),

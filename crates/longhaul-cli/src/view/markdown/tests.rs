@@ -165,3 +165,62 @@ fn whatever_comes_is_shown_without_a_panic() {
         render(&text, 30, &colors);
     }
 }
+
+#[test]
+fn no_line_ends_in_space_and_none_is_empty_inside_a_paragraph() {
+    let text = "one two three four five six seven eight nine ten eleven twelve\n\n> a quote of several words, too\n\n```\ncode with space at its end                                                            \n```";
+    for columns in 20..=80 {
+        let lines = pieces(text, columns, &Colors::default());
+        let plain: Vec<String> =
+            lines.iter().map(|line| line.iter().map(|span| span.text.as_str()).collect()).collect();
+        assert_eq!(plain.iter().filter(|line| line.trim().is_empty()).count(), 2, "{columns}: {plain:#?}");
+        for line in plain {
+            assert!(width(&line) <= columns && (line.trim_end() == line), "{columns}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn aligned_text_stays_aligned() {
+    for text in [
+        "name      count\nalpha         1\nb            22",
+        "Name:     x\nCount:    3\nand a word",
+        "src\n├── main.rs\n│   └── a.rs\n└── lib.rs",
+        "+------+---+\n| name | n |\n+------+---+\n| a    | 1 |\n+------+---+",
+        "total  3\n  a    1\n  bb   2",
+    ] {
+        assert_eq!(plain(text, 60), text);
+        assert_eq!(plain(&format!("before\n\n{text}\n\nafter"), 60), format!("before\n\n{text}\n\nafter"));
+    }
+    // In a list, and in a quote.
+    assert_eq!(plain("- a    1\n  bb   2", 60), "• a    1\n  bb   2");
+    assert_eq!(plain("> a    1\n> bb   2", 60), "│ a    1\n│ bb   2");
+    // What is marked is marked still.
+    assert_eq!(plain("**name**  count\n**alpha**     1", 60), "name  count\nalpha     1");
+    // What does not fit is wrapped, line by line.
+    assert_eq!(plain("aaa bbb ccc   ddd eee\nfff ggg   hhh", 20), "aaa bbb ccc   ddd\neee\nfff ggg   hhh");
+    assert_eq!(plain("a   b\n  aaa bbb ccc   ddd eee", 20), "a   b\n  aaa bbb ccc   ddd\n  eee");
+    // Items of a list may be columns, too.
+    assert_eq!(plain("- alpha   1\n- b      22", 20), "• alpha   1\n• b      22");
+}
+
+#[test]
+fn sentences_are_no_columns() {
+    for text in [
+        "One sentence.  Another one.\nA third.  And a fourth.",
+        "a line\nanother  line with a slip\na third line",
+        "only  one line",
+    ] {
+        assert_eq!(plain(text, 80), text.replace('\n', " "));
+    }
+}
+
+#[test]
+fn deep_nesting_breaks_nothing() {
+    for text in [">".repeat(50_000), "- ".repeat(20_000), "*".repeat(50_000), "[".repeat(50_000)] {
+        let text = format!("{text}x");
+        let lines = pieces(&text, 40, &Colors::default());
+        assert!(lines.iter().flatten().any(|span| span.text.contains('x')));
+        assert!(html(&text).contains('x'));
+    }
+}

@@ -1,0 +1,170 @@
+//! Below all else: what is typed, wrapped into as many rows as there is room for; or what is asked; or what could be typed.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Position;
+use ratatui::text::{Line, Span};
+
+use super::who;
+use crate::tui::areas::{Areas, most_typed};
+use crate::tui::input::{Input, Rows};
+use crate::tui::model::{Confirm, Focus, Model, Purpose};
+use crate::tui::wishes::can_be_retried;
+use crate::tui::wrap::{fit, width};
+use crate::view::words::many;
+use crate::view::{Ink, one_line};
+
+/// How far the rows below the first are indented.
+const INDENT: usize = 2;
+
+impl Model {
+    /// How many rows are typed into now.
+    pub(crate) fn typed_rows(&self) -> u16 {
+        let rows = self.typed().map_or(1, |(before, input)| self.rows_of(&before, input).ranges.len());
+        u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, most_typed(self.size.1))
+    }
+
+    /// What the keys go to, and what stands before it; nothing, where nothing is typed.
+    fn typed(&self) -> Option<(String, &Input)> {
+        static NOTHING: std::sync::LazyLock<Input> = std::sync::LazyLock::new(Input::default);
+        if self.confirm.is_some() {
+            return None;
+        }
+        match self.focus {
+            Focus::Search => Some(("/".to_owned(), &self.search)),
+            Focus::Find => Some(("/".to_owned(), &self.find.words)),
+            Focus::Prompt => {
+                let purpose = self.purpose()?;
+                let label = fit(&label(self, purpose), self.prompt_columns() / 2);
+                Some((format!("{label}› "), self.drafts.get(&purpose).unwrap_or(&NOTHING)))
+            }
+            Focus::List | Focus::Detail => None,
+        }
+    }
+
+    /// The rows of what is typed.
+    pub(crate) fn rows_typed(&self) -> Option<Rows> {
+        self.typed().map(|(before, input)| self.rows_of(&before, input))
+    }
+
+    fn rows_of(&self, before: &str, input: &Input) -> Rows {
+        let columns = self.prompt_columns();
+        input.rows(columns.saturating_sub(width(before)), columns.saturating_sub(INDENT))
+    }
+
+    fn prompt_columns(&self) -> usize {
+        usize::from(self.size.0.saturating_sub(2))
+    }
+}
+
+/// Whom what is typed goes to.
+fn label(model: &Model, purpose: Purpose) -> String {
+    match purpose {
+        Purpose::Write(id) => match model.heads.get(&id) {
+            Some(head) if head.status.is_final() => format!("continue {}", who(model, id)),
+            _ => format!("to {}", who(model, id)),
+        },
+        Purpose::Answer(id, _) => format!("answer {}", who(model, id)),
+        Purpose::Run => format!("run {}", model.team.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Draws it. Where the cursor is.
+pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position> {
+    if let Some((before, input)) = model.typed() {
+        return Some(typed(model, areas, buffer, before, input));
+    }
+    let (words, ink, keys, keys_first) = offer(model, model.prompt_columns())?;
+    let (words, keys) =
+        (Span::styled(words, model.theme.ink(ink)), Span::styled(keys, model.theme.ink(Ink::Strong)));
+    let line = if keys_first { [keys, Span::raw("  "), words] } else { [words, Span::raw("  "), keys] };
+    buffer.set_line(areas.prompt.x + 1, areas.prompt.y, &Line::from(line.to_vec()), areas.prompt.width - 2);
+    None
+}
+
+fn typed(model: &Model, areas: &Areas, buffer: &mut Buffer, before: String, input: &Input) -> Position {
+    let (area, rows) = (areas.prompt, model.rows_of(&before, input));
+    let style = match model.focus {
+        Focus::Prompt => model.theme.title(true),
+        _ => model.theme.ink(Ink::Waits),
+    };
+    let indent = |row: usize| if row == 0 { width(&before) } else { INDENT };
+    let shown = rows.in_sight(usize::from(area.height));
+    for (y, row) in (area.y..area.bottom()).zip(shown.clone()) {
+        let first =
+            if row == 0 { Span::styled(before.clone(), style) } else { Span::raw(" ".repeat(INDENT)) };
+        let text = Span::raw(input.row(rows.ranges[row].clone()));
+        buffer.set_line(area.x + 1, y, &Line::from(vec![first, text]), area.width - 2);
+    }
+    // That there is more above or below is told at the edge.
+    let faint = model.theme.ink(Ink::Faint);
+    if shown.start > 0 {
+        buffer.set_string(area.right() - 1, area.y, "↑", faint);
+    }
+    if shown.end < rows.ranges.len() {
+        buffer.set_string(area.right() - 1, area.bottom() - 1, "↓", faint);
+    }
+    let x = area.x + 1 + u16::try_from(indent(rows.row) + rows.column).unwrap_or(u16::MAX);
+    Position::new(x.min(area.right() - 1), area.y + (rows.row - shown.start) as u16)
+}
+
+/// What is asked or could be done, in which ink; its keys; and whether those come first.
+fn offer(model: &Model, room: usize) -> Option<(String, Ink, String, bool)> {
+    if let Some(confirm) = model.confirm {
+        let (question, short, keys) = confirmation(model, confirm);
+        let room = room.saturating_sub(width(keys) + 2);
+        let question = fit(if width(&question) <= room { &question } else { &short }, room);
+        return Some((question, Ink::Waits, keys.to_owned(), false));
+    }
+    if model.focus == Focus::Detail && model.finds() {
+        let keys = "n down · N up · Esc ends";
+        let words = fit(&format!("/{}", model.find.words.text()), room.saturating_sub(width(keys) + 2));
+        return Some((words, Ink::Waits, keys.to_owned(), false));
+    }
+    let purpose = model.purpose()?;
+    let (label, draft) = (label(model, purpose), model.draft());
+    let (key, what) = match (model.asks(), purpose) {
+        (Some((head, question)), _) if question.tool.is_some() => {
+            let keys = "y yes · n no · a always";
+            let agent = one_line(head.agent.as_str());
+            let whole = format!("{} asks", who(model, head.id));
+            let fits = width(keys) + 2 + width(&whole) <= room;
+            (keys, if fits { whole } else { format!("{agent} asks") })
+        }
+        // What was begun, and for whom: it is on the line again when it is gone on with.
+        _ if !draft.text().is_empty() => ("m", format!("goes on: {label}› {}", one_line(draft.text()))),
+        (_, Purpose::Run) => ("Enter", format!("types a prompt for {label}")),
+        (_, Purpose::Write(id)) => match label.strip_prefix("continue ") {
+            Some(whom) if model.heads.get(&id).is_some_and(can_be_retried) => {
+                ("R", format!("retries {whom} · m continues it"))
+            }
+            Some(whom) => ("m", format!("continues {whom}")),
+            None => ("m", format!("writes {label}")),
+        },
+        (_, Purpose::Answer(..)) => ("m", format!("writes {label}")),
+    };
+    let what = fit(&what, room.saturating_sub(width(key) + 2));
+    Some((what, Ink::Faint, key.to_owned(), true))
+}
+
+/// What is asked; the same in few words; and the keys that answer it.
+fn confirmation(model: &Model, confirm: Confirm) -> (String, String, &'static str) {
+    match confirm {
+        Confirm::Stop(id) => {
+            let below = model.forest.sums.get(&id).map_or(0, |sum| sum.below);
+            let below =
+                if below == 0 { String::new() } else { format!(" and {} below", many(below, "task")) };
+            (format!("Stop {}{below}?", who(model, id)), format!("Stop {id}?"), "y stop · n no")
+        }
+        Confirm::StopAll => {
+            let open = model.heads.values().filter(|head| !head.status.is_final()).count();
+            let question = format!("Stop all {} that have not ended?", many(open, "task"));
+            (question, format!("Stop {open}?"), "y stop all · n no")
+        }
+        Confirm::Leave => {
+            let open = model.open();
+            let go = if open == 1 { "goes" } else { "go" };
+            let question = format!("{} {go} on without this screen.", many(open, "task"));
+            (question, format!("{open} {go} on"), "q leave · d drain · Esc stay")
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the tools are called with that run now. A task's head has only their names; the rest is read from the journals of
+//! tasks in sight, once a call.
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+use longhaul::TaskId;
+use longhaul::entry::{Entry, Record};
+use longhaul::id::{CallId, Seq};
+use longhaul::task::Head;
+
+use super::forest::Row;
+use super::model::{Effect, Model};
+use crate::view::one_line;
+use crate::view::tell::brief_call;
+
+/// How much of a call is kept: a line has no room for more.
+const KEPT: usize = 200;
+
+/// The calls that are known, or being read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunningCalls(HashMap<TaskId, Vec<(CallId, Option<String>)>>);
+
+impl RunningCalls {
+    /// Keeps what has been read.
+    pub(super) fn take(&mut self, task: TaskId, id: CallId, told: String) {
+        let calls = self.0.entry(task).or_default();
+        calls.retain(|(known, _)| *known != id);
+        calls.push((id, Some(told)));
+    }
+
+    /// Forgets calls that have returned.
+    pub(super) fn forget(&mut self, head: &Head) {
+        if let Some(calls) = self.0.get_mut(&head.id) {
+            calls.retain(|(known, _)| head.calling.iter().any(|(id, _)| id == known));
+            if calls.is_empty() {
+                self.0.remove(&head.id);
+            }
+        }
+    }
+
+    /// Forgets the calls of tasks that are not known any more, or do not make them any more.
+    pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, Head>) {
+        self.0.retain(|id, _| heads.contains_key(id));
+        heads.values().for_each(|head| self.forget(head));
+    }
+
+    /// What runs in a task: each call in few words, or the name of its tool where no more is known.
+    pub(crate) fn told(&self, head: &Head) -> Vec<String> {
+        let known = self.0.get(&head.id);
+        let told = |id: &CallId| {
+            let (_, told) = known?.iter().find(|(known, _)| known == id)?;
+            told.clone().filter(|told| !told.is_empty())
+        };
+        head.calling.iter().map(|(id, tool)| told(id).unwrap_or_else(|| one_line(tool))).collect()
+    }
+
+    /// The calls of a task that are not known, and from now on are being read.
+    fn unknown(&mut self, head: &Head) -> Vec<CallId> {
+        if head.calling.is_empty() {
+            return Vec::new();
+        }
+        let calls = self.0.entry(head.id).or_default();
+        let known = |id: &CallId| calls.iter().any(|(known, _)| known == id);
+        let unknown: Vec<CallId> = head.calling.iter().map(|(id, _)| *id).filter(|id| !known(id)).collect();
+        calls.extend(unknown.iter().map(|id| (*id, None)));
+        unknown
+    }
+}
+
+impl Model {
+    /// What has to be read so that all calls in sight can be told.
+    pub(crate) fn unknown_calls(&mut self) -> Option<Effect> {
+        let height = self.areas()?.list.height;
+        let rows = self.forest.rows.iter().skip(self.top).take(usize::from(height));
+        let in_sight = rows.filter_map(|row| match row {
+            Row::Doing(place) => Some(place.id),
+            _ => None,
+        });
+        let mut wanted = Vec::new();
+        for id in in_sight.chain(self.selected) {
+            if let Some(head) = self.heads.get(&id) {
+                let unknown = self.calls.unknown(head);
+                if !unknown.is_empty() {
+                    wanted.push((id, head.seq, unknown));
+                }
+            }
+        }
+        (!wanted.is_empty()).then_some(Effect::ReadCalls(wanted))
+    }
+}
+
+/// Finds the calls in a stretch of a journal that ends now: each in few words. `None` if the reply that made them is
+/// further back.
+pub(super) fn found(records: &[Record], ids: &[CallId]) -> Option<Vec<(CallId, String)>> {
+    let reply = records.iter().rev().find_map(|record| match &record.entry {
+        Entry::Replied(reply) => Some(reply),
+        _ => None,
+    })?;
+    // What a person or a hook has changed is in the entry of the call.
+    let changed = |id: &CallId| {
+        records.iter().rev().find_map(|record| match &record.entry {
+            Entry::Called { call, arguments, .. } if call == id => arguments.clone(),
+            _ => None,
+        })
+    };
+    let told = |id: &CallId| {
+        let call = reply.calls().nth(id.index as usize)?;
+        let arguments = changed(id).unwrap_or_else(|| call.arguments.clone());
+        Some(brief_call(&call.tool, &arguments, KEPT))
+    };
+    Some(ids.iter().map(|id| (*id, told(id).unwrap_or_default())).collect())
+}
+
+/// The entry after which a stretch of so many begins that ends with this one.
+pub(super) fn stretch(end: Seq, entries: usize) -> Seq {
+    Seq(end.0.saturating_sub(entries as u64))
+}

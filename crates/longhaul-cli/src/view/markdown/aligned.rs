@@ -1,0 +1,29 @@
+//! Paragraphs that somebody has laid out with spaces: columns, tables of signs, trees of files. Markdown would make one
+//! line of them.
+
+/// Whether the lines of a paragraph are to stay as they are: where at least two, and no fewer than half of them, have
+/// columns or lines drawn in them.
+pub(super) fn is_aligned(paragraph: &str) -> bool {
+    let lines = paragraph.trim_end().lines().count();
+    let laid = paragraph.lines().filter(|line| is_laid_out(line.trim())).count();
+    laid >= 2 && laid * 2 >= lines
+}
+
+fn is_laid_out(line: &str) -> bool {
+    let drawn = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);
+    line.contains(drawn) || line.starts_with("+-") || line.starts_with('|') || has_columns(line)
+}
+
+/// Whether there is more than one space between two words. Two after the end of a sentence are how some people type.
+fn has_columns(line: &str) -> bool {
+    let mut rest = line;
+    while let Some(at) = rest.find("  ") {
+        let (before, after) = (&rest[..at], rest[at..].trim_start());
+        let wide = rest.len() - at - after.len();
+        if wide > 2 || !before.ends_with(['.', '!', '?', ':', ';', ',']) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}

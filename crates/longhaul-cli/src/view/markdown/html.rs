@@ -1,0 +1,148 @@
+//! Markdown as HTML that can do nothing: no tag and no attribute comes from the text, links lead to the web or to a mailbox,
+//! and nothing is loaded.
+
+use pulldown_cmark::{Alignment, Event, HeadingLevel, Tag};
+
+use super::clean;
+use super::source::Source;
+
+/// Text as HTML shows it.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The text as HTML. HTML in it is shown as it is written.
+pub(crate) fn html(text: &str) -> String {
+    let text = clean(text);
+    let mut events = Source::new(&text);
+    let mut page = Page::default();
+    while let Some(event) = events.next() {
+        match event {
+            Event::Start(tag) => page.start(tag, &mut events),
+            Event::End(_) => {
+                events.end_words();
+                page.end();
+            }
+            // Numbers of characters are made characters only now.
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => page.text(&text),
+            Event::Code(text) => page.html += &format!("<code>{}</code>", escaped(&clean(&text))),
+            Event::SoftBreak => page.html += &events.soft_break().replacen(' ', "\n", 1),
+            Event::HardBreak => page.html += "<br>\n",
+            Event::Rule => page.html += "<hr>\n",
+            Event::TaskListMarker(done) => page.html += if done { "☑ " } else { "☐ " },
+            _ => {}
+        }
+    }
+    while !page.open.is_empty() {
+        page.end();
+    }
+    page.html
+}
+
+#[derive(Default)]
+struct Page {
+    html: String,
+    /// What closes each thing that is open.
+    open: Vec<String>,
+    /// Of the table that is open: how its columns are aligned, which is next, and whether this is its head.
+    columns: Vec<Alignment>,
+    column: usize,
+    head: bool,
+}
+
+impl Page {
+    fn text(&mut self, text: &str) {
+        self.html += &escaped(&clean(text));
+    }
+
+    fn end(&mut self) {
+        self.html += &self.open.pop().unwrap_or_default();
+    }
+
+    fn begin(&mut self, begins: &str, ends: impl Into<String>) {
+        self.html += begins;
+        self.open.push(ends.into());
+    }
+
+    fn start(&mut self, tag: Tag<'_>, events: &mut Source<'_>) {
+        match tag {
+            Tag::Paragraph if events.begin_paragraph() => self.begin("<p class=\"aligned\">", "</p>\n"),
+            Tag::Paragraph => self.begin("<p>", "</p>\n"),
+            // Below the titles of the page.
+            Tag::Heading { level: HeadingLevel::H1, .. } => self.begin("<h4>", "</h4>\n"),
+            Tag::Heading { level: HeadingLevel::H2, .. } => self.begin("<h5>", "</h5>\n"),
+            Tag::Heading { .. } => self.begin("<h6>", "</h6>\n"),
+            Tag::BlockQuote(_) => self.begin("<blockquote>\n", "</blockquote>\n"),
+            Tag::CodeBlock(_) => self.begin("<pre><code>", "</code></pre>\n"),
+            Tag::HtmlBlock => self.begin("<p class=\"aligned\">", "</p>\n"),
+            Tag::List(None) => self.begin("<ul>\n", "</ul>\n"),
+            Tag::List(Some(1)) => self.begin("<ol>\n", "</ol>\n"),
+            Tag::List(Some(first)) => self.begin(&format!("<ol start=\"{first}\">\n"), "</ol>\n"),
+            Tag::Item => self.begin("<li>", "</li>\n"),
+            Tag::Table(columns) => {
+                self.columns = columns;
+                self.begin("<div class=\"table\"><table>\n", "</tbody></table></div>\n");
+            }
+            Tag::TableHead => {
+                (self.column, self.head) = (0, true);
+                self.begin("<thead><tr>", "</tr></thead>\n<tbody>\n");
+            }
+            Tag::TableRow => {
+                (self.column, self.head) = (0, false);
+                self.begin("<tr>", "</tr>\n");
+            }
+            Tag::TableCell => {
+                let class = match self.columns.get(self.column) {
+                    Some(Alignment::Right) => " class=\"right\"",
+                    Some(Alignment::Center) => " class=\"center\"",
+                    _ => "",
+                };
+                self.column += 1;
+                let name = if self.head { "th" } else { "td" };
+                self.begin(&format!("<{name}{class}>"), format!("</{name}>"));
+            }
+            Tag::Emphasis => self.begin("<em>", "</em>"),
+            Tag::Strong => self.begin("<strong>", "</strong>"),
+            Tag::Strikethrough => self.begin("<s>", "</s>"),
+            Tag::Link { dest_url, .. } => {
+                let address = clean(&dest_url);
+                if leads_out(&address) {
+                    let begins =
+                        format!("<a href=\"{}\" rel=\"noopener noreferrer nofollow\">", escaped(&address));
+                    self.begin(&begins, "</a>");
+                } else {
+                    self.begin("", aside(&address));
+                }
+            }
+            Tag::Image { dest_url, .. } => {
+                self.begin("<span class=\"meta\">image: </span>", aside(&clean(&dest_url)));
+            }
+            _ => self.begin("", ""),
+        }
+    }
+}
+
+/// An address that is shown and leads nowhere.
+fn aside(address: &str) -> String {
+    match address.is_empty() {
+        true => String::new(),
+        false => format!(" <span class=\"meta\">({})</span>", escaped(address)),
+    }
+}
+
+/// Whether an address is one that may be followed: of the web, or of a mailbox.
+fn leads_out(address: &str) -> bool {
+    let starts = |with: &str| address.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    starts("https://") || starts("http://") || starts("mailto:")
+}
