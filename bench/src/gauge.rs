@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use longhaul::store::{Durability, Memory, Sqlite, SqliteOptions, Store};
+use longhaul::store::{Durability, MemoryStore, SqliteStore, SqliteOptions, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Reading {
+pub(crate) struct Measurement {
     pub(crate) tasks: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu_us: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Reading {
     pub(crate) kib_per_task: f64,
 }
 
-impl Reading {
+impl Measurement {
     pub(crate) fn tasks_per_second(&self) -> f64 {
         self.tasks as f64 / self.seconds
     }
@@ -31,7 +31,7 @@ pub(crate) fn cpu_us() -> Result<f64, Box<dyn Error>> {
 }
 
 /// A value in KiB from /proc/self/status.
-pub(crate) fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn proc_status_kib(key: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line =
         status.lines().find(|line| line.starts_with(key)).ok_or("no such line in /proc/self/status")?;
@@ -39,14 +39,14 @@ pub(crate) fn kib(key: &str) -> Result<u64, Box<dyn Error>> {
 }
 
 /// The store of a name, and the directory that it is in.
-pub(crate) fn store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn Error>> {
+pub(crate) fn open_store(name: &str) -> Result<(Arc<dyn Store>, tempfile::TempDir), Box<dyn Error>> {
     // Not in /tmp, which may be memory: durability costs what the disk costs.
     let dir = tempfile::tempdir_in(std::env::current_dir()?)?;
     let path = dir.path().join("longhaul.db");
     let store: Arc<dyn Store> = match name {
-        "memory" => Arc::new(Memory::new()),
-        "sqlite" => Arc::new(Sqlite::open(path)?),
-        "sqlite-normal" => Arc::new(Sqlite::open_with(
+        "memory" => Arc::new(MemoryStore::new()),
+        "sqlite" => Arc::new(SqliteStore::open(path)?),
+        "sqlite-normal" => Arc::new(SqliteStore::open_with(
             path,
             SqliteOptions { durability: Durability::Normal, ..SqliteOptions::default() },
         )?),

@@ -9,18 +9,18 @@ use longhaul::testing::{FnModel, reply};
 use longhaul::{Agent, Longhaul, Order, Team};
 use tokio::sync::mpsc;
 
-use crate::gauge::{self, Reading};
+use crate::gauge::{self, Measurement};
 
-pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Measurement, Box<dyn Error>> {
     // The model is asked right after the claim; that moment is the one that is heard.
     let (asked, mut heard) = mpsc::unbounded_channel();
     let model: Arc<dyn Model> = Arc::new(FnModel::new(move |_| {
         let _ = asked.send(Instant::now());
         reply().text("Yes.")
     }));
-    let (store, _dir) = gauge::store(store)?;
+    let (store, _dir) = gauge::open_store(store)?;
     let worker = Agent::builder("worker").model(model).build()?;
-    let longhaul = Longhaul::builder(Team::new(worker)?).store_arc(store).start().await?;
+    let longhaul = Longhaul::builder(Team::new(worker)?).shared_store(store).start().await?;
     let mut took: Vec<Duration> = Vec::with_capacity(tasks);
     for n in 0..tasks {
         let start = Instant::now();
@@ -31,5 +31,5 @@ pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dy
     longhaul.shutdown().await;
     took.sort();
     let at = |part: usize| took[took.len() * part / 100].as_secs_f64() * 1e6;
-    Ok(Reading { tasks: tasks as u64, p50_us: at(50), p99_us: at(99), ..Reading::default() })
+    Ok(Measurement { tasks: tasks as u64, p50_us: at(50), p99_us: at(99), ..Measurement::default() })
 }

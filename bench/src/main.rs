@@ -14,7 +14,7 @@ mod throughput;
 use std::error::Error;
 use std::process::Command;
 
-use gauge::Reading;
+use gauge::Measurement;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,18 +27,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", serde_json::to_string(&reading)?);
             Ok(())
         }
-        ["fanout"] => fanout::table(1000),
+        ["fanout"] => fanout::print_fanout_table(1000),
         ["fanout", agents] => {
-            fanout::table(agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?)
+            fanout::print_fanout_table(agents.parse().map_err(|_| format!("'{agents}' is not a number of agents"))?)
         }
         ["grow", directory, tasks] => {
             let tasks = tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(grown::grow(directory.as_ref(), tasks))
+            runtime.block_on(grown::grow_store(directory.as_ref(), tasks))
         }
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let reading = runtime.block_on(one(what, tasks.parse()?))?;
+            let reading = runtime.block_on(run_measurement(what, tasks.parse()?))?;
             println!("{}", serde_json::to_string(&reading)?);
             Ok(())
         }
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn one(what: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+async fn run_measurement(what: &str, tasks: usize) -> Result<Measurement, Box<dyn Error>> {
     let (what, store) = what.split_once('/').ok_or("a measurement is WHAT/STORE")?;
     match what {
         "throughput" => throughput::measure(store, tasks).await,
@@ -58,7 +58,7 @@ async fn one(what: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
     }
 }
 
-fn measured(what: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
+fn measure_in_child(what: &str, tasks: usize) -> Result<Measurement, Box<dyn Error>> {
     eprintln!("measuring {what} …");
     let output = Command::new(std::env::current_exe()?).args(["--one", what, &tasks.to_string()]).output()?;
     if !output.status.success() {
@@ -71,7 +71,7 @@ fn table(tasks: usize) -> Result<(), Box<dyn Error>> {
     let stores = ["memory", "sqlite-normal", "sqlite"];
     let mut rows = Vec::new();
     for store in stores {
-        rows.push((store, measured(&format!("throughput/{store}"), tasks)?));
+        rows.push((store, measure_in_child(&format!("throughput/{store}"), tasks)?));
     }
     println!(
         "\n{tasks} tasks of 3 tool turns, one tool call a turn, scripted model without delay, 256 seats\n"
@@ -93,13 +93,13 @@ fn table(tasks: usize) -> Result<(), Box<dyn Error>> {
     println!("\nsubmit → claimed, one at a time\n");
     println!("{:<15}{:>12}{:>12}", "store", "p50 µs", "p99 µs");
     for store in stores {
-        let r = measured(&format!("latency/{store}"), 2000)?;
+        let r = measure_in_child(&format!("latency/{store}"), 2000)?;
         println!("{store:<15}{:>12.0}{:>12.0}", r.p50_us, r.p99_us);
     }
     println!("\n{tasks} tasks that wait at once for their model\n");
     println!("{:<15}{:>16}{:>18}", "store", "RSS KiB/task", "all claimed in s");
     for store in ["memory", "sqlite"] {
-        let r = measured(&format!("crowd/{store}"), tasks)?;
+        let r = measure_in_child(&format!("crowd/{store}"), tasks)?;
         println!("{store:<15}{:>16.1}{:>18.2}", r.kib_per_task, r.seconds);
     }
     Ok(())

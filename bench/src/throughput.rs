@@ -4,13 +4,13 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::model::Model;
-use longhaul::model::scripted::{Script, Scripted};
-use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
+use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
 use longhaul::{Agent, Longhaul, Order, Team};
 
-use crate::gauge::{self, Reading};
+use crate::gauge::{self, Measurement};
 
 const SCRIPT: &str = "
 agents:
@@ -22,15 +22,15 @@ agents:
       - { text: The answer is forty-two., usage: { input: 220, output: 20 } }
 ";
 
-pub(crate) struct Look;
+pub(crate) struct LookTool;
 
 #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
-pub(crate) struct At {
+pub(crate) struct LookArgs {
     at: String,
 }
 
-impl Tool for Look {
-    type Args = At;
+impl Tool for LookTool {
+    type Args = LookArgs;
 
     fn name(&self) -> &str {
         "look"
@@ -40,21 +40,21 @@ impl Tool for Look {
         "Looks.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
-    async fn call(&self, args: At, _: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, args: LookArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
         Ok(format!("There is something at {}.", args.at).into())
     }
 }
 
-pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dyn Error>> {
-    let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(Script::parse("bench", SCRIPT)?)));
-    let worker = Agent::builder("worker").model(model).tool(Look).build()?;
-    let (store, dir) = gauge::store(store)?;
-    let limits = Limits { running: 256, queue: None, ..Limits::default() };
-    let longhaul = Longhaul::builder(Team::new(worker)?).store_arc(store).limits(limits).start().await?;
+pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Measurement, Box<dyn Error>> {
+    let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("bench", SCRIPT)?)));
+    let worker = Agent::builder("worker").model(model).tool(LookTool).build()?;
+    let (store, dir) = gauge::open_store(store)?;
+    let limits = TaskLimits { running: 256, queue: None, ..TaskLimits::default() };
+    let longhaul = Longhaul::builder(Team::new(worker)?).shared_store(store).limits(limits).start().await?;
     let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
     let submits = (0..tasks).map(|n| longhaul.submit(Order::new("worker", format!("Task {n}"))));
     let ids = futures::future::try_join_all(submits).await?;
@@ -62,12 +62,12 @@ pub(crate) async fn measure(store: &str, tasks: usize) -> Result<Reading, Box<dy
     let seconds = start.elapsed().as_secs_f64();
     let cpu_us = gauge::cpu_us()? - cpu;
     for task in &done.tasks {
-        if task.output != "The answer is forty-two." || task.head.calls != 3 {
-            return Err(format!("task {} ended wrongly: {:?}", task.head.id, task.outcome).into());
+        if task.output != "The answer is forty-two." || task.state.calls != 3 {
+            return Err(format!("task {} ended wrongly: {:?}", task.state.id, task.outcome).into());
         }
     }
     longhaul.shutdown().await;
-    let peak_kib = gauge::kib("VmHWM")?;
+    let peak_kib = gauge::proc_status_kib("VmHWM")?;
     let disk_bytes = gauge::disk_bytes(dir.path());
-    Ok(Reading { tasks: tasks as u64, seconds, cpu_us, peak_kib, disk_bytes, ..Reading::default() })
+    Ok(Measurement { tasks: tasks as u64, seconds, cpu_us, peak_kib, disk_bytes, ..Measurement::default() })
 }

@@ -10,36 +10,36 @@ use tokio::sync::Semaphore;
 use super::{AT_ONCE, SYSTEM, order};
 
 #[derive(Deserialize)]
-struct Frame {
-    choices: Vec<Choice>,
+struct BareChunk {
+    choices: Vec<BareChoice>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
-    delta: Delta,
+struct BareChoice {
+    delta: BareDelta,
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct BareDelta {
     content: Option<String>,
     #[serde(default)]
-    tool_calls: Vec<Piece>,
+    tool_calls: Vec<BareToolCall>,
 }
 
 #[derive(Deserialize)]
-struct Piece {
+struct BareToolCall {
     id: Option<String>,
-    function: Function,
+    function: BareFunction,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct BareFunction {
     name: Option<String>,
     arguments: String,
 }
 
 #[derive(Default)]
-struct Reply {
+struct BareReply {
     text: String,
     id: String,
     tool: String,
@@ -68,7 +68,7 @@ pub(crate) async fn run(url: &str, agents: usize) -> Result<usize, Box<dyn Error
 
 /// The tool, as Longhaul tells it to the model.
 fn tools() -> Arc<str> {
-    let parameters = serde_json::to_string(&schemars::schema_for!(crate::throughput::At)).unwrap_or_default();
+    let parameters = serde_json::to_string(&schemars::schema_for!(crate::throughput::LookArgs)).unwrap_or_default();
     format!(
         r#""tools":[{{"type":"function","function":{{"name":"look","description":"Looks.","parameters":{parameters}}}}}]"#
     )
@@ -91,7 +91,7 @@ async fn agent(
         );
         let reply = {
             let _permit = gate.acquire().await?;
-            ask(client, url.clone(), body).await?
+            send_request(client, url.clone(), body).await?
         };
         replies += 1;
         if reply.id.is_empty() {
@@ -106,21 +106,21 @@ async fn agent(
     }
 }
 
-async fn ask(
+async fn send_request(
     client: &reqwest::Client,
     url: reqwest::Url,
     body: String,
-) -> Result<Reply, Box<dyn Error + Send + Sync>> {
+) -> Result<BareReply, Box<dyn Error + Send + Sync>> {
     let request =
         client.post(url).header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body);
     let mut response = request.send().await?.error_for_status()?;
-    let mut reply = Reply::default();
+    let mut reply = BareReply::default();
     let mut rest: Vec<u8> = Vec::new();
     while let Some(bytes) = response.chunk().await? {
         rest.extend_from_slice(&bytes);
         let mut from = 0;
         while let Some(end) = rest[from..].windows(2).position(|w| w == b"\n\n") {
-            hear(&rest[from..from + end], &mut reply)?;
+            parse_event(&rest[from..from + end], &mut reply)?;
             from += end + 2;
         }
         rest.drain(..from);
@@ -128,9 +128,9 @@ async fn ask(
     Ok(reply)
 }
 
-fn hear(event: &[u8], reply: &mut Reply) -> serde_json::Result<()> {
+fn parse_event(event: &[u8], reply: &mut BareReply) -> serde_json::Result<()> {
     let Some(data) = event.strip_prefix(b"data: ").filter(|data| *data != b"[DONE]") else { return Ok(()) };
-    let frame: Frame = serde_json::from_slice(data)?;
+    let frame: BareChunk = serde_json::from_slice(data)?;
     for choice in frame.choices {
         reply.text.push_str(choice.delta.content.as_deref().unwrap_or_default());
         for piece in choice.delta.tool_calls {

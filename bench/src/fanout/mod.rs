@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use server::serve;
-use server::{Seen, Server};
+use server::{ServerCounts, FanoutServer};
 
 use crate::gauge;
 
@@ -31,43 +31,43 @@ fn order(n: usize) -> String {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Reading {
+pub(crate) struct FanoutMeasurement {
     replies: usize,
     seconds: f64,
     cpu_us: f64,
     peak_kib: u64,
 }
 
-impl Reading {
+impl FanoutMeasurement {
     fn cpu_per_reply(&self) -> f64 {
         self.cpu_us / self.replies as f64
     }
 }
 
 /// One way to do it, in this process.
-pub(crate) async fn measure(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {
+pub(crate) async fn measure(what: &str, url: &str, agents: usize) -> Result<FanoutMeasurement, Box<dyn Error>> {
     let (start, cpu) = (Instant::now(), gauge::cpu_us()?);
-    let read = |replies| -> Result<Reading, Box<dyn Error>> {
+    let read = |replies| -> Result<FanoutMeasurement, Box<dyn Error>> {
         let (seconds, cpu_us) = (start.elapsed().as_secs_f64(), gauge::cpu_us()? - cpu);
-        Ok(Reading { replies, seconds, cpu_us, peak_kib: gauge::kib("VmHWM")? })
+        Ok(FanoutMeasurement { replies, seconds, cpu_us, peak_kib: gauge::proc_status_kib("VmHWM")? })
     };
     if what == "bare" {
         return read(bare::run(url, agents).await?);
     }
-    let (store, _dir) = gauge::store(what)?;
+    let (store, _dir) = gauge::open_store(what)?;
     let root = team::run(url, agents, SEATS, store.clone()).await?;
     // Whether all of it was done is looked at afterwards: that is not part of doing it.
     let reading = read(0)?;
-    Ok(Reading { replies: team::replies(&*store, root).await?, ..reading })
+    Ok(FanoutMeasurement { replies: team::replies(&*store, root).await?, ..reading })
 }
 
-fn measured(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Error>> {
+fn measure_in_child(what: &str, url: &str, agents: usize) -> Result<FanoutMeasurement, Box<dyn Error>> {
     let args = ["--fanout", what, url, &agents.to_string()];
     let output = Command::new(std::env::current_exe()?).args(args).output()?;
     if !output.status.success() {
         return Err(format!("{what} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
-    let reading: Reading = serde_json::from_slice(&output.stdout)?;
+    let reading: FanoutMeasurement = serde_json::from_slice(&output.stdout)?;
     if reading.replies != agents * (CALLS + 1) {
         return Err(format!("{what}: {} replies", reading.replies).into());
     }
@@ -75,20 +75,20 @@ fn measured(what: &str, url: &str, agents: usize) -> Result<Reading, Box<dyn Err
 }
 
 /// Prints how the ways compare.
-pub(crate) fn table(agents: usize) -> Result<(), Box<dyn Error>> {
+pub(crate) fn print_fanout_table(agents: usize) -> Result<(), Box<dyn Error>> {
     println!(
         "\n{agents} agents, each {CALLS} tool calls and an answer, streamed over HTTP; {AT_ONCE} requests in flight; \
          the best of {ROUNDS} rounds"
     );
     for (manner, words) in [("token", "a write for every token"), ("whole", "one write for a whole reply")] {
-        let server = Server::start()?;
+        let server = FanoutServer::start()?;
         let ways = ["bare", "memory", "sqlite-normal", "sqlite"];
-        let mut best: Vec<Option<(Reading, Seen)>> = ways.iter().map(|_| None).collect();
+        let mut best: Vec<Option<(FanoutMeasurement, ServerCounts)>> = ways.iter().map(|_| None).collect();
         for round in 1..=ROUNDS {
             eprintln!("{words}: round {round} …");
             for (way, best) in ways.iter().zip(&mut best) {
-                let reading = measured(way, &server.url(manner), agents)?;
-                let seen = server.seen()?;
+                let reading = measure_in_child(way, &server.url(manner), agents)?;
+                let seen = server.take_counts()?;
                 if best.as_ref().is_none_or(|(old, _)| reading.cpu_us < old.cpu_us) {
                     *best = Some((reading, seen));
                 }
@@ -100,7 +100,7 @@ pub(crate) fn table(agents: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn print(ways: &[&str], best: &[Option<(Reading, Seen)>]) {
+fn print(ways: &[&str], best: &[Option<(FanoutMeasurement, ServerCounts)>]) {
     println!(
         "{:<15}{:>14}{:>8}{:>11}{:>8}{:>13}{:>11}{:>9}{:>16}",
         "",

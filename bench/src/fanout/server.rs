@@ -23,28 +23,28 @@ const TOKENS: usize = 50;
 
 /// What the server saw since it was last asked.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct ServerCounts {
     pub(crate) connections: u64,
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
 }
 
 #[derive(Default)]
-struct Notes {
+struct ServerCounters {
     connections: AtomicU64,
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
 /// The server, as whoever started it sees it.
-pub(crate) struct Server {
+pub(crate) struct FanoutServer {
     process: Child,
     at: SocketAddr,
 }
 
-impl Server {
+impl FanoutServer {
     /// Starts one in a process of its own.
-    pub(crate) fn start() -> Result<Server, Box<dyn Error>> {
+    pub(crate) fn start() -> Result<FanoutServer, Box<dyn Error>> {
         let mut process = Command::new(std::env::current_exe()?)
             .arg("--serve")
             .stdin(Stdio::piped())
@@ -53,7 +53,7 @@ impl Server {
         let mut line = String::new();
         let out = process.stdout.take().ok_or("the server has no output")?;
         std::io::BufReader::new(out).read_line(&mut line)?;
-        Ok(Server { process, at: line.trim().parse()? })
+        Ok(FanoutServer { process, at: line.trim().parse()? })
     }
 
     pub(crate) fn url(&self, manner: &str) -> String {
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// What it saw since this was last called.
-    pub(crate) fn seen(&self) -> Result<Seen, Box<dyn Error>> {
+    pub(crate) fn take_counts(&self) -> Result<ServerCounts, Box<dyn Error>> {
         let mut stream = TcpStream::connect(self.at)?;
         stream.write_all(b"GET /seen HTTP/1.1\r\nhost: bench\r\n\r\n")?;
         let mut answer = String::new();
@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FanoutServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -86,17 +86,17 @@ pub(crate) fn serve() -> Result<(), Box<dyn Error>> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
-        let (notes, replies) = (Arc::new(Notes::default()), Arc::new(Replies::new()));
+        let (notes, replies) = (Arc::new(ServerCounters::default()), Arc::new(CannedReplies::new()));
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             let (notes, replies) = (notes.clone(), replies.clone());
-            tokio::spawn(async move { talk(stream, &notes, &replies).await });
+            tokio::spawn(async move { serve_connection(stream, &notes, &replies).await });
         }
     })
 }
 
-async fn talk(mut stream: tokio::net::TcpStream, notes: &Notes, replies: &Replies) -> std::io::Result<()> {
+async fn serve_connection(mut stream: tokio::net::TcpStream, notes: &ServerCounters, replies: &CannedReplies) -> std::io::Result<()> {
     let mut inbox: Vec<u8> = Vec::new();
     let mut first = true;
     loop {
@@ -107,7 +107,7 @@ async fn talk(mut stream: tokio::net::TcpStream, notes: &Notes, replies: &Replie
         if text.starts_with("get /seen") {
             let take = |n: &AtomicU64| n.swap(0, Relaxed);
             let (connections, requests) = (take(&notes.connections), take(&notes.requests));
-            let seen = Seen { connections, requests, bytes: take(&notes.bytes) };
+            let seen = ServerCounts { connections, requests, bytes: take(&notes.bytes) };
             return stream.write_all(&serde_json::to_vec(&seen)?).await;
         }
         let length =
@@ -154,11 +154,11 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// What is answered after so many results of tools, in pieces.
-struct Replies(Vec<Vec<Vec<u8>>>);
+struct CannedReplies(Vec<Vec<Vec<u8>>>);
 
-impl Replies {
-    fn new() -> Replies {
-        Replies((0..=CALLS).map(reply).collect())
+impl CannedReplies {
+    fn new() -> CannedReplies {
+        CannedReplies((0..=CALLS).map(reply).collect())
     }
 }
 

@@ -3,18 +3,18 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::model::Model;
-use longhaul::model::http::{Http, HttpOptions, ModelSpec};
-use longhaul::store::{Filter, Store};
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::store::{TaskFilter, Store};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, Dialect, Habits, Longhaul, Order, Status, TaskId, Team};
+use longhaul::{Agent, SubAgentDialect, Policy, Longhaul, Order, Status, TaskId, Team};
 
 use super::{AT_ONCE, CALLS, SYSTEM, order};
-use crate::throughput::Look;
+use crate::throughput::LookTool;
 
 /// Agents that the orchestrator sends out with one reply.
-const A_REPLY: usize = 50;
+const LAUNCHES_PER_REPLY: usize = 50;
 
 /// Runs an orchestrator with so many sub-agents to its end, and answers with the orchestrator's task.
 pub(crate) async fn run(
@@ -23,28 +23,28 @@ pub(crate) async fn run(
     seats: usize,
     store: Arc<dyn Store>,
 ) -> Result<TaskId, Box<dyn Error>> {
-    let http = Http::new(HttpOptions { concurrent: AT_ONCE, ..HttpOptions::default() })?;
+    let http = HttpClient::new(HttpOptions { max_concurrent: AT_ONCE, ..HttpOptions::default() })?;
     let spec = ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/bench-1")? };
     let model = http.model(&spec, &|_: &str| Some("none".to_owned().into()))?;
-    let worker = Agent::builder("worker").model(model).instruction(SYSTEM).tool(Look).build()?;
+    let worker = Agent::builder("worker").model(model).instruction(SYSTEM).tool(LookTool).build()?;
     let lead: Arc<dyn Model> = Arc::new(FnModel::new(move |request| {
-        let sent_out = request.turn as usize * A_REPLY;
+        let sent_out = request.turn as usize * LAUNCHES_PER_REPLY;
         if sent_out >= agents {
             return reply().text("All that was found has been read.");
         }
-        (sent_out..agents.min(sent_out + A_REPLY)).fold(reply(), |reply, n| {
+        (sent_out..agents.min(sent_out + LAUNCHES_PER_REPLY)).fold(reply(), |reply, n| {
             reply.call("run_background_agent", serde_json::json!({"agent": "worker", "task": order(n)}))
         })
     }));
-    let habits = Habits { max_turns: u32::MAX, ..Habits::default() };
+    let habits = Policy { max_turns: u32::MAX, ..Policy::default() };
     let lead = Agent::builder("lead")
         .model(lead)
-        .dialect(Dialect::Background)
+        .dialect(SubAgentDialect::Background)
         .sub_agent(worker)
-        .habits(habits)
+        .policy(habits)
         .build()?;
-    let limits = Limits { running: seats, queue: None, tree: None, ..Limits::default() };
-    let longhaul = Longhaul::builder(Team::new(lead)?).store_arc(store).limits(limits).start().await?;
+    let limits = TaskLimits { running: seats, queue: None, tree: None, ..TaskLimits::default() };
+    let longhaul = Longhaul::builder(Team::new(lead)?).shared_store(store).limits(limits).start().await?;
     let root = longhaul.submit(Order::new("lead", "Send out everybody.")).await?;
     longhaul.wait([root]).await?;
     longhaul.shutdown().await;
@@ -53,8 +53,8 @@ pub(crate) async fn run(
 
 /// How many replies the sub-agents got. Each must have ended well, and as it was meant to.
 pub(crate) async fn replies(store: &dyn Store, root: TaskId) -> Result<usize, Box<dyn Error>> {
-    let done = store.list(Filter::children(root)).await?;
-    let whole = |task: &&longhaul::task::Head| {
+    let done = store.list(TaskFilter::children(root)).await?;
+    let whole = |task: &&longhaul::task::TaskState| {
         task.status == Status::Completed && task.calls as usize == CALLS && task.turns as usize == CALLS + 1
     };
     if let Some(wrong) = done.iter().find(|task| !whole(task)) {

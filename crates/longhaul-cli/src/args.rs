@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::demo::Pace;
+use crate::demo::DemoPace;
 use crate::exit;
-use crate::notify::How;
-use crate::view::Out;
+use crate::notify::NotifyMethod;
+use crate::view::OutputStream;
 
 pub(crate) use groups::command;
 pub(crate) use ids::task_ids;
@@ -30,12 +30,12 @@ pub(crate) struct Cli {
     pub(crate) data: Option<PathBuf>,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run a team on a prompt: the answer goes to standard output, progress to standard error
     Run(RunArgs),
     /// Watch a scripted team at work on the current directory: no key, no server, nothing to set up
@@ -83,12 +83,12 @@ pub(crate) enum Command {
     Init(InitArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// Where progress goes: to standard error, if standard output is for the answer.
-    pub(crate) fn progress(&self) -> Out {
+    pub(crate) fn progress_stream(&self) -> OutputStream {
         match self {
-            Command::Run(_) | Command::Attach(_) | Command::Carry(_) => Out::Stderr,
-            _ => Out::Stdout,
+            CliCommand::Run(_) | CliCommand::Attach(_) | CliCommand::Carry(_) => OutputStream::Stderr,
+            _ => OutputStream::Stdout,
         }
     }
 }
@@ -106,11 +106,11 @@ pub(crate) struct TuiArgs {
     #[arg(long)]
     pub(crate) trust: bool,
     #[command(flatten)]
-    pub(crate) outside: Outside,
+    pub(crate) providers: ProviderArgs,
 }
 
 /// What was typed; nothing but `longhaul` is the screen, and where there is no terminal the help.
-pub(crate) fn typed(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+pub(crate) fn with_default_command(args: impl Iterator<Item = std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     use std::io::IsTerminal as _;
     let mut args: Vec<_> = args.collect();
     let bare = match &args[1.min(args.len())..] {
@@ -160,42 +160,42 @@ pub(crate) struct RunArgs {
     pub(crate) yolo: bool,
     /// How to handle approvals and questions when no one is at the terminal [default: deny; with --detach: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
-    pub(crate) unattended: Option<Unattended>,
+    pub(crate) unattended: Option<UnattendedArg>,
     /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
     /// Exit with 8 if a call was denied because no one was there to approve it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) fail_on_denied: bool,
     /// What becomes of tasks that still run when the root has nothing more to say [default: what the team file says]
     #[arg(long, value_name = "POLICY", value_enum)]
-    pub(crate) on_finish: Option<OnFinish>,
+    pub(crate) on_finish: Option<OnFinishArg>,
     /// Nothing but the answer, and errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Ring when it ends or asks something, if it has taken long enough to look away
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
-    pub(crate) notify: Option<How>,
+    pub(crate) notify: Option<NotifyMethod>,
     /// How long that is
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration, default_value = "10s")]
     pub(crate) notify_after: Duration,
     /// Print the id and return; a process in the background carries it on, and `longhaul attach ID` joins it
     #[arg(long)]
     pub(crate) detach: bool,
     /// No model is asked any more when the whole run has cost this many dollars
-    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::amount)]
+    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::parse_dollars)]
     pub(crate) max_cost: Option<f64>,
     /// No model is asked any more when the whole run has used this many tokens
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
     /// Stop the run after this time on the clock, whatever it does or waits for: 30s, 5m, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Where the team works [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) working_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) outside: Outside,
+    pub(crate) providers: ProviderArgs,
     /// One event a line, as JSON
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) json: bool,
@@ -203,7 +203,7 @@ pub(crate) struct RunArgs {
 
 /// What becomes of tasks that outlive their root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum OnFinish {
+pub(crate) enum OnFinishArg {
     /// The root waits for them, and reads what they have to say
     Wait,
     /// They go on in the background when the root has answered
@@ -212,19 +212,19 @@ pub(crate) enum OnFinish {
     Stop,
 }
 
-impl From<OnFinish> for longhaul::OnFinish {
-    fn from(policy: OnFinish) -> Self {
+impl From<OnFinishArg> for longhaul::OnFinish {
+    fn from(policy: OnFinishArg) -> Self {
         match policy {
-            OnFinish::Wait => longhaul::OnFinish::Wait,
-            OnFinish::Detach => longhaul::OnFinish::Detach,
-            OnFinish::Stop => longhaul::OnFinish::Stop,
+            OnFinishArg::Wait => longhaul::OnFinish::Wait,
+            OnFinishArg::Detach => longhaul::OnFinish::Detach,
+            OnFinishArg::Stop => longhaul::OnFinish::Stop,
         }
     }
 }
 
 /// What becomes of questions that nobody is there to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Unattended {
+pub(crate) enum UnattendedArg {
     /// The answer is no: the model is told, and goes on
     Deny,
     /// The task waits: `longhaul answer` may come from another terminal
@@ -233,18 +233,18 @@ pub(crate) enum Unattended {
     Stop,
 }
 
-impl From<Unattended> for longhaul::agent::Nobody {
-    fn from(policy: Unattended) -> Self {
+impl From<UnattendedArg> for longhaul::agent::Unattended {
+    fn from(policy: UnattendedArg) -> Self {
         match policy {
-            Unattended::Deny => longhaul::agent::Nobody::Deny,
-            Unattended::Wait | Unattended::Stop => longhaul::agent::Nobody::Wait,
+            UnattendedArg::Deny => longhaul::agent::Unattended::Deny,
+            UnattendedArg::Wait | UnattendedArg::Stop => longhaul::agent::Unattended::Wait,
         }
     }
 }
 
 /// What comes from outside: keys, prices, recordings.
 #[derive(Debug, Default, Clone, Args)]
-pub(crate) struct Outside {
+pub(crate) struct ProviderArgs {
     /// More environment variables for keys and team files, as NAME=VALUE lines
     #[arg(long, value_name = "FILE")]
     pub(crate) env_from_file: Vec<PathBuf>,
@@ -267,7 +267,7 @@ pub(crate) struct DemoArgs {
     pub(crate) json: bool,
     /// How slowly it goes: 1 is made for watching, 0 does not wait at all
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE")]
-    pub(crate) pace: Pace,
+    pub(crate) pace: DemoPace,
     /// Play another script with the same team (docs/scripted.md tells what can be in it)
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<std::path::PathBuf>,
@@ -290,35 +290,35 @@ pub(crate) struct ResumeArgs {
     pub(crate) detach: bool,
     /// How to handle approvals and questions when no one is at the terminal [default: wait]
     #[arg(long, value_name = "POLICY", value_enum)]
-    pub(crate) unattended: Option<Unattended>,
+    pub(crate) unattended: Option<UnattendedArg>,
     /// How long a person has to answer an approval or a question; then the answer is no [default: no end]
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
     /// Exit with 8 if a call was denied because no one was there to approve it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) fail_on_denied: bool,
     /// Let each run spend this many dollars from now on, instead of the limit that it has
-    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::amount)]
+    #[arg(long, value_name = "DOLLARS", value_parser = crate::view::parse_dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Let each run use this many tokens from now on, instead of the limit that it has
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
     /// Stop after this time on the clock, whatever the runs do or wait for: 30s, 5m, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// One event a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) outside: Outside,
+    pub(crate) providers: ProviderArgs,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
-    pub(crate) pace: Pace,
+    pub(crate) pace: DemoPace,
 }
 
 impl ResumeArgs {
     /// These tasks, and all else as it is usually.
-    pub(crate) fn of(ids: Vec<String>, outside: Outside, json: bool) -> ResumeArgs {
+    pub(crate) fn for_tasks(ids: Vec<String>, outside: ProviderArgs, json: bool) -> ResumeArgs {
         ResumeArgs {
             ids,
             all: false,
@@ -330,8 +330,8 @@ impl ResumeArgs {
             max_tokens: None,
             timeout: None,
             json,
-            outside,
-            pace: Pace::default(),
+            providers: outside,
+            pace: DemoPace::default(),
         }
     }
 }
@@ -353,19 +353,19 @@ pub(crate) struct CarryArgs {
     /// The root of the tree
     pub(crate) root: longhaul::TaskId,
     #[command(flatten)]
-    pub(crate) outside: Outside,
+    pub(crate) providers: ProviderArgs,
     /// How to handle approvals and questions when no one is at the terminal
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Unattended::Wait)]
-    pub(crate) unattended: Unattended,
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = UnattendedArg::Wait)]
+    pub(crate) unattended: UnattendedArg,
     /// How long a person has to answer
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) ask_timeout: Option<Duration>,
     /// For how long at most
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// How slowly the demo's team goes
     #[arg(long, value_name = "N", default_value = "1", env = "LONGHAUL_DEMO_PACE", hide = true)]
-    pub(crate) pace: Pace,
+    pub(crate) pace: DemoPace,
 }
 
 /// What is checked.
@@ -381,20 +381,20 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) outside: Outside,
+    pub(crate) providers: ProviderArgs,
 }
 
 /// Whose schema is printed.
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
     /// Of what
-    #[arg(value_enum, default_value_t = SchemaOf::Team)]
-    pub(crate) of: SchemaOf,
+    #[arg(value_enum, default_value_t = SchemaKind::Team)]
+    pub(crate) of: SchemaKind,
 }
 
 /// What has a schema.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum SchemaOf {
+pub(crate) enum SchemaKind {
     /// Team files
     Team,
     /// The lines of `--json` of run, demo, resume, attach and logs

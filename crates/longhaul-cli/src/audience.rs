@@ -2,23 +2,23 @@
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::snapshot::{Event, Happening};
+use longhaul::snapshot::{Event, EventKind};
 
-use crate::cmd::Desk;
-use crate::exit::Trouble;
-use crate::keys::Key;
-use crate::notify::Bell;
-use crate::place::Place;
+use crate::cmd::CliContext;
+use crate::exit::CliError;
+use crate::keys::KeyPress;
+use crate::notify::Notifier;
+use crate::place::DataDir;
 use crate::view::{
-    Asked, Board, Detail, Flow, Frame, Ink, Line, Out, Reply, Teller, Term, clean, fit, lines, one_line,
-    width, words::wrap,
+    QuestionQueue, LiveTaskBoard, EventDetail, AnswerStream, LiveBlockFrame, Ink, StyledLine, OutputStream, TypedAnswer, EventFormatter, TerminalOutput, sanitize, truncate, live_block_lines, one_line,
+    display_width, words::wrap_text,
 };
 
 /// How it is told what happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum OutputMode {
     /// To people: a live block, or lines.
-    Told,
+    Human,
     /// One event a line.
     Json,
     /// Only the answer.
@@ -28,228 +28,228 @@ pub(crate) enum Manner {
 }
 
 /// Those who watch.
-pub(crate) struct Audience<'a> {
-    desk: &'a Desk,
-    manner: Manner,
+pub(crate) struct Presenter<'a> {
+    context: &'a CliContext,
+    mode: OutputMode,
     /// The task whose words are told as they come: the only root there is.
-    speaker: Option<TaskId>,
+    streamed_task: Option<TaskId>,
     /// What was before this is known, and not told again.
     since: Timestamp,
-    pub(crate) board: Board,
-    teller: Teller,
-    flow: Flow,
-    pub(crate) asked: Asked,
+    pub(crate) board: LiveTaskBoard,
+    formatter: EventFormatter,
+    answer_stream: AnswerStream,
+    pub(crate) questions: QuestionQueue,
     /// What goes above the block with its next picture.
-    above: Vec<Line>,
-    beat: usize,
+    above: Vec<StyledLine>,
+    frame: usize,
     /// Whether keys are heard.
-    pub(crate) hears_keys: bool,
+    pub(crate) reads_keys: bool,
     /// Whoever read what we tell is gone.
-    gone: bool,
-    bell: Bell,
+    reader_gone: bool,
+    notifier: Notifier,
 }
 
 /// How the rows of a screen are shared out.
-struct Shares {
+struct RowAllocation {
     /// What nobody has yet.
     spare: usize,
     footer: usize,
 }
 
-impl Shares {
+impl RowAllocation {
     /// One row is the cursor's; one task and the footer are always there.
-    fn of(rows: usize, footer: usize) -> Shares {
-        Shares { spare: rows.saturating_sub(2 + footer), footer }
+    fn new(rows: usize, footer: usize) -> RowAllocation {
+        RowAllocation { spare: rows.saturating_sub(2 + footer), footer }
     }
 
     /// How many rows one part may have; three at least, or it says nothing.
-    fn most(&self) -> usize {
+    fn max_part_rows(&self) -> usize {
         self.spare.max(3)
     }
 
     /// Takes so many rows, or as many as there are.
-    fn take(&mut self, rows: usize) -> usize {
+    fn allocate(&mut self, rows: usize) -> usize {
         let taken = rows.min(self.spare);
         self.spare -= taken;
         taken
     }
 
     /// Whether there is room for a footer that can be done without; it has it then.
-    fn fits(&mut self, footer: usize) -> bool {
+    fn fit_footer(&mut self, footer: usize) -> bool {
         let fits = footer <= self.spare;
-        self.footer += if fits { self.take(footer) } else { 0 };
+        self.footer += if fits { self.allocate(footer) } else { 0 };
         fits
     }
 
     /// The rows of a screen on which the block takes what is left: it leaves two free.
-    fn tasks(&self) -> usize {
+    fn task_rows(&self) -> usize {
         self.spare.max(1) + self.footer + 2
     }
 }
 
-impl<'a> Audience<'a> {
+impl<'a> Presenter<'a> {
     pub(crate) fn new(
-        desk: &'a Desk,
-        place: &Place,
-        manner: Manner,
+        desk: &'a CliContext,
+        place: &DataDir,
+        manner: OutputMode,
         since: Timestamp,
-        bell: Bell,
-    ) -> Audience<'a> {
-        let out = Term::of(Out::Stdout);
-        Audience {
-            desk,
-            manner,
-            speaker: None,
+        bell: Notifier,
+    ) -> Presenter<'a> {
+        let out = TerminalOutput::for_stream(OutputStream::Stdout);
+        Presenter {
+            context: desk,
+            mode: manner,
+            streamed_task: None,
             since,
-            board: Board::default(),
-            teller: Teller::new(desk.term, Detail::Lines).at(place),
-            flow: Flow::new(out.live && out.color),
-            asked: Asked::at(place),
+            board: LiveTaskBoard::default(),
+            formatter: EventFormatter::new(desk.term, EventDetail::Team).with_data_dir(place),
+            answer_stream: AnswerStream::new(out.live && out.color),
+            questions: QuestionQueue::with_data_dir(place),
             above: Vec::new(),
-            beat: 0,
-            hears_keys: false,
-            gone: false,
-            bell,
+            frame: 0,
+            reads_keys: false,
+            reader_gone: false,
+            notifier: bell,
         }
     }
 
     /// Whose words are told as they come, and whether they are Markdown.
-    pub(crate) fn listens_to(&mut self, root: TaskId, markdown: bool) {
-        let out = Term::of(Out::Stdout);
-        self.flow = Flow::new(out.live && out.color && markdown);
-        self.speaker = Some(root).filter(|_| out.live);
+    pub(crate) fn stream_text_of(&mut self, root: TaskId, markdown: bool) {
+        let out = TerminalOutput::for_stream(OutputStream::Stdout);
+        self.answer_stream = AnswerStream::new(out.live && out.color && markdown);
+        self.streamed_task = Some(root).filter(|_| out.live);
     }
 
     /// Whether there is a block that is drawn over.
     pub(crate) fn is_live(&self) -> bool {
-        self.desk.term.live && self.manner == Manner::Told
+        self.context.term.live && self.mode == OutputMode::Human
     }
 
     /// Says what comes first.
-    pub(crate) async fn begin(&mut self, intro: &[String]) -> Result<(), Trouble> {
-        if self.manner == Manner::Told {
+    pub(crate) async fn show_intro(&mut self, intro: &[String]) -> Result<(), CliError> {
+        if self.mode == OutputMode::Human {
             for line in intro {
-                self.put(self.desk.term.out, format!("{line}\n")).await?;
+                self.write_text(self.context.term.stream, format!("{line}\n")).await?;
             }
         }
         Ok(())
     }
 
     /// Takes an event in, and tells it.
-    pub(crate) async fn hear(&mut self, event: &Event) -> Result<(), Trouble> {
-        self.board.feed(event);
-        let settled = self.asked.feed(event);
+    pub(crate) async fn handle_event(&mut self, event: &Event) -> Result<(), CliError> {
+        self.board.apply_event(event);
+        let settled = self.questions.apply_event(event);
         if event.at < self.since {
-            self.teller.skip(event);
-            self.recall(event);
+            self.formatter.note_event(event);
+            self.replay_text(event);
             return Ok(());
         }
-        if let Happening::Asked { asks, .. } = &event.what {
-            let who = self.asked.agent(event.task);
-            self.bell.ring(&format!("{who} asks: {}", fit(&one_line(&asks.text), 120)));
+        if let EventKind::Asked { asks, .. } = &event.kind {
+            let who = self.questions.agent_of(event.task);
+            self.notifier.notify(&format!("{who} asks: {}", truncate(&one_line(&asks.text), 120)));
         }
-        if let Happening::Warned { text } = &event.what {
-            match self.manner {
-                Manner::Told if self.is_live() && self.teller.is_new(text) => {
+        if let EventKind::Warned { text } = &event.kind {
+            match self.mode {
+                OutputMode::Human if self.is_live() && self.formatter.is_new(text) => {
                     let columns = self.columns();
-                    for line in wrap(&clean(&format!("warning: {text}")), columns).lines() {
-                        let text = self.desk.term.paint(Ink::Waits, line);
-                        self.above.push(Line { width: width(line), text });
+                    for line in wrap_text(&sanitize(&format!("warning: {text}")), columns).lines() {
+                        let text = self.context.term.paint(Ink::Attention, line);
+                        self.above.push(StyledLine { width: display_width(line), text });
                     }
                 }
                 // Not the answer, but nobody should take it for what was asked for without knowing this.
-                Manner::Quiet if self.teller.is_new(text) => self.desk.note(&format!("warning: {text}")),
+                OutputMode::Quiet if self.formatter.is_new(text) => self.context.note(&format!("warning: {text}")),
                 _ => {}
             }
         }
-        match self.manner {
-            Manner::Json => self.json(event).await,
-            Manner::Told if self.is_live() => {
-                self.listen(event);
+        match self.mode {
+            OutputMode::Json => self.print_json(event).await,
+            OutputMode::Human if self.is_live() => {
+                self.stream_event(event);
                 if let Some(settled) = settled {
-                    let text = fit(&format!("✓ {settled}"), self.columns());
+                    let text = truncate(&format!("✓ {settled}"), self.columns());
                     self.above
-                        .push(Line { width: width(&text), text: self.desk.term.paint(Ink::Faint, &text) });
+                        .push(StyledLine { width: display_width(&text), text: self.context.term.paint(Ink::Faint, &text) });
                 }
                 Ok(())
             }
-            Manner::Told => {
-                let told = self.teller.tell(event);
+            OutputMode::Human => {
+                let told = self.formatter.format_event(event);
                 for line in told {
-                    self.put(self.desk.term.out, format!("{line}\n")).await?;
+                    self.write_text(self.context.term.stream, format!("{line}\n")).await?;
                 }
                 Ok(())
             }
-            Manner::Quiet | Manner::Silent => Ok(()),
+            OutputMode::Quiet | OutputMode::Silent => Ok(()),
         }
     }
 
     /// What was said before: only of a reply that is still on its way.
-    fn recall(&mut self, event: &Event) {
-        if Some(event.task) == self.speaker {
-            match &event.what {
-                Happening::Text { text } => self.flow.say(text),
-                Happening::Usage { .. } => drop(self.flow.void()),
-                what if what.voids_words() => drop(self.flow.void()),
+    fn replay_text(&mut self, event: &Event) {
+        if Some(event.task) == self.streamed_task {
+            match &event.kind {
+                EventKind::Text { text } => self.answer_stream.push_text(text),
+                EventKind::Usage { .. } => drop(self.answer_stream.discard_reply()),
+                what if what.voids_partial_reply() => drop(self.answer_stream.discard_reply()),
                 _ => {}
             }
         }
     }
 
-    fn listen(&mut self, event: &Event) {
-        if Some(event.task) != self.speaker {
+    fn stream_event(&mut self, event: &Event) {
+        if Some(event.task) != self.streamed_task {
             return;
         }
         let columns = self.columns();
-        match &event.what {
-            Happening::Text { text } => self.flow.say(text),
-            Happening::Usage { .. } => {
-                let told = self.flow.told(columns);
+        match &event.kind {
+            EventKind::Text { text } => self.answer_stream.push_text(text),
+            EventKind::Usage { .. } => {
+                let told = self.answer_stream.take_complete_lines(columns);
                 self.above.extend(told);
-                let rest = self.flow.end(columns);
+                let rest = self.answer_stream.finish_reply(columns);
                 self.above.extend(rest);
             }
-            what if what.voids_words() && self.flow.void() => {
+            what if what.voids_partial_reply() && self.answer_stream.discard_reply() => {
                 let text = "(broken off; it begins again)";
-                self.above.push(Line { width: width(text), text: self.desk.term.paint(Ink::Faint, text) });
+                self.above.push(StyledLine { width: display_width(text), text: self.context.term.paint(Ink::Faint, text) });
             }
             _ => {}
         }
     }
 
     fn columns(&self) -> usize {
-        self.desk.term.size().0
+        self.context.term.size().0
     }
 
     /// Draws the block, with what is new above it.
-    pub(crate) fn draw(&mut self, footer: &str) -> Result<(), Trouble> {
-        self.beat += 1;
-        let (term, now) = (self.desk.term, Timestamp::now());
+    pub(crate) fn draw(&mut self, footer: &str) -> Result<(), CliError> {
+        self.frame += 1;
+        let (term, now) = (self.context.term, Timestamp::now());
         let (columns, rows) = term.size();
-        let told = self.flow.told(columns);
+        let told = self.answer_stream.take_complete_lines(columns);
         self.above.extend(told);
-        let tall = |text: &str| wrap(text, columns).lines().count();
-        let mut shares = Shares::of(rows, tall(footer));
+        let tall = |text: &str| wrap_text(text, columns).lines().count();
+        let mut shares = RowAllocation::new(rows, tall(footer));
         // What is asked comes first, then words that are not settled; the tasks have the rest.
-        let asked = match self.hears_keys {
-            true => self.asked.lines(term, columns, shares.most(), now),
+        let asked = match self.reads_keys {
+            true => self.questions.lines(term, columns, shares.max_part_rows(), now),
             false => Vec::new(),
         };
-        shares.take(asked.len());
-        let gaps = shares.take(2);
-        let mut rest = self.flow.rest(columns);
+        shares.allocate(asked.len());
+        let gaps = shares.allocate(2);
+        let mut rest = self.answer_stream.pending_lines(columns);
         let heights =
-            |lines: &[Line]| lines.iter().map(|line| line.width.div_ceil(columns).max(1)).sum::<usize>();
+            |lines: &[StyledLine]| lines.iter().map(|line| line.width.div_ceil(columns).max(1)).sum::<usize>();
         while heights(&rest) > (rows / 3).min(shares.spare) {
             rest.remove(0);
         }
-        shares.take(heights(&rest));
+        shares.allocate(heights(&rest));
         let away = "Ctrl-B: do not wait for it, let it go on in the background";
-        let blocked = footer.is_empty() && self.hears_keys && self.board.is_blocked();
-        let footer = if blocked && shares.fits(tall(away)) { away } else { footer };
-        let frame = Frame { term, size: (columns, shares.tasks()), now, beat: self.beat, footer };
-        let tasks = lines(&self.board, &frame);
-        let gap = || Line { text: String::new(), width: 0 };
+        let blocked = footer.is_empty() && self.reads_keys && self.board.is_blocked();
+        let footer = if blocked && shares.fit_footer(tall(away)) { away } else { footer };
+        let frame = LiveBlockFrame { term, size: (columns, shares.task_rows()), now, tick: self.frame, footer };
+        let tasks = live_block_lines(&self.board, &frame);
+        let gap = || StyledLine { text: String::new(), width: 0 };
         let mut block = rest;
         if gaps > 1 || (asked.is_empty() && gaps > 0) {
             block.push(gap());
@@ -260,66 +260,66 @@ impl<'a> Audience<'a> {
         }
         block.extend(tasks);
         let above = std::mem::take(&mut self.above);
-        Ok(self.desk.screen.show(&above, &block, columns)?)
+        Ok(self.context.screen.draw_below(&above, &block, columns)?)
     }
 
     /// Takes the block away; what is above it stays.
-    pub(crate) fn clear(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn clear(&mut self) -> Result<(), CliError> {
         let columns = self.columns();
         if self.is_live() {
-            let told = self.flow.told(columns);
+            let told = self.answer_stream.take_complete_lines(columns);
             self.above.extend(told);
             let above = std::mem::take(&mut self.above);
-            self.desk.screen.show(&above, &[], columns)?;
+            self.context.screen.draw_below(&above, &[], columns)?;
         }
-        Ok(self.desk.screen.clear(columns)?)
+        Ok(self.context.screen.clear(columns)?)
     }
 
     /// The lines of an answer that was not told as it came.
-    pub(crate) fn answer(&mut self, root: TaskId, output: &str) -> Vec<Line> {
-        if Some(root) == self.speaker && self.is_live() && self.flow.last().trim() == output.trim() {
+    pub(crate) fn answer_lines(&mut self, root: TaskId, output: &str) -> Vec<StyledLine> {
+        if Some(root) == self.streamed_task && self.is_live() && self.answer_stream.last_reply().trim() == output.trim() {
             return Vec::new();
         }
-        let columns = Term::of(Out::Stdout).size().0;
-        match Term::of(Out::Stdout).live {
-            true => self.flow.whole(output, columns),
-            false => clean(output.trim_end())
+        let columns = TerminalOutput::for_stream(OutputStream::Stdout).size().0;
+        match TerminalOutput::for_stream(OutputStream::Stdout).live {
+            true => self.answer_stream.format_whole(output, columns),
+            false => sanitize(output.trim_end())
                 .lines()
-                .map(|line| Line { width: 0, text: line.to_owned() })
+                .map(|line| StyledLine { width: 0, text: line.to_owned() })
                 .collect(),
         }
     }
 
     /// What a key means for what is asked.
-    pub(crate) fn key(&mut self, key: Key) -> Option<Reply> {
-        self.asked.key(key, Timestamp::now())
+    pub(crate) fn handle_key(&mut self, key: KeyPress) -> Option<TypedAnswer> {
+        self.questions.handle_key(key, Timestamp::now())
     }
 
     /// Says something above the block.
     pub(crate) fn note(&mut self, text: &str) {
         match self.is_live() {
             true => {
-                let text = fit(&clean(text), self.columns());
-                self.above.push(Line { width: width(&text), text: self.desk.term.paint(Ink::Waits, &text) });
+                let text = truncate(&sanitize(text), self.columns());
+                self.above.push(StyledLine { width: display_width(&text), text: self.context.term.paint(Ink::Attention, &text) });
             }
-            false => self.desk.note(text),
+            false => self.context.note(text),
         }
     }
 
-    async fn json(&mut self, event: &Event) -> Result<(), Trouble> {
-        let line = Term::as_json(event)?;
-        self.put(Out::Stdout, format!("{line}\n")).await
+    async fn print_json(&mut self, event: &Event) -> Result<(), CliError> {
+        let line = TerminalOutput::to_json_line(event)?;
+        self.write_text(OutputStream::Stdout, format!("{line}\n")).await
     }
 
     /// Writes without holding up anything else: who does not read is waited for, who is gone is told nothing more, and
     /// the tasks go on in both cases.
-    async fn put(&mut self, out: Out, text: String) -> Result<(), Trouble> {
-        if self.gone {
+    async fn write_text(&mut self, out: OutputStream, text: String) -> Result<(), CliError> {
+        if self.reader_gone {
             return Ok(());
         }
         match out.write_when_read(text).await {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                self.gone = true;
+                self.reader_gone = true;
                 Ok(())
             }
             written => Ok(written?),
@@ -336,12 +336,12 @@ mod tests {
         for rows in [8, 12, 16, 24] {
             for footer in [0, 1] {
                 for wanted in 3..40 {
-                    let mut shares = Shares::of(rows, footer);
-                    let asked = wanted.min(shares.most());
-                    shares.take(asked);
-                    let gaps = shares.take(2);
+                    let mut shares = RowAllocation::new(rows, footer);
+                    let asked = wanted.min(shares.max_part_rows());
+                    shares.allocate(asked);
+                    let gaps = shares.allocate(2);
                     // The block leaves two rows of the screen that it is told of.
-                    let tasks = shares.tasks() - 2;
+                    let tasks = shares.task_rows() - 2;
                     assert!(asked + gaps + tasks < rows, "{rows} {wanted}");
                     assert!(asked == wanted || (gaps, tasks) == (0, 1 + footer), "{rows} {wanted}");
                 }

@@ -5,7 +5,7 @@ use std::io;
 
 use longhaul::LonghaulError;
 use longhaul::store::StoreError;
-use longhaul::task::IllegalMove;
+use longhaul::task::IllegalTransition;
 
 /// The exit codes, as `--help` shows them.
 pub(crate) const HELP: &str = "\
@@ -27,9 +27,9 @@ Exit codes:
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Code {
+pub(crate) enum CliExitCode {
     /// All is well.
-    Fine = 0,
+    Success = 0,
     /// A task failed, or a request was refused.
     Failed = 1,
     /// The command line is wrong.
@@ -45,172 +45,172 @@ pub(crate) enum Code {
     /// A limit cut the run short.
     Limit = 7,
     /// A person is needed.
-    Needed = 8,
+    NeedsInput = 8,
     /// Another process has the tasks now.
-    Lost = 9,
+    TakenOver = 9,
     /// The time is up.
     TimedOut = 124,
     /// Drained.
     Interrupted = 130,
 }
 
-impl Code {
+impl CliExitCode {
     /// The code of this number; of one that there is not, that something failed.
-    pub(crate) fn of(number: u8) -> Code {
-        use Code::*;
-        [Fine, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, Needed, Lost, TimedOut, Interrupted]
+    pub(crate) fn from_number(number: u8) -> CliExitCode {
+        use CliExitCode::*;
+        [Success, Failed, Usage, Cancelled, NotFound, Store, Team, Limit, NeedsInput, TakenOver, TimedOut, Interrupted]
             .into_iter()
             .find(|code| *code as u8 == number)
             .unwrap_or(Failed)
     }
 }
 
-impl From<Code> for std::process::ExitCode {
-    fn from(code: Code) -> Self {
+impl From<CliExitCode> for std::process::ExitCode {
+    fn from(code: CliExitCode) -> Self {
         (code as u8).into()
     }
 }
 
 /// What went wrong, in a paragraph, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct CliError {
     /// How the program ends.
-    pub(crate) code: Code,
-    what: Option<String>,
+    pub(crate) code: CliExitCode,
+    message: Option<String>,
     hint: Option<String>,
 }
 
-impl Trouble {
+impl CliError {
     /// Something went wrong.
-    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        Trouble { code, what: Some(what.into()), hint: None }
+    pub(crate) fn new(code: CliExitCode, what: impl Into<String>) -> Self {
+        CliError { code, message: Some(what.into()), hint: None }
     }
 
     /// What to do about it.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// What went wrong.
-    pub(crate) fn what(&self) -> &str {
-        self.what.as_deref().unwrap_or_default()
+    pub(crate) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
     }
 
     /// What to do about it.
-    pub(crate) fn help(&self) -> Option<&str> {
+    pub(crate) fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
     /// The same, but if there was only nobody left to tell, all is well.
-    pub(crate) fn heard_or_not(told: Result<(), Trouble>) -> Result<(), Trouble> {
-        told.or_else(|trouble| if trouble.what.is_none() { Ok(()) } else { Err(trouble) })
+    pub(crate) fn ignore_closed_output(told: Result<(), CliError>) -> Result<(), CliError> {
+        told.or_else(|trouble| if trouble.message.is_none() { Ok(()) } else { Err(trouble) })
     }
 
     /// Whoever read our output has gone: there is nobody to tell.
-    fn unheard() -> Self {
-        Trouble { code: Code::Fine, what: None, hint: None }
+    fn closed_output() -> Self {
+        CliError { code: CliExitCode::Success, message: None, hint: None }
     }
 
     /// The same, for tasks that were given back because of it: still silent, but not as if they had ended.
-    pub(crate) fn while_running(mut self) -> Self {
-        if self.what.is_none() {
-            self.code = Code::Interrupted;
+    pub(crate) fn as_interruption(mut self) -> Self {
+        if self.message.is_none() {
+            self.code = CliExitCode::Interrupted;
         }
         self
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(what) = &self.what else { return Ok(()) };
-        writeln!(f, "error: {}", crate::view::clean(what).trim_end())?;
+        let Some(what) = &self.message else { return Ok(()) };
+        writeln!(f, "error: {}", crate::view::sanitize(what).trim_end())?;
         match &self.hint {
-            Some(hint) => writeln!(f, "hint: {}", crate::view::clean(hint).trim_end()),
+            Some(hint) => writeln!(f, "hint: {}", crate::view::sanitize(hint).trim_end()),
             None => Ok(()),
         }
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Trouble::unheard(),
-            _ => Trouble::new(Code::Failed, format!("the output could not be written: {error}"))
-                .hint("is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`"),
+            io::ErrorKind::BrokenPipe => CliError::closed_output(),
+            _ => CliError::new(CliExitCode::Failed, format!("the output could not be written: {error}"))
+                .with_hint("is the disk full, or the terminal gone? Tasks are not harmed: see `longhaul tasks`"),
         }
     }
 }
 
-impl From<serde_json::Error> for Trouble {
+impl From<serde_json::Error> for CliError {
     fn from(error: serde_json::Error) -> Self {
-        Trouble::new(Code::Failed, format!("this could not be written as JSON: {error}"))
+        CliError::new(CliExitCode::Failed, format!("this could not be written as JSON: {error}"))
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NoTask(id) => Trouble::new(Code::NotFound, format!("there is no task {id}"))
-                .hint("`longhaul tasks --all` shows all there are"),
+            StoreError::NoTask(id) => CliError::new(CliExitCode::NotFound, format!("there is no task {id}"))
+                .with_hint("`longhaul tasks --all` shows all there are"),
             StoreError::NotFound { typed } if typed.is_empty() => {
-                Trouble::new(Code::NotFound, "the id of the task is empty")
-                    .hint("`longhaul tasks` shows the ids; any beginning that only one task has is enough")
+                CliError::new(CliExitCode::NotFound, "the id of the task is empty")
+                    .with_hint("`longhaul tasks` shows the ids; any beginning that only one task has is enough")
             }
             StoreError::NotFound { typed } if typed.trim().eq_ignore_ascii_case("t-") => {
-                Trouble::new(Code::NotFound, "every id begins with 't-': that names no task")
-                    .hint("type more of the id; `longhaul tasks` shows the ids")
+                CliError::new(CliExitCode::NotFound, "every id begins with 't-': that names no task")
+                    .with_hint("type more of the id; `longhaul tasks` shows the ids")
             }
             StoreError::NotFound { typed } => {
-                Trouble::new(Code::NotFound, format!("there is no task whose id begins with '{typed}'"))
-                    .hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")
+                CliError::new(CliExitCode::NotFound, format!("there is no task whose id begins with '{typed}'"))
+                    .with_hint("`longhaul tasks --all` shows all there are; `--data DIR` looks in another place")
             }
             StoreError::Ambiguous { typed, matches } => {
                 let some: Vec<_> = matches.iter().map(ToString::to_string).collect();
                 let what = format!("several tasks begin with '{typed}': {}", some.join(", "));
-                Trouble::new(Code::NotFound, what).hint("type more of the id")
+                CliError::new(CliExitCode::NotFound, what).with_hint("type more of the id")
             }
-            StoreError::Illegal { task, why: IllegalMove::MailboxFull } => Trouble::new(
-                Code::Failed,
+            StoreError::Illegal { task, why: IllegalTransition::MailboxFull } => CliError::new(
+                CliExitCode::Failed,
                 format!("task {task} has not read its letters: its mailbox is full"),
             )
-            .hint("write again when it has read some; `longhaul show` tells how many are unread"),
-            StoreError::Database { what, passing } => Trouble::new(Code::Store, what).hint(match passing {
+            .with_hint("write again when it has read some; `longhaul show` tells how many are unread"),
+            StoreError::Database { what, transient: passing } => CliError::new(CliExitCode::Store, what).with_hint(match passing {
                 true => "nothing that was acknowledged is lost; try again when that has passed",
                 false => "`--data DIR` keeps tasks in another place",
             }),
-            StoreError::Entry { .. } | StoreError::Damaged { .. } => {
-                Trouble::new(Code::Store, error.to_string())
-                    .hint("other tasks are not affected; `longhaul doctor` checks the whole database")
+            StoreError::BadEntry { .. } | StoreError::Damaged { .. } => {
+                CliError::new(CliExitCode::Store, error.to_string())
+                    .with_hint("other tasks are not affected; `longhaul doctor` checks the whole database")
             }
-            other => Trouble::new(Code::Failed, other.to_string()),
+            other => CliError::new(CliExitCode::Failed, other.to_string()),
         }
     }
 }
 
-impl From<LonghaulError> for Trouble {
+impl From<LonghaulError> for CliError {
     fn from(error: LonghaulError) -> Self {
         match error {
             LonghaulError::Store(error) => error.into(),
-            LonghaulError::Empty(what) => Trouble::new(Code::Usage, format!("the {what} is empty"))
-                .hint("say something, or `-` to read it from standard input"),
+            LonghaulError::Empty(what) => CliError::new(CliExitCode::Usage, format!("the {what} is empty"))
+                .with_hint("say something, or `-` to read it from standard input"),
             LonghaulError::TooLong { what, size, most } => {
-                let (size, most) = (crate::view::count(size as u64), crate::view::count(most as u64));
-                Trouble::new(
-                    Code::Usage,
+                let (size, most) = (crate::view::format_count(size as u64), crate::view::format_count(most as u64));
+                CliError::new(
+                    CliExitCode::Usage,
                     format!("the {what} is {size} bytes long; at most {most} are taken"),
                 )
-                .hint("put it in a file, and write the name of the file instead")
+                .with_hint("put it in a file, and write the name of the file instead")
             }
-            LonghaulError::WhichQuestion { .. } => {
-                Trouble::new(Code::Usage, error.to_string()).hint("`--question NAME` says which you answer")
+            LonghaulError::AmbiguousQuestion { .. } => {
+                CliError::new(CliExitCode::Usage, error.to_string()).with_hint("`--question NAME` says which you answer")
             }
-            LonghaulError::BadAnswer(_) => Trouble::new(Code::Usage, error.to_string()),
+            LonghaulError::BadAnswer(_) => CliError::new(CliExitCode::Usage, error.to_string()),
             LonghaulError::NotAsking { .. }
-            | LonghaulError::Answered { .. }
-            | LonghaulError::NoQuestion { .. } => Trouble::new(Code::Failed, error.to_string())
-                .hint("`longhaul tasks` shows who asks something"),
-            other => Trouble::new(Code::Failed, other.to_string()),
+            | LonghaulError::AlreadyAnswered { .. }
+            | LonghaulError::UnknownQuestion { .. } => CliError::new(CliExitCode::Failed, error.to_string())
+                .with_hint("`longhaul tasks` shows who asks something"),
+            other => CliError::new(CliExitCode::Failed, other.to_string()),
         }
     }
 }
@@ -228,15 +228,15 @@ mod tests {
 
     #[test]
     fn the_beginning_of_every_id_names_no_task() {
-        let told = Trouble::from(StoreError::NotFound { typed: "t-".to_owned() });
-        assert_eq!(told.code, Code::NotFound);
-        assert!(told.what().contains("every id begins with 't-'"), "{told}");
+        let told = CliError::from(StoreError::NotFound { typed: "t-".to_owned() });
+        assert_eq!(told.code, CliExitCode::NotFound);
+        assert!(told.message().contains("every id begins with 't-'"), "{told}");
     }
 
     #[test]
     fn an_error_is_a_paragraph_and_a_hint_and_a_closed_pipe_is_silent() {
-        let told = Trouble::new(Code::Usage, "wrong\x1b[31m").hint("do it right").to_string();
+        let told = CliError::new(CliExitCode::Usage, "wrong\x1b[31m").with_hint("do it right").to_string();
         assert_eq!(told, "error: wrong\nhint: do it right\n");
-        assert_eq!(Trouble::from(io::Error::from(io::ErrorKind::BrokenPipe)).to_string(), "");
+        assert_eq!(CliError::from(io::Error::from(io::ErrorKind::BrokenPipe)).to_string(), "");
     }
 }

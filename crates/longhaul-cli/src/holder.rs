@@ -7,17 +7,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use longhaul::id::{Seq, WorkerId};
-use longhaul::store::{Filter, Store};
-use longhaul::task::Head;
+use longhaul::store::{TaskFilter, Store};
+use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 use tokio::time::Instant;
 
 use crate::carrier;
-use crate::exit::Trouble;
-use crate::place::Place;
+use crate::exit::CliError;
+use crate::place::DataDir;
 
 /// How often the leases are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How much longer than a lease is waited for it to run out.
 const MARGIN: Duration = Duration::from_secs(2);
 /// The length that is assumed of a lease of which nothing is known.
@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(15);
 
 /// What is known of a process that runs tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SignOfLife {
+struct WorkerLiveness {
     renewals: u64,
     /// How far the journals of its tasks are, all together.
     written: u64,
@@ -33,15 +33,15 @@ struct SignOfLife {
 }
 
 /// The trees of which a process runs tasks that is not known to be gone.
-pub(crate) async fn owned(store: &dyn Store) -> Result<HashSet<TaskId>, Trouble> {
-    Ok(held(store).await?.into_iter().map(|head| head.root).collect())
+pub(crate) async fn owned_trees(store: &dyn Store) -> Result<HashSet<TaskId>, CliError> {
+    Ok(tasks_of_live_workers(store).await?.into_iter().map(|head| head.root).collect())
 }
 
 /// The tasks that such processes run.
-async fn held(store: &dyn Store) -> Result<Vec<Head>, Trouble> {
-    let running = Filter { status: vec![Status::Running], ..Filter::default() };
+async fn tasks_of_live_workers(store: &dyn Store) -> Result<Vec<TaskState>, CliError> {
+    let running = TaskFilter { status: vec![Status::Running], ..TaskFilter::default() };
     let running = store.list(running).await?;
-    let abandoned: HashSet<TaskId> = store.abandoned().await?.into_iter().map(|head| head.id).collect();
+    let abandoned: HashSet<TaskId> = store.abandoned_tasks().await?.into_iter().map(|head| head.id).collect();
     Ok(running.into_iter().filter(|head| !abandoned.contains(&head.id)).collect())
 }
 
@@ -51,27 +51,27 @@ async fn held(store: &dyn Store) -> Result<Vec<Head>, Trouble> {
 /// `tell` is told, once, what is waited for and for how long at most.
 pub(crate) async fn wait_until_free(
     store: &dyn Store,
-    place: &Place,
+    place: &DataDir,
     roots: &HashSet<TaskId>,
     mut tell: impl FnMut(&str),
-) -> Result<HashSet<TaskId>, Trouble> {
+) -> Result<HashSet<TaskId>, CliError> {
     let begun = Instant::now();
     let mut told = false;
-    let mut first: HashMap<WorkerId, SignOfLife> = HashMap::new();
+    let mut first: HashMap<WorkerId, WorkerLiveness> = HashMap::new();
     let mut alive: HashSet<WorkerId> = HashSet::new();
     loop {
-        let held: Vec<Head> =
-            held(store).await?.into_iter().filter(|head| roots.contains(&head.root)).collect();
+        let held: Vec<TaskState> =
+            tasks_of_live_workers(store).await?.into_iter().filter(|head| roots.contains(&head.root)).collect();
         let mut longest = Duration::ZERO;
         for worker in held.iter().filter_map(|head| head.worker.as_ref()).collect::<BTreeSet<_>>() {
-            let sign = sign_of_life(store, worker, &held).await?;
+            let sign = worker_liveness(store, worker, &held).await?;
             longest = longest.max(sign.length);
             let seen = *first.entry(worker.clone()).or_insert(sign);
             if (seen.renewals, seen.written) != (sign.renewals, sign.written) {
                 alive.insert(worker.clone());
             }
         }
-        let is_alive = |head: &Head| head.worker.as_ref().is_some_and(|worker| alive.contains(worker));
+        let is_alive = |head: &TaskState| head.worker.as_ref().is_some_and(|worker| alive.contains(worker));
         let open: HashSet<TaskId> =
             held.iter().filter(|head| !is_alive(head)).map(|head| head.root).collect();
         let most = longest + longest / 3 + MARGIN;
@@ -79,27 +79,27 @@ pub(crate) async fn wait_until_free(
             return Ok(held.into_iter().map(|head| head.root).collect());
         }
         // Most of those who live show it at once.
-        if begun.elapsed() > 3 * LOOK && !std::mem::replace(&mut told, true) {
-            let which: BTreeSet<String> = open.iter().map(|root| named(place, *root)).collect();
+        if begun.elapsed() > 3 * POLL_INTERVAL && !std::mem::replace(&mut told, true) {
+            let which: BTreeSet<String> = open.iter().map(|root| describe_owner(place, *root)).collect();
             let which = which.into_iter().collect::<Vec<_>>().join(", ");
             tell(&format!("waiting up to {} s to see whether it is alive: {which}", most.as_secs()));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// A tree, and who runs it.
-fn named(place: &Place, root: TaskId) -> String {
-    match carrier::of(place, root) {
+fn describe_owner(place: &DataDir, root: TaskId) -> String {
+    match carrier::running_pid(place, root) {
         Some(pid) => format!("process {pid}, which runs {root}"),
         None => format!("the process that runs {root}"),
     }
 }
 
-async fn sign_of_life(store: &dyn Store, worker: &WorkerId, held: &[Head]) -> Result<SignOfLife, Trouble> {
+async fn worker_liveness(store: &dyn Store, worker: &WorkerId, held: &[TaskState]) -> Result<WorkerLiveness, CliError> {
     let lease = store.lease(worker.clone()).await?;
     let own = held.iter().filter(|head| head.worker.as_ref() == Some(worker));
-    Ok(SignOfLife {
+    Ok(WorkerLiveness {
         renewals: lease.map_or(0, |lease| lease.renewals),
         written: own.map(|head| head.seq).map(|Seq(seq)| seq).sum(),
         length: lease.map_or(LEASE, |lease| lease.length).min(Duration::from_secs(60)),

@@ -4,7 +4,7 @@
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum KeyPress {
     /// A character.
     Char(char),
     /// Enter.
@@ -19,15 +19,15 @@ pub(crate) enum Key {
 
 /// What comes from the keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum KeyboardEvent {
     /// A key.
-    Key(Key),
+    Key(KeyPress),
     /// Ctrl-Z.
     Suspend,
 }
 
 /// The keys in what a terminal sends; what is not complete yet stays in `bytes`.
-fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
+fn parse_keys(bytes: &mut Vec<u8>) -> Vec<KeyPress> {
     let mut keys = Vec::new();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -35,7 +35,7 @@ fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
             // A sequence, as arrows send: nobody asked for it. Alone it is the key.
             0x1b => match bytes.get(at + 1) {
                 None => {
-                    keys.push(Key::Escape);
+                    keys.push(KeyPress::Escape);
                     at += 1;
                 }
                 Some(b'[' | b'O') => {
@@ -45,15 +45,15 @@ fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
                 Some(_) => at += 2,
             },
             b'\r' | b'\n' => {
-                keys.push(Key::Enter);
+                keys.push(KeyPress::Enter);
                 at += 1;
             }
             0x7f | 0x08 => {
-                keys.push(Key::Backspace);
+                keys.push(KeyPress::Backspace);
                 at += 1;
             }
             1..=26 => {
-                keys.push(Key::Ctrl(char::from(b'a' + byte - 1)));
+                keys.push(KeyPress::Ctrl(char::from(b'a' + byte - 1)));
                 at += 1;
             }
             _ => {
@@ -72,7 +72,7 @@ fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
                 };
                 let Some(c) = text.chars().next() else { break };
                 if !c.is_control() {
-                    keys.push(Key::Char(c));
+                    keys.push(KeyPress::Char(c));
                 }
                 at += c.len_utf8();
             }
@@ -83,7 +83,7 @@ fn keys(bytes: &mut Vec<u8>) -> Vec<Key> {
 }
 
 #[cfg(unix)]
-pub(crate) use here::Keys;
+pub(crate) use here::Keyboard;
 #[cfg(not(unix))]
 pub(crate) use nowhere::Keys;
 
@@ -100,59 +100,59 @@ mod here {
     use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
     use tokio::sync::mpsc;
 
-    use super::{Key, Typed, keys};
+    use super::{KeyPress, KeyboardEvent, parse_keys};
 
     /// How long one who is in the background waits before it looks again whether it is not.
-    const AWAY: std::time::Duration = std::time::Duration::from_millis(300);
+    const FOREGROUND_POLL: std::time::Duration = std::time::Duration::from_millis(300);
 
     /// The keyboard. When it is dropped, the terminal is as it was.
-    pub(crate) struct Keys {
-        typed: mpsc::Receiver<Key>,
+    pub(crate) struct Keyboard {
+        typed: mpsc::Receiver<KeyPress>,
         suspend: Heard,
-        mode: Mode,
+        mode: TerminalMode,
         wake: Option<PipeWriter>,
         reader: Option<JoinHandle<()>>,
     }
 
-    impl Keys {
+    impl Keyboard {
         /// Listens, if somebody can type here.
-        pub(crate) fn listen() -> Option<Keys> {
-            if !std::io::stdin().is_terminal() || !in_front() {
+        pub(crate) fn listen() -> Option<Keyboard> {
+            if !std::io::stdin().is_terminal() || !in_foreground() {
                 return None;
             }
             let suspend = signal(SignalKind::from_raw(Signal::SIGTSTP as i32)).ok()?;
-            let mode = Mode::enter()?;
-            mode.restored_by_a_panic();
+            let mode = TerminalMode::enter()?;
+            mode.restore_on_panic();
             let (sender, typed) = mpsc::channel(64);
             let (asleep, wake) = std::io::pipe().ok()?;
             let reader = std::thread::Builder::new()
                 .name("keys".to_owned())
                 .spawn(move || read_keys(&sender, &asleep));
-            Some(Keys { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
+            Some(Keyboard { typed, suspend, mode, wake: Some(wake), reader: reader.ok() })
         }
 
         /// What comes next.
-        pub(crate) async fn next(&mut self) -> Typed {
+        pub(crate) async fn next(&mut self) -> KeyboardEvent {
             tokio::select! {
-                Some(key) = self.typed.recv() => Typed::Key(key),
-                Some(()) = self.suspend.recv() => Typed::Suspend,
+                Some(key) = self.typed.recv() => KeyboardEvent::Key(key),
+                Some(()) = self.suspend.recv() => KeyboardEvent::Suspend,
                 else => std::future::pending().await,
             }
         }
 
         /// Is suspended, with the terminal as it was; returns when it is continued.
         pub(crate) fn suspend(&self) {
-            self.mode.leave();
+            self.mode.restore();
             let _ = raise(Signal::SIGSTOP);
-            if in_front() {
-                self.mode.again();
+            if in_foreground() {
+                self.mode.apply();
             }
         }
     }
 
-    impl Drop for Keys {
+    impl Drop for Keyboard {
         fn drop(&mut self) {
-            self.mode.leave();
+            self.mode.restore();
             drop(self.wake.take());
             self.typed.close();
             if let Some(reader) = self.reader.take() {
@@ -162,11 +162,11 @@ mod here {
     }
 
     /// Whether the terminal is ours now. Who is in the background is stopped when it reads.
-    fn in_front() -> bool {
+    fn in_foreground() -> bool {
         tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp())
     }
 
-    fn read_keys(keys_to: &mpsc::Sender<Key>, asleep: &PipeReader) {
+    fn read_keys(keys_to: &mpsc::Sender<KeyPress>, asleep: &PipeReader) {
         let input = std::io::stdin();
         let mut bytes = Vec::new();
         loop {
@@ -182,8 +182,8 @@ mod here {
             if wait[1].any() == Some(true) {
                 return;
             }
-            if !in_front() {
-                std::thread::sleep(AWAY);
+            if !in_foreground() {
+                std::thread::sleep(FOREGROUND_POLL);
                 continue;
             }
             let mut piece = [0; 256];
@@ -191,7 +191,7 @@ mod here {
                 Ok(0) | Err(_) => return,
                 Ok(count) => bytes.extend_from_slice(&piece[..count]),
             }
-            for key in keys(&mut bytes) {
+            for key in parse_keys(&mut bytes) {
                 if keys_to.blocking_send(key).is_err() {
                     return;
                 }
@@ -201,39 +201,39 @@ mod here {
 
     /// How the terminal was, and how it is meanwhile.
     #[derive(Clone)]
-    struct Mode {
+    struct TerminalMode {
         before: Termios,
         keys: Termios,
     }
 
-    impl Mode {
-        fn enter() -> Option<Mode> {
+    impl TerminalMode {
+        fn enter() -> Option<TerminalMode> {
             let before = tcgetattr(std::io::stdin()).ok()?;
             let mut keys = before.clone();
             keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
-            let mode = Mode { before, keys };
-            mode.again();
+            let mode = TerminalMode { before, keys };
+            mode.apply();
             Some(mode)
         }
 
-        fn again(&self) {
+        fn apply(&self) {
             let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.keys);
         }
 
-        fn leave(&self) {
+        fn restore(&self) {
             // Otherwise whoever has the terminal now would find it changed, and we would be stopped.
-            if in_front() {
+            if in_foreground() {
                 let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.before);
             }
         }
 
-        fn restored_by_a_panic(&self) {
+        fn restore_on_panic(&self) {
             // In a cell: the library's terminal modes are not made to be shared between threads.
             let mode = std::sync::Mutex::new(self.clone());
             let next = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 if let Ok(mode) = mode.lock() {
-                    mode.leave();
+                    mode.restore();
                 }
                 next(info);
             }));
@@ -248,12 +248,12 @@ mod nowhere {
     /// There is no keyboard.
     pub(crate) struct Keys;
 
-    impl Keys {
-        pub(crate) fn listen() -> Option<Keys> {
+    impl Keyboard {
+        pub(crate) fn listen() -> Option<Keyboard> {
             None
         }
 
-        pub(crate) async fn next(&mut self) -> Typed {
+        pub(crate) async fn next(&mut self) -> KeyboardEvent {
             std::future::pending().await
         }
 
@@ -269,14 +269,14 @@ mod tests {
     fn bytes_become_keys() {
         let of = |bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
-            let found = keys(&mut bytes);
+            let found = parse_keys(&mut bytes);
             (found, bytes.len())
         };
-        assert_eq!(of(b"y\r"), (vec![Key::Char('y'), Key::Enter], 0));
-        assert_eq!(of(b"\x02\x7f\x1b"), (vec![Key::Ctrl('b'), Key::Backspace, Key::Escape], 0));
-        assert_eq!(of(b"\x1b[A\x1b[1;5Cx\x1bOP"), (vec![Key::Char('x')], 0));
-        assert_eq!(of("ü世".as_bytes()), (vec![Key::Char('ü'), Key::Char('世')], 0));
+        assert_eq!(of(b"y\r"), (vec![KeyPress::Char('y'), KeyPress::Enter], 0));
+        assert_eq!(of(b"\x02\x7f\x1b"), (vec![KeyPress::Ctrl('b'), KeyPress::Backspace, KeyPress::Escape], 0));
+        assert_eq!(of(b"\x1b[A\x1b[1;5Cx\x1bOP"), (vec![KeyPress::Char('x')], 0));
+        assert_eq!(of("ü世".as_bytes()), (vec![KeyPress::Char('ü'), KeyPress::Char('世')], 0));
         assert_eq!(of(&"ü".as_bytes()[..1]), (vec![], 1));
-        assert_eq!(of(b"\xffa\0"), (vec![Key::Char('a')], 0));
+        assert_eq!(of(b"\xffa\0"), (vec![KeyPress::Char('a')], 0));
     }
 }

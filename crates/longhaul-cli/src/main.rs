@@ -31,18 +31,18 @@ fn main() -> ExitCode {
     if let Some(code) = cmd::complete() {
         return code;
     }
-    let cli = args::parse(args::typed(std::env::args_os())).unwrap_or_else(|error| error.exit());
-    let out = cli.command.progress();
-    let desk = cmd::Desk { data: cli.data, term: view::Term::of(out), screen: view::Screen::on(out) };
+    let cli = args::parse(args::with_default_command(std::env::args_os())).unwrap_or_else(|error| error.exit());
+    let out = cli.command.progress_stream();
+    let desk = cmd::CliContext { data: cli.data, term: view::TerminalOutput::for_stream(out), screen: view::LiveRegion::on_stream(out) };
     // The screen is whole: what is logged would tear it.
-    if !matches!(cli.command, args::Command::Tui(_)) {
+    if !matches!(cli.command, args::CliCommand::Tui(_)) {
         log(&desk.screen);
     }
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| {
-            exit::Trouble::new(exit::Code::Failed, format!("no threads could be started: {error}"))
+            exit::CliError::new(exit::CliExitCode::Failed, format!("no threads could be started: {error}"))
         })
         .and_then(|runtime| {
             let ended = runtime.block_on(cmd::run(&desk, cli.command));
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Err(trouble) => {
             use std::io::Write as _;
             // If nobody hears this either, there is nothing left to do.
-            let told = view::Term::of(view::Out::Stderr).wrapped(trouble.to_string().trim_end());
+            let told = view::TerminalOutput::for_stream(view::OutputStream::Stderr).wrap(trouble.to_string().trim_end());
             let _ = if told.is_empty() { Ok(()) } else { writeln!(std::io::stderr(), "{told}") };
             trouble.code.into()
         }
@@ -71,8 +71,8 @@ fn helper() -> Option<ExitCode> {
     let word = args.next()?;
     let why = if word == longhaul::toolset::SANDBOX_EXEC {
         longhaul::toolset::sandbox_exec(args)
-    } else if word == longhaul::process::SUPERVISE {
-        longhaul::process::supervise(args)
+    } else if word == longhaul::process::SUPERVISE_COMMAND {
+        longhaul::process::run_supervisor(args)
     } else {
         return None;
     };
@@ -82,7 +82,7 @@ fn helper() -> Option<ExitCode> {
 }
 
 /// Logs go to standard error, and only those that `RUST_LOG` asks for; errors always.
-fn log(screen: &view::Screen) {
+fn log(screen: &view::LiveRegion) {
     use tracing_subscriber::filter::{EnvFilter, LevelFilter};
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into());
     let filter = match std::env::var_os("RUST_LOG") {

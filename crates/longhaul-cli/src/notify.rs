@@ -7,7 +7,7 @@ use crate::view::one_line;
 
 /// How somebody is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum How {
+pub(crate) enum NotifyMethod {
     /// The terminal's bell
     Bell,
     /// A notification of the desktop, where the terminal makes one (OSC 9 and OSC 777)
@@ -18,42 +18,42 @@ pub(crate) enum How {
 
 /// The bell.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bell {
-    how: Option<How>,
+pub(crate) struct Notifier {
+    method: Option<NotifyMethod>,
     began: Instant,
     /// Who has waited for less than this is still there.
     after: Duration,
 }
 
-impl Bell {
+impl Notifier {
     /// A bell that rings for whatever comes after this time from now.
-    pub(crate) fn new(how: Option<How>, after: Duration) -> Bell {
-        Bell { how, began: Instant::now(), after }
+    pub(crate) fn new(how: Option<NotifyMethod>, after: Duration) -> Notifier {
+        Notifier { method: how, began: Instant::now(), after }
     }
 
     /// One that never rings.
-    pub(crate) fn none() -> Bell {
-        Bell::new(None, Duration::MAX)
+    pub(crate) fn disabled() -> Notifier {
+        Notifier::new(None, Duration::MAX)
     }
 
     /// Says this to whoever has looked away.
-    pub(crate) fn ring(&self, text: &str) {
-        let Some(how) = self.how.filter(|_| self.began.elapsed() >= self.after) else { return };
+    pub(crate) fn notify(&self, text: &str) {
+        let Some(how) = self.method.filter(|_| self.began.elapsed() >= self.after) else { return };
         let mut out = std::io::stderr();
         if out.is_terminal() {
             // Who cannot be told cannot be told that either.
-            let _ = out.write_all(sequence(how, text).as_bytes()).and_then(|()| out.flush());
+            let _ = out.write_all(escape_sequence(how, text).as_bytes()).and_then(|()| out.flush());
         }
     }
 }
 
-fn sequence(how: How, text: &str) -> String {
+fn escape_sequence(how: NotifyMethod, text: &str) -> String {
     let text = one_line(text).replace(';', ",");
     let desktop = format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\");
     match how {
-        How::Bell => "\x07".to_owned(),
-        How::Desktop => desktop,
-        How::All => format!("{desktop}\x07"),
+        NotifyMethod::Bell => "\x07".to_owned(),
+        NotifyMethod::Desktop => desktop,
+        NotifyMethod::All => format!("{desktop}\x07"),
     }
 }
 
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn what_is_told_ends_no_sequence_of_its_own() {
-        assert_eq!(sequence(How::Bell, "x"), "\x07");
-        let told = sequence(How::All, "done\x1b\\;\x07 \n\u{9c}now");
+        assert_eq!(escape_sequence(NotifyMethod::Bell, "x"), "\x07");
+        let told = escape_sequence(NotifyMethod::All, "done\x1b\\;\x07 \n\u{9c}now");
         let text = "done␛\\,␇ ⟨U+009C⟩now";
         assert_eq!(told, format!("\x1b]9;longhaul: {text}\x1b\\\x1b]777;notify;longhaul;{text}\x1b\\\x07"));
     }

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::model::http::{Cassette, CassetteError, Http, HttpOptions};
-use longhaul::model::prices::Prices;
+use longhaul::model::http::{Cassette, CassetteError, HttpClient, HttpOptions};
+use longhaul::model::prices::PriceTable;
 
-use crate::args::Outside;
-use crate::exit::{Code, Trouble};
+use crate::args::ProviderArgs;
+use crate::exit::{CliExitCode, CliError};
 
 /// Variables: those of files first, then those of the process.
 #[derive(Clone, Default)]
-pub(crate) struct Variables(Arc<HashMap<String, String>>);
+pub(crate) struct EnvFileVariables(Arc<HashMap<String, String>>);
 
-impl Variables {
+impl EnvFileVariables {
     /// The variables of these files.
-    pub(crate) fn read(outside: &Outside) -> Result<Variables, Trouble> {
+    pub(crate) fn read(outside: &ProviderArgs) -> Result<EnvFileVariables, CliError> {
         let mut all = HashMap::new();
         for path in &outside.env_from_file {
-            let text = file(path, "--env-from-file")?;
+            let text = read_flag_file(path, "--env-from-file")?;
             for (number, line) in text.lines().enumerate() {
                 let line = line.trim();
                 if line.is_empty() || line.starts_with('#') {
@@ -28,12 +28,12 @@ impl Variables {
                 let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
                     // Not the line itself: it may be a key.
                     let what = format!("{}:{}: this line is not NAME=VALUE", path.display(), number + 1);
-                    return Err(Trouble::new(Code::Usage, what).hint("lines that begin with # are left out"));
+                    return Err(CliError::new(CliExitCode::Usage, what).with_hint("lines that begin with # are left out"));
                 };
                 all.insert(name.trim().to_owned(), unquoted(value.trim()).to_owned());
             }
         }
-        Ok(Variables(Arc::new(all)))
+        Ok(EnvFileVariables(Arc::new(all)))
     }
 
     /// The value of a variable.
@@ -48,17 +48,17 @@ fn unquoted(value: &str) -> &str {
 }
 
 /// The way to models.
-pub(crate) fn http(outside: &Outside, variables: &Variables) -> Result<Http, Trouble> {
-    let mut prices = Prices::shipped();
+pub(crate) fn build_http(outside: &ProviderArgs, variables: &EnvFileVariables) -> Result<HttpClient, CliError> {
+    let mut prices = PriceTable::built_in();
     if let Some(path) = &outside.prices {
-        let text = file(path, "--prices")?;
-        prices = prices.overlaid(&text).map_err(|error| {
-            Trouble::new(Code::Usage, format!("the prices in {} cannot be read: {error}", path.display()))
-                .hint("the form is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
+        let text = read_flag_file(path, "--prices")?;
+        prices = prices.with_overrides(&text).map_err(|error| {
+            CliError::new(CliExitCode::Usage, format!("the prices in {} cannot be read: {error}", path.display()))
+                .with_hint("the form is {\"openai/gpt-5\": {\"input\": 1250000, \"output\": 10000000}}, in millionths of a dollar for a million tokens")
         })?;
     }
-    let places = places(|name| variables.get(name));
-    let options = HttpOptions { system_proxy: true, prices, places, ..HttpOptions::default() };
+    let places = provider_base_urls(|name| variables.get(name));
+    let options = HttpOptions { system_proxy: true, prices, base_urls: places, ..HttpOptions::default() };
     let tape = |flag: &str, path: &Path, error: CassetteError| {
         let (file, hint) = (
             path.display().to_string(),
@@ -71,24 +71,24 @@ pub(crate) fn http(outside: &Outside, variables: &Variables) -> Result<Http, Tro
             CassetteError::File { error, .. } => error.to_string(),
             error => error.to_string(),
         };
-        Trouble::new(Code::Usage, format!("{flag}: {file} cannot be used: {error}")).hint(hint)
+        CliError::new(CliExitCode::Usage, format!("{flag}: {file} cannot be used: {error}")).with_hint(hint)
     };
     let made = match (&outside.record, &outside.replay) {
         (_, Some(path)) => {
             let cassette = Cassette::load(path).map_err(|error| tape("--replay", path, error))?;
-            Ok(Http::replaying(options, cassette))
+            Ok(HttpClient::replaying(options, cassette))
         }
         (Some(path), None) => {
             let cassette = Cassette::create(path).map_err(|error| tape("--record", path, error))?;
-            Http::recording(options, cassette)
+            HttpClient::recording(options, cassette)
         }
-        (None, None) => Http::new(options),
+        (None, None) => HttpClient::new(options),
     };
-    made.map_err(|error| Trouble::new(Code::Failed, error.to_string()))
+    made.map_err(|error| CliError::new(CliExitCode::Failed, error.to_string()))
 }
 
 /// The variables in which the SDKs of providers look for their place.
-const SDK_PLACES: [(&str, &str); 4] = [
+const BASE_URL_VARIABLES: [(&str, &str); 4] = [
     ("OPENAI_BASE_URL", "openai"),
     ("ANTHROPIC_BASE_URL", "anthropic"),
     ("GOOGLE_GEMINI_BASE_URL", "google"),
@@ -97,25 +97,25 @@ const SDK_PLACES: [(&str, &str); 4] = [
 
 /// Where providers are, in the variables that their SDKs read, and servers of this machine, in those that they themselves
 /// are told it with.
-fn places(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
+fn provider_base_urls(get: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
     let set = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let mut places = HashMap::new();
-    for (variable, provider) in SDK_PLACES {
+    for (variable, provider) in BASE_URL_VARIABLES {
         places.extend(set(variable).map(|url| (provider.to_owned(), url)));
     }
     if let Some(host) = set("OLLAMA_HOST") {
-        places.insert("ollama".to_owned(), place(&host, "11434"));
+        places.insert("ollama".to_owned(), server_base_url(&host, "11434"));
     }
     let (host, port) = (set("LLAMA_ARG_HOST"), set("LLAMA_ARG_PORT"));
     if host.is_some() || port.is_some() {
         let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-        places.insert("llamacpp".to_owned(), place(&host, port.as_deref().unwrap_or("8080")));
+        places.insert("llamacpp".to_owned(), server_base_url(&host, port.as_deref().unwrap_or("8080")));
     }
     places
 }
 
 /// The base URL of a server that is told to listen at `host`, `host:port`, `:port` or a URL.
-fn place(listens: &str, port: &str) -> String {
+fn server_base_url(listens: &str, port: &str) -> String {
     let (scheme, rest) = listens.split_once("://").unwrap_or(("http", listens));
     let (at, path) = rest.split_once('/').map_or((rest, ""), |(at, path)| (at, path.trim_matches('/')));
     let (host, own) = match at.rsplit_once(':') {
@@ -129,10 +129,10 @@ fn place(listens: &str, port: &str) -> String {
     format!("{scheme}://{host}{}{path}", port.map(|port| format!(":{port}")).unwrap_or_default())
 }
 
-fn file(path: &Path, flag: &str) -> Result<String, Trouble> {
+fn read_flag_file(path: &Path, flag: &str) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|error| {
-        Trouble::new(Code::Usage, format!("{flag}: {} cannot be read: {error}", path.display()))
-            .hint("name a file that is there, and that you may read")
+        CliError::new(CliExitCode::Usage, format!("{flag}: {} cannot be read: {error}", path.display()))
+            .with_hint("name a file that is there, and that you may read")
     })
 }
 
@@ -140,11 +140,11 @@ fn file(path: &Path, flag: &str) -> Result<String, Trouble> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Variables, Trouble> {
+    fn read(text: &str) -> Result<EnvFileVariables, CliError> {
         let dir = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let path = dir.path().join("env");
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{error}"));
-        Variables::read(&Outside { env_from_file: vec![path], ..Outside::default() })
+        EnvFileVariables::read(&ProviderArgs { env_from_file: vec![path], ..ProviderArgs::default() })
     }
 
     #[test]
@@ -167,15 +167,15 @@ mod tests {
             ("https://models.example", "https://models.example/v1"),
             ("http://models.example:81/ollama/v1/", "http://models.example:81/ollama/v1"),
         ] {
-            assert_eq!(place(listens, "11434"), found);
+            assert_eq!(server_base_url(listens, "11434"), found);
         }
-        let found = places(|name| (name == "LLAMA_ARG_PORT").then(|| "8081".to_owned()));
+        let found = provider_base_urls(|name| (name == "LLAMA_ARG_PORT").then(|| "8081".to_owned()));
         assert_eq!(found, HashMap::from([("llamacpp".to_owned(), "http://127.0.0.1:8081/v1".to_owned())]));
-        for (variable, provider) in SDK_PLACES {
-            let found = places(|name| (name == variable).then(|| "https://gateway.example".to_owned()));
+        for (variable, provider) in BASE_URL_VARIABLES {
+            let found = provider_base_urls(|name| (name == variable).then(|| "https://gateway.example".to_owned()));
             assert_eq!(found, HashMap::from([(provider.to_owned(), "https://gateway.example".to_owned())]));
         }
-        assert_eq!(places(|_| None), HashMap::new());
+        assert_eq!(provider_base_urls(|_| None), HashMap::new());
     }
 
     #[test]

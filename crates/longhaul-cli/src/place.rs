@@ -5,58 +5,58 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 use longhaul::TaskId;
-use longhaul::entry::Wants;
+use longhaul::entry::ExpectedAnswer;
 use longhaul::id::QuestionId;
-use longhaul::store::{Sqlite, Store};
+use longhaul::store::{SqliteStore, Store};
 
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 
 /// The name of the database in its directory.
 const DATABASE: &str = "longhaul.db";
 
 /// A place for tasks.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct DataDir {
     /// The directory or the file, if it is not the usual one.
     chosen: Option<PathBuf>,
     /// The database.
     pub(crate) database: PathBuf,
 }
 
-impl Place {
+impl DataDir {
     /// The place that was chosen, or the user's data directory.
-    pub(crate) fn of(chosen: Option<&Path>) -> Result<Place, Trouble> {
+    pub(crate) fn resolve(chosen: Option<&Path>) -> Result<DataDir, CliError> {
         let database = match chosen {
             Some(chosen) if is_database(chosen) => chosen.to_owned(),
             Some(chosen) => chosen.join(DATABASE),
             None => etcetera::choose_base_strategy()
                 .map_err(|error| {
-                    Trouble::new(Code::Store, format!("there is no data directory to keep tasks in: {error}"))
-                        .hint("`--data DIR` says where to keep them")
+                    CliError::new(CliExitCode::Store, format!("there is no data directory to keep tasks in: {error}"))
+                        .with_hint("`--data DIR` says where to keep them")
                 })?
                 .data_dir()
                 .join("longhaul")
                 .join(DATABASE),
         };
-        Ok(Place { chosen: chosen.map(Path::to_owned), database })
+        Ok(DataDir { chosen: chosen.map(Path::to_owned), database })
     }
 
     /// What `--data` is to be given so that another process finds the same.
     pub(crate) fn data(&self) -> &Path {
         match self.database.file_name() == Some(DATABASE.as_ref()) {
-            true => self.directory(),
+            true => self.path(),
             false => &self.database,
         }
     }
 
     /// Opens the database, or begins one.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Trouble> {
-        let store = Arc::new(Sqlite::open(&self.database)?);
+    pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, CliError> {
+        let store = Arc::new(SqliteStore::open(&self.database)?);
         // The usual directory is ours, whatever is in it. One that was chosen may be anybody's.
         #[cfg(unix)]
         if self.chosen.is_none() {
             use std::os::unix::fs::PermissionsExt as _;
-            let directory = self.directory();
+            let directory = self.path();
             if directory.metadata().is_ok_and(|is| is.permissions().mode() & 0o077 != 0) {
                 let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
             }
@@ -65,50 +65,50 @@ impl Place {
     }
 
     /// What to type for a command and what follows it.
-    pub(crate) fn command(&self, what: &str) -> String {
+    pub(crate) fn shell_command(&self, what: &str) -> String {
         format!("{} {what}", self.longhaul())
     }
 
     /// What to type to write to a task.
-    pub(crate) fn send(&self, task: TaskId) -> String {
-        self.command(&format!("send {task} …"))
+    pub(crate) fn send_command(&self, task: TaskId) -> String {
+        self.shell_command(&format!("send {task} …"))
     }
 
     /// What to type to carry a task on.
-    pub(crate) fn resume(&self, root: TaskId) -> String {
-        self.command(&format!("resume {root}"))
+    pub(crate) fn resume_command(&self, root: TaskId) -> String {
+        self.shell_command(&format!("resume {root}"))
     }
 
     /// What to type to see a task in full.
-    pub(crate) fn show(&self, task: TaskId) -> String {
-        self.command(&format!("show {task}"))
+    pub(crate) fn show_command(&self, task: TaskId) -> String {
+        self.shell_command(&format!("show {task}"))
     }
 
     /// What to type to try a task again.
-    pub(crate) fn retry(&self, task: TaskId) -> String {
-        self.command(&format!("retry {task}"))
+    pub(crate) fn retry_command(&self, task: TaskId) -> String {
+        self.shell_command(&format!("retry {task}"))
     }
 
     /// What to type to watch a tree that another process carries.
-    pub(crate) fn attach(&self, root: TaskId) -> String {
-        self.command(&format!("attach {root}"))
+    pub(crate) fn attach_command(&self, root: TaskId) -> String {
+        self.shell_command(&format!("attach {root}"))
     }
 
     /// The directory of the database.
-    pub(crate) fn directory(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         let parent = self.database.parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.unwrap_or(Path::new("."))
     }
 
     /// What to type to answer a task; its question is named where it asks several things.
-    pub(crate) fn answer(&self, task: TaskId, named: Option<QuestionId>, wants: &Wants) -> String {
+    pub(crate) fn answer_command(&self, task: TaskId, named: Option<QuestionId>, wants: &ExpectedAnswer) -> String {
         let which = named.map(|question| format!(" --question {question}")).unwrap_or_default();
         let words = match wants {
-            Wants::Leave { .. } => "yes|no|always",
-            Wants::Words { schema: None } => "TEXT",
-            Wants::Words { schema: Some(_) } => "JSON",
+            ExpectedAnswer::Leave { .. } => "yes|no|always",
+            ExpectedAnswer::Words { schema: None } => "TEXT",
+            ExpectedAnswer::Words { schema: Some(_) } => "JSON",
         };
-        self.command(&format!("answer {task}{which} {words}"))
+        self.shell_command(&format!("answer {task}{which} {words}"))
     }
 
     fn longhaul(&self) -> String {
@@ -144,15 +144,15 @@ mod tests {
     #[test]
     fn a_database_has_any_name_and_a_directory_has_one_of_ours() {
         let dir = std::env::temp_dir();
-        let place = |path: &Path| Place::of(Some(path)).unwrap();
+        let place = |path: &Path| DataDir::resolve(Some(path)).unwrap();
         assert_eq!(place(&dir).database, dir.join("longhaul.db"));
         assert_eq!(place(&dir).data(), dir);
         for name in ["tasks.db", "x.sqlite", "y.sqlite3"] {
             let file = dir.join("nowhere").join(name);
             assert_eq!((place(&file).database.clone(), place(&file).data()), (file.clone(), file.as_path()));
-            assert_eq!(place(&file).directory(), dir.join("nowhere"));
+            assert_eq!(place(&file).path(), dir.join("nowhere"));
         }
-        assert_eq!(place(Path::new("tasks.db")).directory(), Path::new("."));
+        assert_eq!(place(Path::new("tasks.db")).path(), Path::new("."));
         assert_eq!(place(Path::new("some.thing")).database, Path::new("some.thing/longhaul.db"));
     }
 

@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
-use crate::exit::Trouble;
+use crate::exit::CliError;
 
 /// How long after a signal the same one again is the same wish: `timeout` sends two, one to the program and one to its
 /// group. Ctrl-C is typed, and always meant.
@@ -15,7 +15,7 @@ const ECHO: Duration = Duration::from_millis(100);
 const CTRL_C: usize = 0;
 
 /// The signals.
-pub(crate) struct Signals {
+pub(crate) struct ExitSignals {
     #[cfg(unix)]
     all: Vec<tokio::signal::unix::Signal>,
     /// Which was the last, and when it came.
@@ -23,23 +23,23 @@ pub(crate) struct Signals {
     last: Option<(usize, Instant)>,
 }
 
-impl Signals {
+impl ExitSignals {
     /// Listens from now on.
     #[cfg(unix)]
-    pub(crate) fn listen() -> Result<Signals, Trouble> {
+    pub(crate) fn listen() -> Result<ExitSignals, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
         let deaf =
-            |error| Trouble::new(crate::exit::Code::Failed, format!("signals cannot be received: {error}"));
+            |error| CliError::new(crate::exit::CliExitCode::Failed, format!("signals cannot be received: {error}"));
         // A terminal that is closed hangs up; Ctrl-\ quits. Both leave the tasks as Ctrl-C does.
         let kinds =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
         let all = kinds.into_iter().map(|kind| signal(kind).map_err(deaf)).collect::<Result<_, _>>()?;
-        Ok(Signals { all, last: None })
+        Ok(ExitSignals { all, last: None })
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn listen() -> Result<Signals, Trouble> {
-        Ok(Signals {})
+    pub(crate) fn listen() -> Result<ExitSignals, CliError> {
+        Ok(ExitSignals {})
     }
 
     /// Returns when one comes.

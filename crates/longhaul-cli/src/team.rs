@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul::agent::TeamError;
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
 #[cfg(unix)]
-use longhaul::process::Watchman;
+use longhaul::process::ProcessGuardian;
 use longhaul::store::Store;
-use longhaul::teamfile::{self, AssembleError, Bundle, Loader, ModelOverride, Outfit};
+use longhaul::teamfile::{self, AssembleError, TeamBundle, BundleLoader, ModelOverride, Environment};
 #[cfg(unix)]
 use longhaul::toolset::{McpOptions, McpPool};
 use longhaul::worker::TeamLoader;
 use longhaul::{Budget, Team};
 
-use crate::args::{Outside, RunArgs};
-use crate::cmd::Desk;
-use crate::demo::{self, Pace};
-use crate::exit::{Code, Trouble};
-use crate::outside::{self, Variables};
-use crate::place::Place;
-use crate::view::clean;
+use crate::args::{ProviderArgs, RunArgs};
+use crate::cmd::CliContext;
+use crate::demo::{self, DemoPace};
+use crate::exit::{CliExitCode, CliError};
+use crate::outside::{self, EnvFileVariables};
+use crate::place::DataDir;
+use crate::view::sanitize;
 
 /// A team that was made of a file.
-pub(crate) struct Made {
+pub(crate) struct TeamFromFile {
     pub(crate) team: Team,
     /// The commands of its root: name and instruction.
     pub(crate) commands: Vec<(String, String)>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: TaskLimits,
     /// What a whole run may use, as the file says.
     pub(crate) budget: Budget,
-    pub(crate) bundle: Bundle,
+    pub(crate) bundle: TeamBundle,
 }
 
 /// The host of a page, which has been checked to be one of the web.
@@ -43,11 +43,11 @@ fn host_of(page: &str) -> &str {
 }
 
 /// What teams of this process are put together with.
-pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Outfit, Trouble> {
-    let variables = Variables::read(outside)?;
-    let data = place.directory().to_owned();
-    let http = outside::http(outside, &variables)?;
-    let outfit = Outfit::new(http, move |name| variables.get(name), data);
+pub(crate) fn build_environment(desk: &CliContext, outside: &ProviderArgs, place: &DataDir) -> Result<Environment, CliError> {
+    let variables = EnvFileVariables::read(outside)?;
+    let data = place.path().to_owned();
+    let http = outside::build_http(outside, &variables)?;
+    let outfit = Environment::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
     let watchman = supervised(outfit.watchman.clone());
     #[cfg(unix)]
@@ -60,13 +60,13 @@ pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Ou
                 "the MCP server '{server}' asks for a login on {host}; open this page in a browser:\n{page}"
             );
             // Whether somebody is there shows when they come back.
-            let _ = writeln!(screen.clone(), "{}", clean(&text));
+            let _ = writeln!(screen.clone(), "{}", sanitize(&text));
         };
         let watchman = watchman.clone();
-        McpPool::new(McpOptions { login: Some(Arc::new(show)), watchman, ..outfit.mcp.options().clone() })
+        McpPool::new(McpOptions { show_login: Some(Arc::new(show)), guardian: watchman, ..outfit.mcp.options().clone() })
     };
-    Ok(Outfit {
-        helper: std::env::current_exe().ok(),
+    Ok(Environment {
+        sandbox_helper: std::env::current_exe().ok(),
         #[cfg(unix)]
         watchman,
         #[cfg(unix)]
@@ -77,7 +77,7 @@ pub(crate) fn outfit(desk: &Desk, outside: &Outside, place: &Place) -> Result<Ou
 
 /// Commands, hooks and MCP servers are supervised by this program, where that is possible.
 #[cfg(unix)]
-fn supervised(watchman: Watchman) -> Watchman {
+fn supervised(watchman: ProcessGuardian) -> ProcessGuardian {
     match cfg!(target_os = "linux") {
         // It is the same program, also when another version has been put in its place.
         true => watchman.helper("/proc/self/exe"),
@@ -86,7 +86,7 @@ fn supervised(watchman: Watchman) -> Watchman {
 }
 
 /// Ends what teams of this process have started, and waits for that.
-pub(crate) async fn close(outfit: &Outfit) {
+pub(crate) async fn close_environment(outfit: &Environment) {
     #[cfg(unix)]
     outfit.mcp.close().await;
     #[cfg(not(unix))]
@@ -94,33 +94,33 @@ pub(crate) async fn close(outfit: &Outfit) {
 }
 
 /// Makes a team of a file that works in a directory. What it runs without is told on standard error.
-pub(crate) fn make(
-    desk: &Desk,
-    outfit: &Outfit,
+pub(crate) fn assemble_team(
+    desk: &CliContext,
+    outfit: &Environment,
     args: &RunArgs,
     file: &Path,
     dir: &Path,
-) -> Result<Made, Trouble> {
-    let mut bundle = Bundle::gather(file).map_err(|error| {
+) -> Result<TeamFromFile, CliError> {
+    let mut bundle = TeamBundle::load(file).map_err(|error| {
         let hint = match file.is_dir() {
             true => "name a team file in it",
             false => "`longhaul init FILE` writes one to begin with",
         };
-        Trouble::new(Code::Team, format!("the team file {error}")).hint(hint)
+        CliError::new(CliExitCode::Team, format!("the team file {error}")).with_hint(hint)
     })?;
-    bundle.models = args.model.iter().map(|typed| chosen(typed)).collect();
+    bundle.models = args.model.iter().map(|typed| parse_model_override(typed)).collect();
     for chosen in &bundle.models {
-        names_a_model(&chosen.model, &bundle)?;
+        check_model_name(&chosen.model, &bundle)?;
     }
     bundle.working_dir = Some(dir.to_owned());
-    let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| wrong(&error, file))?;
+    let assembly = teamfile::assemble(&bundle, outfit).map_err(|error| assemble_failure(&error, file))?;
     for name in bundle.models.iter().filter_map(|chosen| chosen.agent.as_deref()) {
-        known(&assembly.team, name, "--model", file)?;
+        check_agent_exists(&assembly.team, name, "--model", file)?;
     }
-    for notice in &assembly.notices {
+    for notice in &assembly.warnings {
         desk.note(&format!("warning: {notice}"));
     }
-    Ok(Made {
+    Ok(TeamFromFile {
         team: assembly.team,
         commands: commands(&bundle),
         limits: assembly.limits,
@@ -130,10 +130,10 @@ pub(crate) fn make(
 }
 
 /// The commands of a team's root: name and instruction.
-fn commands(bundle: &Bundle) -> Vec<(String, String)> {
-    let read = teamfile::read(&bundle.text).file;
+fn commands(bundle: &TeamBundle) -> Vec<(String, String)> {
+    let read = teamfile::parse(&bundle.text).file;
     let commands = read.and_then(|file| {
-        let root = file.agents.get(file.root()?)?;
+        let root = file.agents.get(file.root_agent()?)?;
         let shared = root.use_commands.iter().filter_map(|name| file.commands.get(name)).flatten();
         let all = shared.chain(&root.commands).map(|(name, part)| (name.clone(), part.instruction.clone()));
         Some(all.collect())
@@ -144,57 +144,57 @@ fn commands(bundle: &Bundle) -> Vec<(String, String)> {
 /// What people call a team: the name of its file, where that is known.
 pub(crate) async fn name(store: &dyn Store, team: &TeamRef) -> String {
     let TeamRef::File(digest) = team else { return team.to_string() };
-    let kept = store.kept(digest.clone()).await.ok().flatten();
-    match kept.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok()) {
-        Some(bundle) => format!("team file {}", clean(&bundle.name)),
+    let kept = store.blob(digest.clone()).await.ok().flatten();
+    match kept.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok()) {
+        Some(bundle) => format!("team file {}", sanitize(&bundle.name)),
         None => team.to_string(),
     }
 }
 
 /// The commands of a team whose file is in the store.
-pub(crate) async fn kept_commands(
+pub(crate) async fn stored_team_commands(
     store: &dyn Store,
     team: &TeamRef,
-) -> Result<Vec<(String, String)>, Trouble> {
+) -> Result<Vec<(String, String)>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(Vec::new()) };
-    let file = store.kept(digest.clone()).await?;
-    let bundle = file.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok());
+    let file = store.blob(digest.clone()).await?;
+    let bundle = file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
     Ok(bundle.map(|bundle| commands(&bundle)).unwrap_or_default())
 }
 
 /// That there is somebody to ask where a model is `auto`: better said before there is a task than by its failure.
-pub(crate) async fn somebody_to_ask(team: &Team, outfit: &Outfit) -> Result<(), Trouble> {
+pub(crate) async fn check_auto_model(team: &Team, outfit: &Environment) -> Result<(), CliError> {
     if team.agents().all(|agent| agent.model.name() != "auto") {
         return Ok(());
     }
     let keys = |name: &str| (outfit.variables)(name).map(Into::into);
-    match outfit.http.auto(&keys).await {
+    match outfit.http.auto_model(&keys).await {
         Ok(_) => Ok(()),
-        Err(error) => Err(Trouble::new(Code::Team, format!("model auto: {error}"))
-            .hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
+        Err(error) => Err(CliError::new(CliExitCode::Team, format!("model auto: {error}"))
+            .with_hint("keys may also be in a file: `--env-from-file FILE`; `longhaul init --scripted` writes a team that needs none")),
     }
 }
 
 /// That a team has an agent that was named on the command line.
-pub(crate) fn known(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), Trouble> {
+pub(crate) fn check_agent_exists(team: &Team, name: &str, flag: &str, file: &Path) -> Result<(), CliError> {
     if team.agent(&name.into()).is_some() {
         return Ok(());
     }
     let names: Vec<&str> = team.agents().map(|agent| agent.name.as_str()).collect();
     let what = format!("{flag}: there is no agent '{name}' in {}", file.display());
-    Err(Trouble::new(Code::Usage, what).hint(format!("there are: {}", names.join(", "))))
+    Err(CliError::new(CliExitCode::Usage, what).with_hint(format!("there are: {}", names.join(", "))))
 }
 
-impl Made {
+impl TeamFromFile {
     /// The team, known by its file, which is kept in the store.
-    pub(crate) async fn kept(&self, store: &dyn Store) -> Result<Team, Trouble> {
-        let digest = store.keep(self.bundle.encode()).await?;
-        Ok(self.team.clone().kept_as(TeamRef::File(digest)))
+    pub(crate) async fn save_to(&self, store: &dyn Store) -> Result<Team, CliError> {
+        let digest = store.put_blob(self.bundle.encode()).await?;
+        Ok(self.team.clone().with_reference(TeamRef::File(digest)))
     }
 }
 
 /// `provider/model` is for all agents, `agent=provider/model` for one.
-fn chosen(typed: &str) -> ModelOverride {
+fn parse_model_override(typed: &str) -> ModelOverride {
     match typed.split_once('=') {
         Some((agent, model)) => ModelOverride { agent: Some(agent.to_owned()), model: model.to_owned() },
         None => ModelOverride { agent: None, model: typed.to_owned() },
@@ -202,8 +202,8 @@ fn chosen(typed: &str) -> ModelOverride {
 }
 
 /// That what was chosen on the command line is a model, or is called so in the file: it is not the file's fault.
-fn names_a_model(chosen: &str, bundle: &Bundle) -> Result<(), Trouble> {
-    let named = teamfile::read(&bundle.text).file.map(|file| file.models).unwrap_or_default();
+fn check_model_name(chosen: &str, bundle: &TeamBundle) -> Result<(), CliError> {
+    let named = teamfile::parse(&bundle.text).file.map(|file| file.models).unwrap_or_default();
     if chosen == "auto" || chosen.contains('/') || named.contains_key(chosen) {
         return Ok(());
     }
@@ -213,76 +213,76 @@ fn names_a_model(chosen: &str, bundle: &Bundle) -> Result<(), Trouble> {
             format!(", or a model of the file ({})", named.keys().cloned().collect::<Vec<_>>().join(", "))
         }
     };
-    Err(Trouble::new(Code::Usage, format!("--model: '{chosen}' does not name a model"))
-        .hint(format!("write provider/model, such as openai/gpt-5{own}")))
+    Err(CliError::new(CliExitCode::Usage, format!("--model: '{chosen}' does not name a model"))
+        .with_hint(format!("write provider/model, such as openai/gpt-5{own}")))
 }
 
-fn wrong(error: &AssembleError, file: &Path) -> Trouble {
+fn assemble_failure(error: &AssembleError, file: &Path) -> CliError {
     let name = file.display();
     let circle = |problem: &teamfile::Problem| problem.message.ends_with("is on the way to itself");
     match error {
-        AssembleError::Wrong { text, problems, .. }
-            if teamfile::read(text).errors() == 0 && !problems.iter().any(circle) =>
+        AssembleError::InvalidFile { text, problems, .. }
+            if teamfile::parse(text).error_count() == 0 && !problems.iter().any(circle) =>
         {
-            let hint = match problems.iter().any(teamfile::Problem::is_of_environment) {
+            let hint = match problems.iter().any(teamfile::Problem::is_environment_problem) {
                 true => {
                     "keys and variables come from the environment, or from a file: `--env-from-file FILE`; `longhaul \
                      demo` needs none"
                 }
                 false => "docs/teams.md tells what can be in a team file",
             };
-            Trouble::new(Code::Team, format!("the team file is right, but cannot be run here\n\n{error}"))
-                .hint(hint)
+            CliError::new(CliExitCode::Team, format!("the team file is right, but cannot be run here\n\n{error}"))
+                .with_hint(hint)
         }
-        AssembleError::Wrong { .. } => Trouble::new(Code::Team, format!("the team file is wrong\n\n{error}"))
-            .hint(format!("`longhaul check {name}` tells more")),
-        AssembleError::Team(error) => Trouble::new(Code::Team, format!("{name}: {error}"))
-            .hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::InvalidFile { .. } => CliError::new(CliExitCode::Team, format!("the team file is wrong\n\n{error}"))
+            .with_hint(format!("`longhaul check {name}` tells more")),
+        AssembleError::Team(error) => CliError::new(CliExitCode::Team, format!("{name}: {error}"))
+            .with_hint(format!("`longhaul check {name}` tells more")),
     }
 }
 
 /// The bounds that the file of a team sets, if it has one.
-pub(crate) async fn limits(
+pub(crate) async fn stored_team_limits(
     store: &dyn Store,
     team: &TeamRef,
-    outfit: &Outfit,
-) -> Result<Option<Limits>, Trouble> {
+    outfit: &Environment,
+) -> Result<Option<TaskLimits>, CliError> {
     let TeamRef::File(digest) = team else { return Ok(None) };
-    let file = store.kept(digest.clone()).await?;
-    let bundle = file.filter(|file| Bundle::is_one(file)).and_then(|file| Bundle::decode(&file).ok());
+    let file = store.blob(digest.clone()).await?;
+    let bundle = file.filter(|file| TeamBundle::is_encoded(file)).and_then(|file| TeamBundle::decode(&file).ok());
     // What is wrong with it is told by whoever runs its tasks.
     Ok(bundle.and_then(|bundle| teamfile::assemble(&bundle, outfit).ok()).map(|made| made.limits))
 }
 
 /// Makes teams of what is kept in the store: team files, and scripts that the demo was given.
-pub(crate) struct Kept {
-    pub(crate) scripts: demo::Scripts,
-    pub(crate) files: Loader,
+pub(crate) struct StoredTeamLoader {
+    pub(crate) scripts: demo::DemoScriptLoader,
+    pub(crate) files: BundleLoader,
 }
 
-impl Kept {
-    pub(crate) fn new(pace: Pace, outfit: Outfit) -> Kept {
-        Kept { scripts: demo::Scripts(pace), files: Loader::new(outfit) }
+impl StoredTeamLoader {
+    pub(crate) fn new(pace: DemoPace, outfit: Environment) -> StoredTeamLoader {
+        StoredTeamLoader { scripts: demo::DemoScriptLoader(pace), files: BundleLoader::new(outfit) }
     }
 
     /// Whether these bytes are one of the two.
-    pub(crate) fn knows(bytes: &[u8]) -> bool {
-        demo::is_kept(bytes) || Bundle::is_one(bytes)
+    pub(crate) fn recognizes(bytes: &[u8]) -> bool {
+        demo::is_stored_script(bytes) || TeamBundle::is_encoded(bytes)
     }
 }
 
-impl TeamLoader for Kept {
+impl TeamLoader for StoredTeamLoader {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
-        if Bundle::is_one(file) { self.files.load(file) } else { self.scripts.load(file) }
+        if TeamBundle::is_encoded(file) { self.files.load(file) } else { self.scripts.load(file) }
     }
 }
 
 /// The directory that a team works in.
-pub(crate) fn working_dir(chosen: Option<&Path>) -> Result<PathBuf, Trouble> {
+pub(crate) fn resolve_working_dir(chosen: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = chosen.unwrap_or(Path::new("."));
     let cannot = |why: String| {
-        Trouble::new(Code::Usage, format!("the working directory {} cannot be used: {why}", dir.display()))
-            .hint("`--working-dir DIR` names one that exists")
+        CliError::new(CliExitCode::Usage, format!("the working directory {} cannot be used: {why}", dir.display()))
+            .with_hint("`--working-dir DIR` names one that exists")
     };
     let real = dir.canonicalize().map_err(|error| cannot(error.to_string()))?;
     if real.is_dir() { Ok(real) } else { Err(cannot("it is not a directory".to_owned())) }

@@ -6,21 +6,21 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, Bundle, TrustItem};
+use longhaul::teamfile::{self, TeamBundle, TrustItem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::cmd::Desk;
-use crate::exit::{Code, Trouble};
-use crate::place::Place;
-use crate::view::{Ink, Out, Term, clean, one_line};
+use crate::cmd::CliContext;
+use crate::exit::{CliExitCode, CliError};
+use crate::place::DataDir;
+use crate::view::{Ink, OutputStream, TerminalOutput, sanitize, one_line};
 
 /// The directory of what was agreed to, in that of the data.
 const TRUSTED: &str = "trusted";
 
 /// What is remembered of a team file that somebody has agreed to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct TrustRecord {
     /// Where the file was, without links.
     file: PathBuf,
     /// By what the operating system knows it, so that it may be moved.
@@ -33,7 +33,7 @@ struct Record {
 
 /// How a team file stands.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+enum TrustStatus {
     /// There is nothing to agree to, or somebody has.
     Trusted,
     /// Nobody has been asked about it.
@@ -43,26 +43,26 @@ enum Standing {
 }
 
 /// A team file, and what it does by itself.
-pub(crate) struct Trust<'a> {
-    place: &'a Place,
+pub(crate) struct TeamFileTrust<'a> {
+    data_dir: &'a DataDir,
     name: String,
     file: PathBuf,
     items: Vec<TrustItem>,
 }
 
-impl<'a> Trust<'a> {
+impl<'a> TeamFileTrust<'a> {
     /// That of a team file and the files that it refers to, as they have been read.
-    pub(crate) fn of(place: &'a Place, file: &Path, bundle: &Bundle) -> Trust<'a> {
+    pub(crate) fn new(place: &'a DataDir, file: &Path, bundle: &TeamBundle) -> TeamFileTrust<'a> {
         let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let name = one_line(&file.display().to_string());
-        Trust { place, name, file: real, items: teamfile::trust_items(bundle) }
+        TeamFileTrust { data_dir: place, name, file: real, items: teamfile::trust_items(bundle) }
     }
 
     /// For what a person starts. At a terminal somebody is asked who has not agreed yet; elsewhere it is said in a line, and
     /// goes on. With `accepted` nobody is asked.
-    pub(crate) fn ask(&self, desk: &Desk, accepted: bool) -> Result<(), Trouble> {
-        let standing = self.standing();
-        if standing == Standing::Trusted {
+    pub(crate) fn ask_for_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+        let standing = self.status();
+        if standing == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
@@ -77,16 +77,16 @@ impl<'a> Trust<'a> {
             ));
             return Ok(());
         }
-        let term = Term::of(Out::Stderr);
-        for line in self.question(&standing, term) {
-            term.line(&line)?;
+        let term = TerminalOutput::for_stream(OutputStream::Stderr);
+        for line in self.question_lines(&standing, term) {
+            term.print_line(&line)?;
         }
-        if !agreed("Run it? [y/N] ")? {
-            return Err(Trouble::new(
-                Code::Team,
+        if !ask_yes_no("Run it? [y/N] ")? {
+            return Err(CliError::new(
+                CliExitCode::Team,
                 format!("{} was not run: you did not agree to it", self.name),
             )
-            .hint(format!("`longhaul check {}` lists what it does; `--trust` agrees to it", self.name)));
+            .with_hint(format!("`longhaul check {}` lists what it does; `--trust` agrees to it", self.name)));
         }
         self.remember(desk);
         Ok(())
@@ -94,8 +94,8 @@ impl<'a> Trust<'a> {
 
     /// For everything that starts what a file says without being watched: nobody is asked, and a file that nobody has agreed
     /// to is refused.
-    pub(crate) fn demand(&self, desk: &Desk, accepted: bool) -> Result<(), Trouble> {
-        if self.standing() == Standing::Trusted {
+    pub(crate) fn require_trust(&self, desk: &CliContext, accepted: bool) -> Result<(), CliError> {
+        if self.status() == TrustStatus::Trusted {
             return Ok(());
         }
         if accepted {
@@ -103,7 +103,7 @@ impl<'a> Trust<'a> {
             return Ok(());
         }
         let what = format!("{} is not trusted: it {}", self.name, self.summary());
-        Err(Trouble::new(Code::Team, what).hint(format!(
+        Err(CliError::new(CliExitCode::Team, what).with_hint(format!(
             "`longhaul check {}` lists it; `--trust` accepts it and remembers that",
             self.name
         )))
@@ -111,40 +111,40 @@ impl<'a> Trust<'a> {
 
     /// Whether nobody needs to be asked.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.standing() == Standing::Trusted
+        self.status() == TrustStatus::Trusted
     }
 
-    fn standing(&self) -> Standing {
+    fn status(&self) -> TrustStatus {
         if self.items.is_empty() {
-            return Standing::Trusted;
+            return TrustStatus::Trusted;
         }
         let here = identity(&self.file);
-        let same = |record: &Record| {
+        let same = |record: &TrustRecord| {
             record.file == self.file || here.is_some_and(|here| here == (record.device, record.inode))
         };
         let records = self.records();
         let digest = teamfile::trust_digest(&self.items);
         match records.iter().filter(|record| same(record)).max_by_key(|record| record.digest == digest) {
-            None => Standing::New,
-            Some(record) if record.digest == digest && record.items == self.items => Standing::Trusted,
-            Some(record) => Standing::Changed(record.items.clone()),
+            None => TrustStatus::New,
+            Some(record) if record.digest == digest && record.items == self.items => TrustStatus::Trusted,
+            Some(record) => TrustStatus::Changed(record.items.clone()),
         }
     }
 
     fn directory(&self) -> PathBuf {
-        self.place.directory().join(TRUSTED)
+        self.data_dir.path().join(TRUSTED)
     }
 
     /// What cannot be read was not agreed to.
-    fn records(&self) -> Vec<Record> {
+    fn records(&self) -> Vec<TrustRecord> {
         let entries = std::fs::read_dir(self.directory()).into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
         texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect()
     }
 
-    fn remember(&self, desk: &Desk) {
+    fn remember(&self, desk: &CliContext) {
         let (device, inode) = identity(&self.file).unwrap_or_default();
-        let record = Record {
+        let record = TrustRecord {
             file: self.file.clone(),
             device,
             inode,
@@ -178,22 +178,22 @@ impl<'a> Trust<'a> {
         parts.iter().map(|(heading, count)| format!("{heading} ({count})")).collect::<Vec<_>>().join(", ")
     }
 
-    fn question(&self, standing: &Standing, term: Term) -> Vec<String> {
+    fn question_lines(&self, standing: &TrustStatus, term: TerminalOutput) -> Vec<String> {
         let name = &self.name;
         let mut lines = Vec::new();
         match standing {
-            Standing::Changed(before) => {
+            TrustStatus::Changed(before) => {
                 lines.push(format!("{name} does other things than you agreed to. What has changed:"));
                 let gone = before.iter().filter(|item| !self.items.contains(item));
                 let new = self.items.iter().filter(|item| !before.contains(item));
                 lines.extend(
                     new.map(|item| {
-                        term.paint(Ink::Waits, &format!("  + {}: {}", item.heading(), shown(item)))
+                        term.paint(Ink::Attention, &format!("  + {}: {}", item.heading(), format_trust_item(item)))
                     }),
                 );
                 lines.extend(
                     gone.map(|item| {
-                        term.paint(Ink::Faint, &format!("  - {}: {}", item.heading(), shown(item)))
+                        term.paint(Ink::Faint, &format!("  - {}: {}", item.heading(), format_trust_item(item)))
                     }),
                 );
                 lines.push(String::new());
@@ -201,14 +201,14 @@ impl<'a> Trust<'a> {
             }
             _ => lines.push(format!("{name} has not been run here before. By itself it")),
         }
-        lines.extend(listed(&self.items, term));
+        lines.extend(format_trust_items(&self.items, term));
         lines.push(String::new());
         lines
     }
 }
 
 /// Items below their headings, for people.
-pub(crate) fn listed(items: &[TrustItem], term: Term) -> Vec<String> {
+pub(crate) fn format_trust_items(items: &[TrustItem], term: TerminalOutput) -> Vec<String> {
     let mut lines = Vec::new();
     let mut heading = "";
     for item in items {
@@ -216,20 +216,20 @@ pub(crate) fn listed(items: &[TrustItem], term: Term) -> Vec<String> {
             heading = item.heading();
             lines.push(format!("  {}", term.paint(Ink::Strong, heading)));
         }
-        let text = term.wrapped_to(&shown(item), 4);
+        let text = term.wrap_within(&format_trust_item(item), 4);
         lines.extend(text.lines().map(|line| format!("    {line}")));
     }
     lines
 }
 
 /// An item in one line, in which nothing is hidden: a line break is shown, too.
-fn shown(item: &TrustItem) -> String {
+fn format_trust_item(item: &TrustItem) -> String {
     one_line(&item.to_string().trim_end().replace('\n', " ⏎ "))
 }
 
-pub(crate) fn agreed(question: &str) -> Result<bool, Trouble> {
+pub(crate) fn ask_yes_no(question: &str) -> Result<bool, CliError> {
     let mut err = std::io::stderr();
-    write!(err, "{}", clean(question))?;
+    write!(err, "{}", sanitize(question))?;
     err.flush()?;
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
@@ -252,7 +252,7 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
 }
 
 /// Writes a record that only its owner can read, whole or not at all.
-fn write(dir: &Path, name: &str, record: &Record) -> std::io::Result<()> {
+fn write(dir: &Path, name: &str, record: &TrustRecord) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     let mut options = std::fs::OpenOptions::new();
@@ -277,19 +277,19 @@ fn write(dir: &Path, name: &str, record: &Record) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    struct Stage {
+    struct TrustFixture {
         dir: tempfile::TempDir,
-        place: Place,
-        desk: Desk,
+        place: DataDir,
+        desk: CliContext,
     }
 
-    impl Stage {
-        fn new() -> Stage {
+    impl TrustFixture {
+        fn new() -> TrustFixture {
             let dir = tempfile::tempdir().unwrap();
-            let place = Place::of(Some(&dir.path().join("data"))).unwrap();
-            let out = Out::Stderr;
-            let desk = Desk { data: None, term: Term::of(out), screen: crate::view::Screen::on(out) };
-            Stage { dir, place, desk }
+            let place = DataDir::resolve(Some(&dir.path().join("data"))).unwrap();
+            let out = OutputStream::Stderr;
+            let desk = CliContext { data: None, term: TerminalOutput::for_stream(out), screen: crate::view::LiveRegion::on_stream(out) };
+            TrustFixture { dir, place, desk }
         }
 
         fn write(&self, name: &str, instruction: &str, command: &str) -> PathBuf {
@@ -301,20 +301,20 @@ mod tests {
             path
         }
 
-        fn trust(&self, path: &Path) -> Trust<'_> {
-            Trust::of(&self.place, path, &Bundle::gather(path).unwrap())
+        fn trust(&self, path: &Path) -> TeamFileTrust<'_> {
+            TeamFileTrust::new(&self.place, path, &TeamBundle::load(path).unwrap())
         }
     }
 
     #[test]
     fn what_was_agreed_to_is_remembered_with_the_file() {
-        let stage = Stage::new();
+        let stage = TrustFixture::new();
         let file = stage.write("team.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&file).standing(), Standing::New);
-        assert!(stage.trust(&file).demand(&stage.desk, false).is_err());
-        stage.trust(&file).demand(&stage.desk, true).unwrap();
+        assert_eq!(stage.trust(&file).status(), TrustStatus::New);
+        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_err());
+        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
         assert!(stage.trust(&file).is_trusted());
-        assert!(stage.trust(&file).demand(&stage.desk, false).is_ok());
+        assert!(stage.trust(&file).require_trust(&stage.desk, false).is_ok());
 
         stage.write("team.yaml", "rude", "./a");
         assert!(stage.trust(&file).is_trusted(), "an instruction may change");
@@ -323,14 +323,14 @@ mod tests {
         assert!(stage.trust(&moved).is_trusted(), "the file may be moved");
 
         let copy = stage.write("copy.yaml", "kind", "./a");
-        assert_eq!(stage.trust(&copy).standing(), Standing::New, "what ./a is differs from place to place");
+        assert_eq!(stage.trust(&copy).status(), TrustStatus::New, "what ./a is differs from place to place");
 
         let changed = stage.write("moved.yaml", "kind", "./b");
-        let Standing::Changed(before) = stage.trust(&changed).standing() else { panic!("it has changed") };
+        let TrustStatus::Changed(before) = stage.trust(&changed).status() else { panic!("it has changed") };
         assert_eq!(before[0].to_string(), "hook task_end of root: ./a");
         let told = stage
             .trust(&changed)
-            .question(&Standing::Changed(before), Term { color: false, ..stage.desk.term });
+            .question_lines(&TrustStatus::Changed(before), TerminalOutput { color: false, ..stage.desk.term });
         assert!(told.contains(&"  + starts programs: hook task_end of root: ./b".to_owned()), "{told:#?}");
         assert!(told.contains(&"  - starts programs: hook task_end of root: ./a".to_owned()), "{told:#?}");
     }
@@ -339,20 +339,20 @@ mod tests {
     #[test]
     fn only_its_owner_reads_what_is_remembered() {
         use std::os::unix::fs::PermissionsExt as _;
-        let stage = Stage::new();
+        let stage = TrustFixture::new();
         let file = stage.write("team.yaml", "kind", "./a");
-        stage.trust(&file).demand(&stage.desk, true).unwrap();
+        stage.trust(&file).require_trust(&stage.desk, true).unwrap();
         let dir = stage.trust(&file).directory();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let records: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!((mode(&dir), records.len(), mode(&records[0])), (0o700, 1, 0o600));
         std::fs::write(&records[0], "{").unwrap();
-        assert_eq!(stage.trust(&file).standing(), Standing::New, "a damaged record is none");
+        assert_eq!(stage.trust(&file).status(), TrustStatus::New, "a damaged record is none");
     }
 
     #[test]
     fn nothing_is_hidden_in_a_line() {
         let item = TrustItem::Command { what: "hook".into(), command: "true\nrm -rf /\r\n\u{1b}[2K".into() };
-        assert_eq!(shown(&item), "hook: true ⏎ rm -rf /␍ ⏎ ␛[2K");
+        assert_eq!(format_trust_item(&item), "hook: true ⏎ rm -rf /␍ ⏎ ␛[2K");
     }
 }

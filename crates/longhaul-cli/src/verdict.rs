@@ -2,11 +2,11 @@
 
 use longhaul::entry::{Entry, FailureKind, Outcome};
 use longhaul::id::{LetterId, Seq};
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
-use crate::exit::{Code, Trouble};
-use crate::heard::below;
+use crate::exit::{CliExitCode, CliError};
+use crate::heard::descendants;
 use crate::view::one_line;
 
 /// How many entries are read at once.
@@ -15,24 +15,24 @@ const PAGE: usize = 500;
 /// How a run of these tasks, with all that is below them, ended: mostly of roots. The worst counts.
 ///
 /// With it comes what else is to be said of it: failures that nobody was told of.
-pub(crate) async fn verdict(
+pub(crate) async fn exit_code_of_run(
     longhaul: &Longhaul,
-    heads: &[Head],
+    heads: &[TaskState],
     tasks: &[TaskId],
-) -> Result<(Code, Vec<String>), Trouble> {
-    let mut code = Code::Fine;
+) -> Result<(CliExitCode, Vec<String>), CliError> {
+    let mut code = CliExitCode::Success;
     let mut why = Vec::new();
     for task in tasks {
         let task = longhaul.snapshot(*task).await?;
-        code = worse(code, of_end(&task.head, task.outcome.as_ref()));
+        code = worse(code, exit_code_of_task(&task.state, task.outcome.as_ref()));
     }
-    for child in below(heads, tasks).filter(|head| head.status == Status::Failed) {
+    for child in descendants(heads, tasks).filter(|head| head.status == Status::Failed) {
         let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
         // A parent that did not complete has an end of its own, which says as much.
         if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
-            && !was_told(longhaul, parent.id, child.id).await?
+            && !was_notified(longhaul, parent.id, child.id).await?
         {
-            code = worse(code, Code::Failed);
+            code = worse(code, CliExitCode::Failed);
             let error = child.error.as_deref().map(one_line).unwrap_or_default();
             why.push(format!(
                 "{} of {} failed, and {} ended without hearing of it: {error}",
@@ -44,35 +44,35 @@ pub(crate) async fn verdict(
 }
 
 /// What the end of a task says.
-fn of_end(head: &Head, outcome: Option<&Outcome>) -> Code {
+fn exit_code_of_task(head: &TaskState, outcome: Option<&Outcome>) -> CliExitCode {
     match (head.status, outcome) {
-        (Status::Completed, _) if head.cut_short.is_some() => Code::Limit,
-        (Status::Completed, _) => Code::Fine,
-        (Status::Cancelled, _) => Code::Cancelled,
+        (Status::Completed, _) if head.cut_short.is_some() => CliExitCode::Limit,
+        (Status::Completed, _) => CliExitCode::Success,
+        (Status::Cancelled, _) => CliExitCode::Cancelled,
         (_, Some(Outcome::Failed { failure, .. })) => match failure.kind {
-            FailureKind::Timeout => Code::TimedOut,
-            FailureKind::TurnLimit | FailureKind::Budget => Code::Limit,
-            _ => Code::Failed,
+            FailureKind::Timeout => CliExitCode::TimedOut,
+            FailureKind::TurnLimit | FailureKind::Budget => CliExitCode::Limit,
+            _ => CliExitCode::Failed,
         },
-        _ => Code::Failed,
+        _ => CliExitCode::Failed,
     }
 }
 
 /// The worse of two: failed, out of time, cut short, cancelled, fine.
-fn worse(one: Code, two: Code) -> Code {
+fn worse(one: CliExitCode, two: CliExitCode) -> CliExitCode {
     let rank = |code| match code {
-        Code::Failed => 4,
-        Code::TimedOut => 3,
-        Code::Limit => 2,
-        Code::Cancelled => 1,
+        CliExitCode::Failed => 4,
+        CliExitCode::TimedOut => 3,
+        CliExitCode::Limit => 2,
+        CliExitCode::Cancelled => 1,
         _ => 0,
     };
     if rank(two) > rank(one) { two } else { one }
 }
 
 /// Whether a task has heard how another ended: by a letter that it read, or as the result of a call.
-async fn was_told(longhaul: &Longhaul, task: TaskId, of: TaskId) -> Result<bool, Trouble> {
-    let letter = LetterId::ending(of);
+async fn was_notified(longhaul: &Longhaul, task: TaskId, of: TaskId) -> Result<bool, CliError> {
+    let letter = LetterId::for_task_end(of);
     let mut after = Seq(0);
     loop {
         let page = longhaul.store().read(task, after, PAGE).await?;
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn the_worst_counts() {
-        assert_eq!(worse(Code::Fine, Code::Cancelled), Code::Cancelled);
-        assert_eq!(worse(Code::Limit, Code::Cancelled), Code::Limit);
-        assert_eq!(worse(Code::Limit, Code::Failed), Code::Failed);
-        assert_eq!(worse(Code::Failed, Code::Fine), Code::Failed);
+        assert_eq!(worse(CliExitCode::Success, CliExitCode::Cancelled), CliExitCode::Cancelled);
+        assert_eq!(worse(CliExitCode::Limit, CliExitCode::Cancelled), CliExitCode::Limit);
+        assert_eq!(worse(CliExitCode::Limit, CliExitCode::Failed), CliExitCode::Failed);
+        assert_eq!(worse(CliExitCode::Failed, CliExitCode::Success), CliExitCode::Failed);
     }
 }

@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
-use longhaul::entry::{Entry, FORMAT, Order, Record, Returned, Submitted, TeamRef};
+use longhaul::entry::{Entry, FORMAT, Order, Record, CallResult, Submission, TeamRef};
 use longhaul::id::{AgentName, Attempt, CallId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
 use longhaul::snapshot::Snapshot;
-use longhaul::task::Head;
-use longhaul::turn::Turn;
+use longhaul::task::TaskState;
+use longhaul::turn::Conversation;
 
 fn main() {
     divan::main();
 }
 
 fn id() -> TaskId {
-    TaskKey::chosen("bench").candidates().next().expect("a key has candidates")
+    TaskKey::named("bench").candidate_ids().next().expect("a key has candidates")
 }
 
-fn submitted() -> Submitted {
+fn submitted() -> Submission {
     let order = Order::new("worker", "Find out what there is to find out.");
-    Submitted::root(id(), TaskKey::chosen("bench"), order, TeamRef::Named("bench".into()))
+    Submission::root(id(), TaskKey::named("bench"), order, TeamRef::Named("bench".into()))
 }
 
 /// A task of so many turns, with one tool call a turn.
@@ -39,7 +39,7 @@ fn journal(turns: u32) -> Vec<Record> {
         let blocks = vec![Block::Text("I look again.".into()), Block::Call(asked)];
         entries.push(Entry::Replied(Arc::new(Reply { blocks, ..Reply::default() })));
         entries.push(Entry::Called { call, tool: "look".into(), arguments: None });
-        entries.push(Entry::Returned(Box::new(Returned {
+        entries.push(Entry::Returned(Box::new(CallResult {
             call,
             output: "There is something there, and it is not much.".into(),
             is_error: false,
@@ -56,14 +56,14 @@ fn journal(turns: u32) -> Vec<Record> {
 #[divan::bench(args = [3, 50])]
 fn head(bencher: Bencher<'_, '_>, turns: u32) {
     let journal = journal(turns);
-    bencher.bench(|| Head::of(id(), black_box(&journal)));
+    bencher.bench(|| TaskState::from_journal(id(), black_box(&journal)));
 }
 
 #[divan::bench(args = [3, 50])]
 fn turn(bencher: Bencher<'_, '_>, turns: u32) {
     let journal = journal(turns);
     bencher.bench(|| {
-        let mut turn = Turn::begin(&submitted(), &AgentName::from("worker"));
+        let mut turn = Conversation::begin(&submitted(), &AgentName::from("worker"));
         journal.iter().for_each(|record| turn.apply(record));
         turn
     });
@@ -72,7 +72,7 @@ fn turn(bencher: Bencher<'_, '_>, turns: u32) {
 #[divan::bench(args = [3, 50])]
 fn snapshot(bencher: Bencher<'_, '_>, turns: u32) {
     let journal = journal(turns);
-    bencher.bench(|| Snapshot::of(id(), black_box(&journal)));
+    bencher.bench(|| Snapshot::from_journal(id(), black_box(&journal)));
 }
 
 #[divan::bench]

@@ -12,12 +12,12 @@ const REVIEW: &str = include_str!("../../../examples/teams/code-review.yaml");
 
 #[divan::bench]
 fn a_usual_team(bencher: Bencher<'_, '_>) {
-    bencher.bench(|| teamfile::read(black_box(REVIEW)));
+    bencher.bench(|| teamfile::parse(black_box(REVIEW)));
 }
 
 #[divan::bench]
 fn every_key_there_is(bencher: Bencher<'_, '_>) {
-    bencher.bench(|| teamfile::read(black_box(EVERYTHING)));
+    bencher.bench(|| teamfile::parse(black_box(EVERYTHING)));
 }
 
 /// A hundred agents that all know one another.
@@ -32,11 +32,11 @@ fn a_hundred_agents(bencher: Bencher<'_, '_>) {
             others.join(", ")
         ));
     }
-    assert!(teamfile::read(&text).file.is_some());
-    bencher.bench(|| teamfile::read(black_box(&text)));
+    assert!(teamfile::parse(&text).file.is_some());
+    bencher.bench(|| teamfile::parse(black_box(&text)));
 }
 
 #[divan::bench]
 fn the_schema() -> serde_json::Value {
-    teamfile::schema()
+    teamfile::json_schema()
 }

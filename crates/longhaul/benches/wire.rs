@@ -8,11 +8,11 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use longhaul::id::{AgentName, TaskKey};
 use longhaul::message::{Block, Call, Message, Reply, ToolResult};
-use longhaul::model::Request;
+use longhaul::model::ModelRequest;
 use longhaul::model::settings::ModelSettings;
 use longhaul::model::wire::openai_chat::{OpenAiChat, Quirks};
 use longhaul::model::wire::openai_responses::OpenAiResponses;
-use longhaul::model::wire::{Memo, Wire};
+use longhaul::model::wire::{WireCache, WireProtocol};
 use serde_json::{Value, json};
 
 fn main() {
@@ -42,7 +42,7 @@ fn chat_arguments(bytes: usize) -> String {
     piece("{\"text\":\"") + &pieces.collect::<String>() + &piece("\"}") + &chat(json!({}), Some("tool_calls"))
 }
 
-fn read(bencher: Bencher<'_, '_>, wire: &dyn Wire, stream: &str, items: usize) {
+fn read(bencher: Bencher<'_, '_>, wire: &dyn WireProtocol, stream: &str, items: usize) {
     bencher.counter(ItemsCount::new(items)).counter(BytesCount::new(stream.len())).bench(|| {
         let mut parser = wire.parser();
         let mut chunks = Vec::new();
@@ -51,7 +51,7 @@ fn read(bencher: Bencher<'_, '_>, wire: &dyn Wire, stream: &str, items: usize) {
             parser.feed(black_box(piece), &mut chunks).expect("the stream is well");
             chunks.clear();
         }
-        parser.end().expect("the stream is whole")
+        parser.finish().expect("the stream is whole")
     });
 }
 
@@ -99,10 +99,10 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
     let wire = OpenAiChat::new(Quirks::OPENAI);
     let settings = ModelSettings { model: "m".into(), ..ModelSettings::default() };
     let agent = AgentName::from("worker");
-    let task = TaskKey::chosen("bench").candidates().next().expect("a key has candidates");
+    let task = TaskKey::named("bench").candidate_ids().next().expect("a key has candidates");
     let messages = conversation(200);
-    let none = Memo::default();
-    let request = |messages| Request {
+    let none = WireCache::default();
+    let request = |messages| ModelRequest {
         task,
         agent: &agent,
         system: "Be brief.",
@@ -111,15 +111,15 @@ fn body_of_turn_200(bencher: Bencher<'_, '_>, remembered: bool) {
         output: None,
         turn: 0,
         retry: 0,
-        memo: &none,
+        wire_cache: &none,
     };
     bencher
         .with_inputs(|| {
-            let memo = Memo::default();
+            let memo = WireCache::default();
             if remembered {
-                wire.body(&request(&messages[..399]), &settings, &memo).expect("a body can be made");
+                wire.request_body(&request(&messages[..399]), &settings, &memo).expect("a body can be made");
             }
             memo
         })
-        .bench_refs(|memo| wire.body(&request(&messages), &settings, memo).expect("a body can be made"));
+        .bench_refs(|memo| wire.request_body(&request(&messages), &settings, memo).expect("a body can be made"));
 }

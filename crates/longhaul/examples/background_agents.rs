@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use longhaul::entry::Sender;
-use longhaul::model::scripted::{Script, Scripted};
-use longhaul::store::Filter;
-use longhaul::{Agent, Dialect, Happening, Longhaul, Order, Status, Team};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
+use longhaul::store::TaskFilter;
+use longhaul::{Agent, SubAgentDialect, EventKind, Longhaul, Order, Status, Team};
 
 const SCRIPT: &str = r#"
 agents:
@@ -43,13 +43,13 @@ agents:
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let model = Arc::new(Scripted::new(Arc::new(Script::parse("example", SCRIPT)?)));
+    let model = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("example", SCRIPT)?)));
     let agent = |name: &str| Agent::builder(name).model(model.clone()).build();
     let lead = Agent::builder("lead")
         .model(model.clone())
         .sub_agent(agent("researcher")?)
         .sub_agent(agent("editor")?)
-        .dialect(Dialect::Background)
+        .dialect(SubAgentDialect::Background)
         .build()?;
     let longhaul = Longhaul::builder(Team::new(lead)?).start().await?;
 
@@ -57,23 +57,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let done = longhaul.wait([root]).await?;
     let root = &done.tasks[0];
     println!("{}", root.output);
-    assert_eq!(root.head.status, Status::Completed, "{:?}", root.head.error);
+    assert_eq!(root.state.status, Status::Completed, "{:?}", root.state.error);
     assert_eq!(root.output, "The project has: authors = 2, files = 12, lines = 3400.");
 
     // Every child wrote its one letter to the lead.
-    let children = longhaul.snapshots(Filter::children(root.head.id)).await?;
+    let children = longhaul.list(TaskFilter::children(root.state.id)).await?;
     let (mut written, mut read, mut waits) = (Vec::new(), HashSet::new(), 0);
     for event in &root.events {
-        match &event.what {
-            Happening::Letter { letter, from: Sender::Task(child), text } => {
+        match &event.kind {
+            EventKind::Letter { letter, from: Sender::Task(child), text } => {
                 println!("letter of {child}: {}", text.lines().nth(1).unwrap_or_default());
                 written.push((*child, letter.clone()));
             }
-            Happening::Read { letters } => {
+            EventKind::Read { letters } => {
                 letters.iter().for_each(|letter| assert!(read.insert(letter.clone())))
             }
-            Happening::Waiting { .. } => waits += 1,
-            Happening::Result { tool, output, is_error, .. } => {
+            EventKind::Waiting { .. } => waits += 1,
+            EventKind::Result { tool, output, is_error, .. } => {
                 println!("{tool} → {output}");
                 assert!(
                     !is_error

@@ -7,10 +7,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use longhaul::model::scripted::{Script, Scripted};
-use longhaul::store::Filter;
-use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, Dialect, Happening, Longhaul, Order, Status, Team};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
+use longhaul::store::TaskFilter;
+use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
+use longhaul::{Agent, SubAgentDialect, EventKind, Longhaul, Order, Status, Team};
 
 const SCRIPT: &str = r#"
 agents:
@@ -61,8 +61,8 @@ impl Tool for Walk {
         "Walks one step.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     async fn call(&self, args: WalkArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
@@ -74,32 +74,32 @@ impl Tool for Walk {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let model = Arc::new(Scripted::new(Arc::new(Script::parse("example", SCRIPT)?)));
+    let model = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("example", SCRIPT)?)));
     let scout =
         Agent::builder("scout").description("Walks and looks.").model(model.clone()).tool(Walk).build()?;
-    let lead = Agent::builder("lead").model(model).sub_agent(scout).dialect(Dialect::Managed).build()?;
+    let lead = Agent::builder("lead").model(model).sub_agent(scout).dialect(SubAgentDialect::Managed).build()?;
     let longhaul = Longhaul::builder(Team::new(lead)?).start().await?;
 
     let root = longhaul.submit(Order::new("lead", "Find water.").working_dir("/land")).await?;
     let root = longhaul.wait([root]).await?.tasks.remove(0);
     for event in &root.events {
-        if let Happening::Result { tool, output, .. } = &event.what {
+        if let EventKind::Result { tool, output, .. } = &event.kind {
             println!("{tool} → {output}\n");
         }
     }
-    assert_eq!(root.head.status, Status::Completed, "{:?}", root.head.error);
+    assert_eq!(root.state.status, Status::Completed, "{:?}", root.state.error);
     assert!(root.output.contains("In north there is water."), "{}", root.output);
     assert!(!root.output.contains("I walked"), "only the last line was asked for");
 
     // One message reached both, in the middle of their work.
-    let scouts = longhaul.snapshots(Filter::children(root.head.id)).await?;
+    let scouts = longhaul.list(TaskFilter::children(root.state.id)).await?;
     let mut headlines: Vec<&str> = scouts.iter().map(|scout| scout.headline.as_str()).collect();
     headlines.sort_unstable(); // they were launched at once
     assert_eq!(headlines, ["the north", "the south"]);
     for scout in scouts {
         let scout = longhaul.snapshot(scout.id).await?;
-        let read = scout.events.iter().filter(|event| matches!(event.what, Happening::Read { .. })).count();
-        assert_eq!((scout.head.status, read), (Status::Completed, 1));
+        let read = scout.events.iter().filter(|event| matches!(event.kind, EventKind::Read { .. })).count();
+        assert_eq!((scout.state.status, read), (Status::Completed, 1));
         assert!(scout.output.ends_with("there is water."), "{}", scout.output);
     }
     longhaul.shutdown().await;

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::id::Seq;
-use longhaul::store::Filter;
+use longhaul::store::TaskFilter;
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
-use longhaul::toolset::Files;
-use longhaul::{Agent, Happening, Longhaul, Order, Status, Team};
+use longhaul::toolset::ReadOnlyFiles;
+use longhaul::{Agent, EventKind, Longhaul, Order, Status, Team};
 use tokio::sync::Semaphore;
 
 struct Dig(Arc<Semaphore>);
@@ -58,13 +58,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => reply().text(format!("Done by {name}, told {:?}.", r.messages.last())),
         }))
     };
-    let agent = |name: &str| Agent::builder(name).model(model("slow")).tool(Dig(gate.clone())).toolset(Files);
+    let agent = |name: &str| Agent::builder(name).model(model("slow")).tool(Dig(gate.clone())).toolset(ReadOnlyFiles);
     let (explorer, planner) = (agent("explorer").build()?, agent("planner").build()?);
     let lead = agent("lead").sub_agent(explorer).sub_agent(planner).build()?;
 
     // NewManager, the semaphore's size: at most two tasks run at once, the others are queued and can be seen.
     let team = Team::new(lead)?.with_model("fast", model("fast"));
-    let longhaul = Longhaul::builder(team).limits(Limits { running: 2, ..Limits::default() }).start().await?;
+    let longhaul = Longhaul::builder(team).limits(TaskLimits { running: 2, ..TaskLimits::default() }).start().await?;
     assert_eq!(longhaul.limits().running, 2);
 
     // Spawn, with name, agent type, tool subset, model override, working directory, timeout and turn limit.
@@ -74,12 +74,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // SetOnUpdate, SetOnComplete, ShowOutput: the stream of events, one task or (`follow`) a whole tree.
     let mut updates = longhaul.events(id, Seq(0));
-    let last = Happening::Progress { text: "hole 300".to_owned() };
-    while updates.next().await.ok_or("it goes on")??.what != last {}
+    let last = EventKind::Progress { text: "hole 300".to_owned() };
+    while updates.next().await.ok_or("it goes on")??.kind != last {}
     // Get and Snapshot: activity, progress, counters, the last events and how many came before those.
     let now = longhaul.snapshot(longhaul.find(&id.to_string()[..5]).await?).await?;
-    assert_eq!((now.head.status, now.head.headline.as_str()), (Status::Running, "digging"));
-    let head = &now.head;
+    assert_eq!((now.state.status, now.state.headline.as_str()), (Status::Running, "digging"));
+    let head = &now.state;
     assert_eq!((&*head.calling[0].1, head.progress.as_deref(), head.calls), ("dig", Some("hole 300"), 1));
     // Of 300 words of progress only the last of each moment is an event; a snapshot has the last 200 events.
     assert!(now.events.len() < 200 && now.dropped == 0, "{} events", now.events.len());
@@ -88,23 +88,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // GetTaskOutput, also before the end. Wait with a deadline (WaitForSnapshot), which harms nothing.
     assert_eq!(longhaul.output(id).await?, "Tools: 1.");
     let waited = longhaul.wait([id]).timeout(Duration::from_millis(5)).await?;
-    assert!(waited.timed_out && waited.tasks[0].head.status == Status::Running);
+    assert!(waited.timed_out && waited.tasks[0].state.status == Status::Running);
 
     // List and RunningCount. The third task waits for its turn.
     let second = longhaul.submit(Order::new("planner", "Plan.")).await?;
     let third = longhaul.submit(Order::new("planner", "Plan again.")).await?;
     let mut started = longhaul.events(second, Seq(0));
-    while !matches!(started.next().await.ok_or("it started")??.what, Happening::Call { .. }) {}
+    while !matches!(started.next().await.ok_or("it started")??.kind, EventKind::Call { .. }) {}
     let stands: Vec<_> =
-        longhaul.snapshots(Filter::default()).await?.iter().map(|task| task.status).collect();
+        longhaul.list(TaskFilter::default()).await?.iter().map(|task| task.status).collect();
     assert_eq!(stands, [Status::Running, Status::Running, Status::Pending]);
-    assert_eq!(longhaul.running().await?, 2);
+    assert_eq!(longhaul.count_running().await?, 2);
 
     // SendToAgent, Broadcast; then Cancel, which reaches a running task at its tool and a queued one at once.
     longhaul.send(id, "Be quick.").await?;
     assert_eq!(longhaul.broadcast("Wrap up.").await?, [id, second, third]);
     longhaul.stop(third).await?;
-    assert_eq!(longhaul.snapshot(third).await?.head.status, Status::Cancelled);
+    assert_eq!(longhaul.snapshot(third).await?.state.status, Status::Cancelled);
 
     // Wait, for the first of some or (`all`) for all.
     gate.add_permits(1);
@@ -114,7 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // CancelAll. Shutdown stops nothing: what still ran then could be resumed by whoever opens the store next.
     assert_eq!(longhaul.stop_all().await?, [second]);
     let stopped = longhaul.wait([second, third]).all().timeout(Duration::from_secs(5)).await?;
-    assert!(stopped.tasks.iter().all(|task| task.head.status == Status::Cancelled));
+    assert!(stopped.tasks.iter().all(|task| task.state.status == Status::Cancelled));
     longhaul.shutdown().await;
     Ok(())
 }

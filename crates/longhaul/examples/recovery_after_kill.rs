@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use longhaul::store::{Filter, Sqlite};
+use longhaul::store::{TaskFilter, SqliteStore};
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
+use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
+use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
 use serde_json::json;
 
 /// Lays a stone: writes a line into a ledger, with the process that did it.
@@ -45,8 +45,8 @@ impl Tool for LayStone {
 
     /// A call that was begun and has no result is made again. Without this the model would be told instead that the
     /// call was interrupted, and that nobody knows whether it had an effect.
-    fn manner(&self) -> Manner {
-        Manner::REPEATABLE
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::REPEATABLE
     }
 
     async fn call(&self, Stone { wall, number }: Stone, _: &CallContext) -> Result<ToolOutput, ToolError> {
@@ -79,8 +79,8 @@ async fn start(dir: &Path, is_child: bool) -> Result<Longhaul, Box<dyn Error>> {
     }));
     let tool = LayStone { ledger: dir.join("ledger"), hangs: is_child };
     let mason = Agent::builder("mason").model(model.clone()).tool(tool).build()?;
-    let lead = Agent::builder("lead").model(model).sub_agent(mason).dialect(Dialect::Background).build()?;
-    Ok(Longhaul::builder(Team::new(lead)?).store(Sqlite::open(dir.join("tasks.db"))?).start().await?)
+    let lead = Agent::builder("lead").model(model).sub_agent(mason).dialect(SubAgentDialect::Background).build()?;
+    Ok(Longhaul::builder(Team::new(lead)?).store(SqliteStore::open(dir.join("tasks.db"))?).start().await?)
 }
 
 #[tokio::main]
@@ -99,11 +99,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(child.wait()?.signal(), Some(9), "it was killed, with no time to tidy up");
 
     let longhaul = start(dir.path(), false).await?;
-    let tasks = longhaul.snapshots(Filter::default()).await?;
+    let tasks = longhaul.list(TaskFilter::default()).await?;
     let done = longhaul.wait(tasks.iter().map(|task| task.id)).await?;
-    let facts: Vec<_> = done.tasks.iter().map(|t| (&t.head.agent, t.head.attempt.0, t.head.turns)).collect();
+    let facts: Vec<_> = done.tasks.iter().map(|t| (&t.state.agent, t.state.attempt.0, t.state.turns)).collect();
     println!("agent, attempts, replies: {facts:?}");
-    assert!(done.tasks.iter().all(|task| task.head.status == Status::Completed));
+    assert!(done.tasks.iter().all(|task| task.state.status == Status::Completed));
     assert_eq!(done.tasks[0].output, "Two walls.");
     // The lead and the second mason were taken up again. The first mason had ended, and there is no third one, although
     // the call that launched the second was made again.

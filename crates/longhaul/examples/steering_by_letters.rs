@@ -14,7 +14,7 @@ use longhaul::id::Seq;
 use longhaul::message::Message;
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, Happening, Longhaul, Order, Status, Team};
+use longhaul::{Agent, EventKind, Longhaul, Order, Status, Team};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -73,23 +73,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let id = longhaul.submit(Order::new("writer", "Write about Rust.")).await?;
     let mut events = longhaul.events(id, Seq(0));
     while let Some(event) = events.next().await {
-        if matches!(event?.what, Happening::Call { .. }) {
+        if matches!(event?.kind, EventKind::Call { .. }) {
             break; // It is in the middle of its first call now, and stays there until it is let go.
         }
     }
     longhaul.send_when_idle(id, "Then shorten it.").await?;
     let sent = longhaul.send(id, "Only the last two years.").await?;
     assert_eq!((sent.to, sent.continued), (id, false));
-    assert_eq!(longhaul.snapshot(id).await?.head.unread, 2);
+    assert_eq!(longhaul.snapshot(id).await?.state.unread, 2);
     gate.add_permits(1);
 
     let done = longhaul.wait([id]).await?.tasks.remove(0);
     let mut story = Vec::new();
     for event in &done.events {
-        match &event.what {
-            Happening::Call { .. } => story.push("call"),
-            Happening::Read { letters } => story.extend(letters.iter().map(|_| "read")),
-            Happening::Text { .. } => story.push("text"),
+        match &event.kind {
+            EventKind::Call { .. } => story.push("call"),
+            EventKind::Read { letters } => story.extend(letters.iter().map(|_| "read")),
+            EventKind::Text { .. } => story.push("text"),
             _ => {}
         }
     }
@@ -104,15 +104,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let next = longhaul.wait([sent.to]).await?.tasks.remove(0);
     println!("{} continues {id}: {}", sent.to, next.output);
     assert_eq!(next.output, format!("{} | Go on with the future.", done.output), "the same conversation");
-    let old = longhaul.snapshot(id).await?.head;
+    let old = longhaul.snapshot(id).await?.state;
     assert_eq!(
-        (old.status, old.continued_by, next.head.continues),
+        (old.status, old.continued_by, next.state.continues),
         (Status::Completed, Some(sent.to), Some(id))
     );
 
     // A further letter to the old id goes to the end of the chain.
     let again = longhaul.continue_task(id, "And stop there.").await?;
-    let chain = longhaul.wait([again]).await?.tasks.remove(0).head;
+    let chain = longhaul.wait([again]).await?.tasks.remove(0).state;
     assert_eq!((chain.continues, chain.status), (Some(sent.to), Status::Completed));
     longhaul.shutdown().await;
     Ok(())

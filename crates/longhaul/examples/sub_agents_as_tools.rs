@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use longhaul::model::scripted::{Script, Scripted};
-use longhaul::store::Filter;
-use longhaul::{Agent, Happening, Longhaul, Status, Team};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
+use longhaul::store::TaskFilter;
+use longhaul::{Agent, EventKind, Longhaul, Status, Team};
 
 /// What the models say. A real team has real models here and needs no script.
 const SCRIPT: &str = r#"
@@ -43,7 +43,7 @@ agents:
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let model = Arc::new(Scripted::new(Arc::new(Script::parse("example", SCRIPT)?)));
+    let model = Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("example", SCRIPT)?)));
     let researcher = Agent::builder("researcher")
         .description("Researches one question and answers in a sentence.")
         .instruction("You are a concise researcher.")
@@ -63,19 +63,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = events.next().await {
         let event = event?;
         let root = *root.get_or_insert(event.task);
-        match event.what {
-            Happening::Submitted { agent, headline, .. } => println!("{} {agent}: {headline}", event.task),
-            Happening::Text { text } if event.task == root => {
+        match event.kind {
+            EventKind::Submitted { agent, headline, .. } => println!("{} {agent}: {headline}", event.task),
+            EventKind::Text { text } if event.task == root => {
                 print!("{text}");
                 said.push_str(&text);
             }
-            Happening::Text { text } | Happening::Reasoning { text } => println!("{} … {text}", event.task),
-            Happening::Call { tool, arguments, .. } => println!("\n[{tool} {arguments}]"),
-            Happening::Result { tool, output, is_error, .. } => {
+            EventKind::Text { text } | EventKind::Reasoning { text } => println!("{} … {text}", event.task),
+            EventKind::Call { tool, arguments, .. } => println!("\n[{tool} {arguments}]"),
+            EventKind::Result { tool, output, is_error, .. } => {
                 println!("[{tool} → {output}]");
                 assert!(!is_error, "{output}");
             }
-            Happening::Finished { status, output, error, .. } => {
+            EventKind::Finished { status, output, error, .. } => {
                 println!("\n{} {status}{}", event.task, error.map(|e| format!(": {e}")).unwrap_or_default());
                 ended += 1;
                 answer = (event.task == root).then_some(output);
@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         format!("Two languages, two researchers.{answer}"),
         "the text was streamed, each word once"
     );
-    let tasks = longhaul.snapshots(Filter::default()).await?;
+    let tasks = longhaul.list(TaskFilter::default()).await?;
     assert_eq!((tasks.len(), ended), (4, 4));
     assert!(tasks.iter().all(|task| task.status == Status::Completed));
     longhaul.shutdown().await;

@@ -7,17 +7,17 @@ mod team;
 
 use std::sync::Arc;
 
-use crate::dispatch::Card;
+use crate::dispatch::AgentInfo;
 use crate::hook::Hooks;
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
-pub use habits::{AtTurnLimit, Dialect, Habits, Launches, Nobody, Notices, Patience};
+pub use habits::{AtTurnLimit, SubAgentDialect, Policy, LaunchLimits, Unattended, CompletionNotice, RetryPolicy};
 pub use preamble::Preamble;
-pub use shape::Shape;
-pub(crate) use shape::validator;
+pub use shape::OutputSchema;
+pub(crate) use shape::compile_schema;
 pub use team::{Team, TeamError};
 
 /// An agent: a model, what it is told, what it can do and whom it can ask.
@@ -40,15 +40,15 @@ pub struct Agent {
     /// What it is told of the day and the place.
     pub preamble: Preamble,
     /// The shape that its answer must have.
-    pub shape: Option<Arc<Shape>>,
+    pub output_schema: Option<Arc<OutputSchema>>,
     /// How it works.
-    pub habits: Habits,
+    pub policy: Policy,
     /// What it may do without asking, has to ask for and must not do, besides what its team says. Where neither says
     /// anything, it may do everything.
     pub permissions: Option<Permissions>,
     /// Commands that run at certain moments of its tasks.
     pub hooks: Arc<Hooks>,
-    kin: Vec<Agent>,
+    bundled: Vec<Agent>,
 }
 
 impl Agent {
@@ -85,16 +85,16 @@ impl Agent {
             handoffs: Vec::new(),
             dialect: None,
             preamble: Preamble::default(),
-            shape: None,
-            habits: Habits::default(),
+            output_schema: None,
+            policy: Policy::default(),
             permissions: None,
             hooks: Arc::default(),
-            kin: Vec::new(),
+            bundled: Vec::new(),
         }
     }
 
-    fn card(&self) -> Card {
-        Card { name: self.name.clone(), description: self.description.clone() }
+    fn info(&self) -> AgentInfo {
+        AgentInfo { name: self.name.clone(), description: self.description.clone() }
     }
 }
 
@@ -108,13 +108,13 @@ pub struct AgentBuilder {
     tools: Tools,
     sub_agents: Vec<AgentName>,
     handoffs: Vec<AgentName>,
-    dialect: Option<Dialect>,
+    dialect: Option<SubAgentDialect>,
     preamble: Preamble,
-    shape: Option<Arc<Shape>>,
-    habits: Habits,
+    output_schema: Option<Arc<OutputSchema>>,
+    policy: Policy,
     permissions: Option<Permissions>,
     hooks: Arc<Hooks>,
-    kin: Vec<Agent>,
+    bundled: Vec<Agent>,
 }
 
 impl AgentBuilder {
@@ -151,7 +151,7 @@ impl AgentBuilder {
     /// One more agent that it may send tasks to.
     pub fn sub_agent(mut self, agent: Agent) -> Self {
         self.sub_agents.push(agent.name.clone());
-        self.kin.push(agent);
+        self.bundled.push(agent);
         self
     }
 
@@ -164,7 +164,7 @@ impl AgentBuilder {
     /// One more agent to which it may hand its conversation over.
     pub fn handoff(mut self, agent: Agent) -> Self {
         self.handoffs.push(agent.name.clone());
-        self.kin.push(agent);
+        self.bundled.push(agent);
         self
     }
 
@@ -175,7 +175,7 @@ impl AgentBuilder {
     }
 
     /// In which words it speaks of its sub-agents.
-    pub fn dialect(mut self, dialect: Dialect) -> Self {
+    pub fn dialect(mut self, dialect: SubAgentDialect) -> Self {
         self.dialect = Some(dialect);
         self
     }
@@ -187,14 +187,14 @@ impl AgentBuilder {
     }
 
     /// The shape that its answer must have. It is told once if the answer has another; then the task fails.
-    pub fn shape(mut self, shape: Shape) -> Self {
-        self.shape = Some(Arc::new(shape));
+    pub fn output_schema(mut self, shape: OutputSchema) -> Self {
+        self.output_schema = Some(Arc::new(shape));
         self
     }
 
     /// How it works.
-    pub fn habits(mut self, habits: Habits) -> Self {
-        self.habits = habits;
+    pub fn policy(mut self, habits: Policy) -> Self {
+        self.policy = habits;
         self
     }
 
@@ -212,7 +212,7 @@ impl AgentBuilder {
 
     /// At most this many replies; 0 is no bound.
     pub fn max_turns(mut self, turns: u32) -> Self {
-        self.habits.max_turns = turns;
+        self.policy.max_turns = turns;
         self
     }
 
@@ -228,17 +228,17 @@ impl AgentBuilder {
         toolsets.insert(0, Arc::new(self.tools));
         match self.dialect.unwrap_or_default() {
             _ if self.sub_agents.is_empty() => {}
-            Dialect::SubAgents => {
+            SubAgentDialect::SubAgents => {
                 if let Some(other) = self.sub_agents.iter().find(|other| !is_tool_name(other.as_str())) {
-                    return Err(TeamError::NotATool { agent: name, other: other.clone() });
+                    return Err(TeamError::NotAToolName { agent: name, other: other.clone() });
                 }
                 toolsets.push(Arc::new(SubAgentTools));
             }
-            Dialect::Background => toolsets.push(Arc::new(BackgroundAgents)),
-            Dialect::Managed => toolsets.push(Arc::new(ManagedAgents)),
-            Dialect::Transfer => {}
+            SubAgentDialect::Background => toolsets.push(Arc::new(BackgroundAgents)),
+            SubAgentDialect::Managed => toolsets.push(Arc::new(ManagedAgents)),
+            SubAgentDialect::Transfer => {}
         }
-        let transfers = matches!(self.dialect, Some(Dialect::Background | Dialect::Transfer));
+        let transfers = matches!(self.dialect, Some(SubAgentDialect::Background | SubAgentDialect::Transfer));
         if !self.handoffs.is_empty() || transfers {
             toolsets.push(Arc::new(Delegation));
         }
@@ -251,11 +251,11 @@ impl AgentBuilder {
             sub_agents: self.sub_agents,
             handoffs: self.handoffs,
             preamble: self.preamble,
-            shape: self.shape,
-            habits: self.habits,
+            output_schema: self.output_schema,
+            policy: self.policy,
             permissions: self.permissions,
             hooks: self.hooks,
-            kin: self.kin,
+            bundled: self.bundled,
         })
     }
 }

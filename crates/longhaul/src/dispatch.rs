@@ -13,7 +13,7 @@ use crate::entry::Order;
 use crate::id::{AgentName, CallId, TaskId};
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
-use crate::task::Head;
+use crate::task::TaskState;
 
 /// Who is asking: a task, and the agent that runs it. It travels with every call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Caller {
 
 /// An agent as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
+pub struct AgentInfo {
     /// Its name.
     pub name: AgentName,
     /// What it is good for.
@@ -38,24 +38,24 @@ pub struct Card {
 }
 
 /// What the desk answers.
-pub type DeskFuture<'a, T> = BoxFuture<'a, Result<T, DeskError>>;
+pub type DispatchFuture<'a, T> = BoxFuture<'a, Result<T, DispatchError>>;
 
 /// The desk. `typed` is an id, or the unique beginning of one, as the model wrote it; only tasks below the caller
 /// are found.
-pub trait Desk: Send + Sync + 'static {
+pub trait Dispatcher: Send + Sync + 'static {
     /// What time it is, for whoever tells how long something has taken.
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
     /// Launches a task of one of the caller's sub-agents. When the id comes back, the task is on disk.
-    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId>;
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId>;
 
     /// The tasks below the caller, in the order of their submission.
-    fn list<'a>(&'a self, caller: &'a Caller) -> DeskFuture<'a, Vec<Head>>;
+    fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>>;
 
     /// One task below the caller.
-    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Snapshot>;
+    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot>;
 
     /// Waits until one or all of the tasks have ended, or the time is up, which harms nothing.
     /// The answer has the tasks in the order in which they were asked for.
@@ -63,12 +63,12 @@ pub trait Desk: Send + Sync + 'static {
         &'a self,
         caller: &'a Caller,
         typed: &'a [String],
-        join: Join,
+        join: WaitMode,
         timeout: Option<Duration>,
-    ) -> DeskFuture<'a, Waited>;
+    ) -> DispatchFuture<'a, WaitResult>;
 
     /// Stops a task and everything below it. Answers how it stood before.
-    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Head>;
+    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState>;
 
     /// Writes to a task. A task that has ended is continued by a new one, whose id is in the answer.
     fn send<'a>(
@@ -76,16 +76,16 @@ pub trait Desk: Send + Sync + 'static {
         caller: &'a Caller,
         call: CallId,
         typed: &'a str,
-        note: Note,
-    ) -> DeskFuture<'a, Sent>;
+        note: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt>;
 
     /// Writes to every task below the caller that has not ended. Answers which those are.
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>>;
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>>;
 }
 
 /// When a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Join {
+pub enum WaitMode {
     /// When all have ended.
     #[default]
     All,
@@ -95,7 +95,7 @@ pub enum Join {
 
 /// How a wait ended.
 #[derive(Debug, Clone)]
-pub struct Waited {
+pub struct WaitResult {
     /// How the tasks stand, in the order in which they were asked for.
     pub tasks: Vec<Snapshot>,
     /// Whether the time was up first.
@@ -104,7 +104,7 @@ pub struct Waited {
 
 /// What is written to a task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Note {
+pub struct LetterContent {
     /// The text.
     pub text: String,
     /// The text in a few words.
@@ -113,7 +113,7 @@ pub struct Note {
 
 /// Where a letter went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendReceipt {
     /// The task that will read it.
     pub to: TaskId,
     /// Whether that is a new task, because the one written to had ended.
@@ -122,7 +122,7 @@ pub struct Sent {
 
 /// Bounds on how many tasks there may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct TaskLimits {
     /// Tasks that run at once in one process.
     pub running: usize,
     /// Tasks that wait to be run; `None` is no bound.
@@ -138,10 +138,10 @@ pub struct Limits {
     pub reject_when_full: bool,
 }
 
-impl Default for Limits {
+impl Default for TaskLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Limits {
+        TaskLimits {
             running: 32,
             queue: Some(1000),
             depth: 3,
@@ -154,7 +154,7 @@ impl Default for Limits {
 
 /// Why the desk refused. The text is for the model: it says what can be done instead.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum DeskError {
+pub enum DispatchError {
     /// There is no such agent, or it is not the caller's to call.
     #[error("there is no agent '{asked}' for you to call. {}", offer("You can call", .may))]
     UnknownAgent {
@@ -233,27 +233,27 @@ fn offer<T: std::fmt::Display>(lead: &str, what: &[T]) -> String {
 
 /// Whether `caller`, who may call `may`, can give this order. The limits that need a count are checked by the
 /// store in the moment of writing.
-pub fn check(caller: &Caller, may: &[AgentName], order: &Order, limits: &Limits) -> Result<(), DeskError> {
+pub fn check_order(caller: &Caller, may: &[AgentName], order: &Order, limits: &TaskLimits) -> Result<(), DispatchError> {
     if order.task.trim().is_empty() {
-        return Err(DeskError::EmptyTask);
+        return Err(DispatchError::EmptyTask);
     }
     if !order.agent.as_ref().is_some_and(|agent| may.contains(agent)) {
         let asked = order.agent.as_ref().map(ToString::to_string).unwrap_or_default();
-        return Err(DeskError::UnknownAgent { asked, may: may.to_vec() });
+        return Err(DispatchError::UnknownAgent { asked, may: may.to_vec() });
     }
     if caller.depth >= limits.depth {
-        return Err(DeskError::TooDeep { depth: caller.depth });
+        return Err(DispatchError::TooDeep { depth: caller.depth });
     }
     Ok(())
 }
 
 /// The one of `tasks` that is called `typed`.
-pub fn find(tasks: &[Head], typed: &str) -> Result<TaskId, DeskError> {
-    let unknown = || DeskError::UnknownTask {
+pub fn find_task(tasks: &[TaskState], typed: &str) -> Result<TaskId, DispatchError> {
+    let unknown = || DispatchError::UnknownTask {
         asked: typed.chars().take(40).collect(),
         have: tasks.iter().map(|t| t.id).collect(),
     };
-    let prefix = TaskId::prefix(typed).ok_or_else(unknown)?;
+    let prefix = TaskId::parse_prefix(typed).ok_or_else(unknown)?;
     if let Some(exact) = tasks.iter().find(|t| t.id.letters() == prefix) {
         return Ok(exact.id);
     }
@@ -262,6 +262,6 @@ pub fn find(tasks: &[Head], typed: &str) -> Result<TaskId, DeskError> {
     match matches.as_slice() {
         [] => Err(unknown()),
         [one] => Ok(*one),
-        _ => Err(DeskError::Ambiguous { asked: typed.to_owned(), matches }),
+        _ => Err(DispatchError::Ambiguous { asked: typed.to_owned(), matches }),
     }
 }

@@ -28,7 +28,7 @@ pub struct TaskId {
 /// Why a text is not a [`TaskId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a task id: an id looks like t-7f3k2")]
-pub struct BadTaskId(pub String);
+pub struct ParseTaskIdError(pub String);
 
 impl TaskId {
     /// The id without its `t-`.
@@ -38,7 +38,7 @@ impl TaskId {
 
     /// What a person or a model typed for an id, or for the beginning of one, brought to the form of
     /// [`letters`](Self::letters): lower case, without the `t-`. `None` if it cannot be the beginning of an id.
-    pub fn prefix(typed: &str) -> Option<String> {
+    pub fn parse_prefix(typed: &str) -> Option<String> {
         let lower = typed.trim().to_ascii_lowercase();
         let letters = lower.strip_prefix("t-").unwrap_or(&lower);
         let fits = (1..=LONGEST).contains(&letters.len()) && letters.bytes().all(|b| ALPHABET.contains(&b));
@@ -47,12 +47,12 @@ impl TaskId {
 }
 
 impl FromStr for TaskId {
-    type Err = BadTaskId;
+    type Err = ParseTaskIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadTaskId> {
-        let letters = TaskId::prefix(text)
+    fn from_str(text: &str) -> Result<Self, ParseTaskIdError> {
+        let letters = TaskId::parse_prefix(text)
             .filter(|l| l.len() >= SHORTEST)
-            .ok_or_else(|| BadTaskId(text.chars().take(40).collect()))?;
+            .ok_or_else(|| ParseTaskIdError(text.chars().take(40).collect()))?;
         let mut id = TaskId { letters: [0; LONGEST], len: 0 };
         id.letters[..letters.len()].copy_from_slice(letters.as_bytes());
         id.len = u8::try_from(letters.len()).unwrap_or(0);
@@ -95,32 +95,32 @@ pub struct TaskKey(Arc<str>);
 
 impl TaskKey {
     /// A key that nothing else has.
-    pub fn fresh() -> Self {
+    pub fn random() -> Self {
         TaskKey(uuid::Uuid::now_v7().simple().to_string().into())
     }
 
     /// A key chosen by whoever submits: the same words, the same task.
-    pub fn chosen(words: &str) -> Self {
+    pub fn named(words: &str) -> Self {
         TaskKey(format!("chosen:{words}").into())
     }
 
     /// The key of the child that `parent` launches with its call `call`.
-    pub fn child(parent: TaskId, call: CallId) -> Self {
+    pub fn for_child(parent: TaskId, call: CallId) -> Self {
         TaskKey(format!("child:{parent}:{call}").into())
     }
 
     /// The key of the task that continues `old`: there is only one.
-    pub fn continuing(old: TaskId) -> Self {
+    pub fn for_continuation(old: TaskId) -> Self {
         TaskKey(format!("continues:{old}").into())
     }
 
     /// The key of the `nth` time that `old` is tried again.
-    pub fn retrying(old: TaskId, nth: u32) -> Self {
+    pub fn for_retry(old: TaskId, nth: u32) -> Self {
         TaskKey(format!("retries:{old}:{nth}").into())
     }
 
     /// The ids this key may have, shortest first. The first that is free, or already this key's, is the task's.
-    pub fn candidates(&self) -> impl Iterator<Item = TaskId> {
+    pub fn candidate_ids(&self) -> impl Iterator<Item = TaskId> {
         let hash = Sha256::digest(self.0.as_bytes());
         let mut letters = [0; LONGEST];
         for (letter, byte) in letters.iter_mut().zip(hash) {
@@ -192,26 +192,26 @@ text_name!(
 
 impl WorkerId {
     /// A name for a worker that starts now.
-    pub fn fresh() -> Self {
+    pub fn random() -> Self {
         WorkerId(uuid::Uuid::now_v7().simple().to_string().into())
     }
 }
 
 impl LetterId {
     /// A name for a letter that is written now.
-    pub fn fresh() -> Self {
+    pub fn random() -> Self {
         LetterId(uuid::Uuid::now_v7().simple().to_string().into())
     }
 
     /// The one letter that tells a parent of the end of its child.
-    pub fn ending(child: TaskId) -> Self {
+    pub fn for_task_end(child: TaskId) -> Self {
         LetterId(format!("end:{child}").into())
     }
 }
 
 impl Digest {
     /// The digest of some bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn of_bytes(bytes: &[u8]) -> Self {
         use std::fmt::Write as _;
         let mut hex = String::with_capacity(64);
         for byte in Sha256::digest(bytes) {
@@ -286,19 +286,19 @@ impl fmt::Display for QuestionId {
 /// Why a text is not a [`QuestionId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not the name of a question: one looks like 2.0.1")]
-pub struct BadQuestionId(pub String);
+pub struct ParseQuestionIdError(pub String);
 
 impl FromStr for QuestionId {
-    type Err = BadQuestionId;
+    type Err = ParseQuestionIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadQuestionId> {
+    fn from_str(text: &str) -> Result<Self, ParseQuestionIdError> {
         let number = |part: &str| part.parse().ok().filter(|_| part.bytes().all(|b| b.is_ascii_digit()));
         let parts: Option<Vec<u32>> = text.trim().split('.').map(number).collect();
         match parts.as_deref() {
             Some([turn, index, nth]) => {
                 Ok(QuestionId { call: CallId { turn: *turn, index: *index }, nth: *nth })
             }
-            _ => Err(BadQuestionId(text.chars().take(40).collect())),
+            _ => Err(ParseQuestionIdError(text.chars().take(40).collect())),
         }
     }
 }
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn an_id_is_read_back_as_it_was_shown() {
-        for id in TaskKey::fresh().candidates() {
+        for id in TaskKey::random().candidate_ids() {
             assert_eq!(id.to_string().parse(), Ok(id));
             assert_eq!(serde_json::from_str::<TaskId>(&serde_json::to_string(&id).unwrap()).unwrap(), id);
         }
@@ -340,18 +340,18 @@ mod tests {
 
     #[test]
     fn the_same_key_has_the_same_candidates_and_each_begins_with_the_one_before() {
-        let key = TaskKey::chosen("nightly");
-        let ids: Vec<_> = key.candidates().collect();
-        assert_eq!(ids, TaskKey::chosen("nightly").candidates().collect::<Vec<_>>());
+        let key = TaskKey::named("nightly");
+        let ids: Vec<_> = key.candidate_ids().collect();
+        assert_eq!(ids, TaskKey::named("nightly").candidate_ids().collect::<Vec<_>>());
         assert!(ids.windows(2).all(|w| w[1].letters().starts_with(w[0].letters())));
-        assert_ne!(ids[0], TaskKey::chosen("weekly").candidates().next().unwrap());
+        assert_ne!(ids[0], TaskKey::named("weekly").candidate_ids().next().unwrap());
     }
 
     #[test]
     fn what_people_type_is_understood_and_what_cannot_be_an_id_is_refused() {
-        assert_eq!(TaskId::prefix(" T-7F3 ").as_deref(), Some("7f3"));
+        assert_eq!(TaskId::parse_prefix(" T-7F3 ").as_deref(), Some("7f3"));
         for wrong in ["", "t-", "t-il", "../etc", "t-0123456789abcdefg", "é"] {
-            assert_eq!(TaskId::prefix(wrong), None, "{wrong}");
+            assert_eq!(TaskId::parse_prefix(wrong), None, "{wrong}");
         }
         assert!("t-7f3".parse::<TaskId>().is_err(), "a prefix is not an id");
     }

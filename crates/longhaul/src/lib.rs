@@ -64,9 +64,9 @@ pub mod teamfile;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use agent::{Agent, Dialect, Habits, Team};
+pub use agent::{Agent, SubAgentDialect, Policy, Team};
 pub use entry::{Budget, Isolation, OnFinish, Order};
 pub use id::{AgentName, TaskId};
-pub use snapshot::{Event, Happening, Snapshot};
+pub use snapshot::{Event, EventKind, Snapshot};
 pub use supervisor::{Longhaul, LonghaulError};
 pub use task::Status;

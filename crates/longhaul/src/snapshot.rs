@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Answer, Budget, Entry, HookFailure, Nudge, Order, Outcome, Question, Record, Release, Sender, StopCause,
-    Voice, Wait,
+    QuestionAnswer, Budget, Entry, HookFailure, NudgeReason, Order, Outcome, Question, Record, ReleaseReason, Sender, StopCause,
+    LiveTextKind, WaitReason,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, QuestionId, Seq, TaskId};
 use crate::message::{Call, Usage};
 use crate::permission::Pattern;
-use crate::task::{Head, IllegalMove, Status};
+use crate::task::{TaskState, IllegalTransition, Status};
 
 /// How many events a snapshot keeps; older ones are counted, not kept.
 pub const EVENTS_KEPT: usize = 200;
@@ -25,7 +25,7 @@ pub const EVENTS_KEPT: usize = 200;
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Where it stands.
-    pub head: Head,
+    pub state: TaskState,
     /// What was ordered.
     pub order: Order,
     /// The answer; before there is one, all it has said so far.
@@ -38,78 +38,78 @@ pub struct Snapshot {
     pub events: VecDeque<Event>,
     /// How many events there were before those.
     pub dropped: u64,
-    narrator: Narrator,
+    projector: EventProjector,
     said: String,
     live: String,
 }
 
 impl Snapshot {
     /// The snapshot after the first entry.
-    pub fn begin(id: TaskId, record: &Record) -> Result<Snapshot, IllegalMove> {
-        let head = Head::begin(id, record)?;
+    pub fn begin(id: TaskId, record: &Record) -> Result<Snapshot, IllegalTransition> {
+        let head = TaskState::begin(id, record)?;
         let order = match &record.entry {
             Entry::Submitted(submitted) => submitted.order.clone(),
             _ => Order::default(),
         };
         let mut snapshot = Snapshot {
-            head,
+            state: head,
             order,
             output: String::new(),
             outcome: None,
             questions: Vec::new(),
             events: VecDeque::new(),
             dropped: 0,
-            narrator: Narrator::new(id),
+            projector: EventProjector::new(id),
             said: String::new(),
             live: String::new(),
         };
-        snapshot.tell(record);
+        snapshot.push_events(record);
         Ok(snapshot)
     }
 
     /// The snapshot after a whole journal.
-    pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalMove> {
+    pub fn from_journal(id: TaskId, journal: &[Record]) -> Result<Option<Snapshot>, IllegalTransition> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
         let mut snapshot = Snapshot::begin(id, first)?;
-        snapshot.take_in(rest)?;
-        snapshot.settle_output();
+        snapshot.apply_all(rest)?;
+        snapshot.update_output();
         Ok(Some(snapshot))
     }
 
     /// The snapshot of a task that has ended, from where it stands, its first entry and the last ones of its journal:
     /// what was before those is counted in entries. `None` if its end, or the beginning of a turn, is not among them.
-    pub(crate) fn of_end(head: Head, first: &Record, last: &[Record]) -> Option<Snapshot> {
+    pub(crate) fn from_tail(head: TaskState, first: &Record, last: &[Record]) -> Option<Snapshot> {
         let mut snapshot = Snapshot::begin(head.id, first).ok()?;
         let is_reply = |record: &Record| matches!(record.entry, Entry::Replied(_));
         let begins = last.iter().position(is_reply)?;
         let replies = last.iter().filter(|record| is_reply(record)).count();
         // Calls are found by their turn, and by the reply that has them.
-        snapshot.narrator.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
-        snapshot.narrator.tell(&last[begins]);
+        snapshot.projector.turn = head.turns.checked_sub(u32::try_from(replies).ok()?)?;
+        snapshot.projector.project(&last[begins]);
         snapshot.events.clear();
         snapshot.dropped = last[begins].seq.0;
         for record in &last[begins + 1..] {
             if let Entry::Finished(outcome) = &record.entry {
                 snapshot.outcome = Some((**outcome).clone());
             }
-            snapshot.tell(record);
+            snapshot.push_events(record);
         }
         snapshot.outcome.is_some().then(|| {
-            snapshot.head = head;
-            snapshot.settle_output();
+            snapshot.state = head;
+            snapshot.update_output();
             snapshot
         })
     }
 
     /// Takes in the entries that follow; what the output is then, [`settle_output`](Self::settle_output) says.
-    pub(crate) fn take_in(&mut self, more: &[Record]) -> Result<(), IllegalMove> {
-        more.iter().try_for_each(|record| self.step(record))
+    pub(crate) fn apply_all(&mut self, more: &[Record]) -> Result<(), IllegalTransition> {
+        more.iter().try_for_each(|record| self.apply(record))
     }
 
-    fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
-        self.head.step(record)?;
+    fn apply(&mut self, record: &Record) -> Result<(), IllegalTransition> {
+        self.state.apply(record)?;
         match &record.entry {
-            Entry::Said { voice: Voice::Text, text } => self.live.push_str(text),
+            Entry::Said { voice: LiveTextKind::Text, text } => self.live.push_str(text),
             Entry::Replied(reply) => {
                 self.live.clear();
                 let text = reply.text();
@@ -120,7 +120,7 @@ impl Snapshot {
                     self.said.push_str(&text);
                 }
             }
-            Entry::Waiting { on: Wait::Provider(_), .. } | Entry::Claimed { .. } => self.live.clear(),
+            Entry::Waiting { on: WaitReason::Provider(_), .. } | Entry::Claimed { .. } => self.live.clear(),
             Entry::Finished(outcome) => self.outcome = Some((**outcome).clone()),
             Entry::Asked { question, asks, .. } => {
                 self.questions.retain(|(id, _)| id != question);
@@ -131,15 +131,15 @@ impl Snapshot {
         }
         // Which are still open is the head's to say.
         if !self.questions.is_empty() {
-            let open = &self.head.asked;
+            let open = &self.state.asked;
             self.questions.retain(|(id, _)| open.iter().any(|asked| asked.question == *id));
         }
-        self.tell(record);
+        self.push_events(record);
         Ok(())
     }
 
     /// Makes the output what it is after all that was taken in.
-    pub(crate) fn settle_output(&mut self) {
+    pub(crate) fn update_output(&mut self) {
         self.output = match &self.outcome {
             Some(outcome) => outcome.output().to_string(),
             None if self.live.is_empty() => self.said.clone(),
@@ -148,8 +148,8 @@ impl Snapshot {
         };
     }
 
-    fn tell(&mut self, record: &Record) {
-        for event in self.narrator.tell(record) {
+    fn push_events(&mut self, record: &Record) {
+        for event in self.projector.project(record) {
             if self.events.len() == EVENTS_KEPT {
                 self.events.pop_front();
                 self.dropped += 1;
@@ -170,13 +170,13 @@ pub struct Event {
     pub at: Timestamp,
     /// What.
     #[serde(flatten)]
-    pub what: Happening,
+    pub kind: EventKind,
 }
 
 /// What can happen to a task, as an observer sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Happening {
+pub enum EventKind {
     /// The task came to be.
     Submitted {
         /// Who is asked.
@@ -240,7 +240,7 @@ pub enum Happening {
     /// It waits.
     Waiting {
         /// For what.
-        on: Wait,
+        on: WaitReason,
         /// Until when at the latest.
         until: Option<Timestamp>,
     },
@@ -261,7 +261,7 @@ pub enum Happening {
     /// The engine spoke to its model.
     Nudged {
         /// Why.
-        why: Nudge,
+        why: NudgeReason,
     },
     /// A person is asked.
     Asked {
@@ -277,7 +277,7 @@ pub enum Happening {
         /// The question's name.
         question: QuestionId,
         /// What came of it.
-        answer: Answer,
+        answer: QuestionAnswer,
     },
     /// A person allowed its tree calls like these.
     Granted {
@@ -322,7 +322,7 @@ pub enum Happening {
     /// It was given back, and can be claimed again.
     Released {
         /// Why.
-        why: Release,
+        why: ReleaseReason,
     },
     /// It ended.
     Finished {
@@ -340,11 +340,11 @@ pub enum Happening {
     },
 }
 
-impl Happening {
+impl EventKind {
     /// Whether the words of a reply that was not complete yet are void: the model is asked for it again, and what
     /// it says then is told from the beginning.
-    pub fn voids_words(&self) -> bool {
-        matches!(self, Happening::Started { .. } | Happening::Waiting { on: Wait::Provider(_), .. })
+    pub fn voids_partial_reply(&self) -> bool {
+        matches!(self, EventKind::Started { .. } | EventKind::Waiting { on: WaitReason::Provider(_), .. })
     }
 }
 
@@ -354,7 +354,7 @@ impl Happening {
 /// texts of all events put together are what the model said, once. Where an event
 /// [voids](Happening::voids_words) what was said of a reply so far, the reply is told anew from its beginning.
 #[derive(Debug, Clone)]
-pub struct Narrator {
+pub struct EventProjector {
     task: TaskId,
     text: usize,
     reasoning: usize,
@@ -362,10 +362,10 @@ pub struct Narrator {
     calls: Vec<Call>,
 }
 
-impl Narrator {
+impl EventProjector {
     /// A narrator for a task, before its first entry.
     pub fn new(task: TaskId) -> Self {
-        Narrator { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
+        EventProjector { task, text: 0, reasoning: 0, turn: 0, calls: Vec::new() }
     }
 
     /// The task that it tells of.
@@ -374,94 +374,94 @@ impl Narrator {
     }
 
     /// What an entry has to tell: nothing, one thing or a few.
-    pub fn tell(&mut self, record: &Record) -> Vec<Event> {
+    pub fn project(&mut self, record: &Record) -> Vec<Event> {
         let mut events = Vec::new();
         let (task, seq, at) = (self.task, record.seq, record.at);
-        let mut tell = |what| events.push(Event { task, seq, at, what });
+        let mut tell = |what| events.push(Event { task, seq, at, kind: what });
         match &record.entry {
-            Entry::Submitted(s) => tell(Happening::Submitted {
+            Entry::Submitted(s) => tell(EventKind::Submitted {
                 agent: s.order.agent.clone().unwrap_or_else(|| AgentName::from("root")),
                 headline: s.order.headline(),
                 parent: s.parent,
                 continues: s.continues,
             }),
             Entry::Claimed { attempt, .. } => {
-                self.hush();
-                tell(Happening::Started { attempt: *attempt });
+                self.discard_live_text();
+                tell(EventKind::Started { attempt: *attempt });
             }
-            Entry::Letter(letter) => tell(Happening::Letter {
+            Entry::Letter(letter) => tell(EventKind::Letter {
                 letter: letter.id.clone(),
                 from: letter.from.clone(),
                 text: letter.text.clone(),
             }),
-            Entry::StopRequested(stop) => tell(Happening::Stopping { cause: stop.cause }),
+            Entry::StopRequested(stop) => tell(EventKind::Stopping { cause: stop.cause }),
             Entry::Read { letters, .. } if letters.is_empty() => {}
-            Entry::Read { letters, .. } => tell(Happening::Read { letters: letters.clone() }),
+            Entry::Read { letters, .. } => tell(EventKind::Read { letters: letters.clone() }),
             Entry::Said { voice, text } => match voice {
-                Voice::Text => {
+                LiveTextKind::Text => {
                     self.text += text.len();
-                    tell(Happening::Text { text: text.clone() });
+                    tell(EventKind::Text { text: text.clone() });
                 }
-                Voice::Reasoning => {
+                LiveTextKind::Reasoning => {
                     self.reasoning += text.len();
-                    tell(Happening::Reasoning { text: text.clone() });
+                    tell(EventKind::Reasoning { text: text.clone() });
                 }
-                Voice::Progress => tell(Happening::Progress { text: text.clone() }),
+                LiveTextKind::Progress => tell(EventKind::Progress { text: text.clone() }),
             },
             Entry::Replied(reply) => {
                 let (text, reasoning) = (reply.text(), reply.reasoning());
                 if let Some(rest) = reasoning.get(self.reasoning..).filter(|r| !r.is_empty()) {
-                    tell(Happening::Reasoning { text: rest.to_owned() });
+                    tell(EventKind::Reasoning { text: rest.to_owned() });
                 }
                 if let Some(rest) = text.get(self.text..).filter(|r| !r.is_empty()) {
-                    tell(Happening::Text { text: rest.to_owned() });
+                    tell(EventKind::Text { text: rest.to_owned() });
                 }
-                self.hush();
+                self.discard_live_text();
                 self.turn += 1;
                 self.calls = reply.calls().cloned().collect();
-                tell(Happening::Usage { usage: reply.usage, cost: reply.cost, model: reply.model.clone() });
+                tell(EventKind::Usage { usage: reply.usage, cost: reply.cost, model: reply.model.clone() });
             }
             Entry::Called { call, tool, arguments } => {
                 let asked = || self.call(*call).map(|c| c.arguments.clone()).unwrap_or_default();
                 let arguments = arguments.clone().unwrap_or_else(asked);
-                tell(Happening::Call { call: *call, tool: tool.clone(), arguments });
+                tell(EventKind::Call { call: *call, tool: tool.clone(), arguments });
             }
-            Entry::Returned(returned) => tell(Happening::Result {
+            Entry::Returned(returned) => tell(EventKind::Result {
                 call: returned.call,
                 tool: self.call(returned.call).map(|c| c.tool.as_str()).unwrap_or_default().into(),
                 output: returned.output.clone(),
                 is_error: returned.is_error,
             }),
             Entry::Waiting { on, until } => {
-                if matches!(on, Wait::Provider(_)) {
-                    self.hush();
+                if matches!(on, WaitReason::Provider(_)) {
+                    self.discard_live_text();
                 }
-                tell(Happening::Waiting { on: on.clone(), until: *until });
+                tell(EventKind::Waiting { on: on.clone(), until: *until });
             }
             // Hooks that had nothing to say.
             Entry::Nudged { text, .. } if text.is_empty() => {}
-            Entry::Nudged { why, .. } => tell(Happening::Nudged { why: why.clone() }),
+            Entry::Nudged { why, .. } => tell(EventKind::Nudged { why: why.clone() }),
             Entry::Asked { question, asks, until } => {
-                tell(Happening::Asked { question: *question, asks: asks.clone(), until: *until });
+                tell(EventKind::Asked { question: *question, asks: asks.clone(), until: *until });
             }
             Entry::Answered { question, answer } => {
-                tell(Happening::Answered { question: *question, answer: answer.clone() });
+                tell(EventKind::Answered { question: *question, answer: answer.clone() });
             }
-            Entry::Backgrounded => tell(Happening::Backgrounded),
-            Entry::HookFailed(failure) => tell(Happening::HookFailed { failure: (**failure).clone() }),
-            Entry::Warned { text } => tell(Happening::Warned { text: text.clone() }),
-            Entry::BudgetSet { budget } => tell(Happening::BudgetSet { budget: *budget }),
-            Entry::Granted { pattern, .. } => tell(Happening::Granted { pattern: pattern.clone() }),
-            Entry::Compacted { .. } => tell(Happening::Compacted),
-            Entry::Sampled(sampled) => tell(Happening::Sampled {
+            Entry::Backgrounded => tell(EventKind::Backgrounded),
+            Entry::HookFailed(failure) => tell(EventKind::HookFailed { failure: (**failure).clone() }),
+            Entry::Warned { text } => tell(EventKind::Warned { text: text.clone() }),
+            Entry::BudgetSet { budget } => tell(EventKind::BudgetSet { budget: *budget }),
+            Entry::Granted { pattern, .. } => tell(EventKind::Granted { pattern: pattern.clone() }),
+            Entry::Compacted { .. } => tell(EventKind::Compacted),
+            Entry::Sampled(sampled) => tell(EventKind::Sampled {
                 call: sampled.call,
                 usage: sampled.usage,
                 cost: sampled.cost,
                 model: sampled.model.clone(),
             }),
             Entry::Worked { .. } | Entry::Denied { .. } => {}
-            Entry::Released { why, .. } => tell(Happening::Released { why: why.clone() }),
-            Entry::Finished(outcome) => tell(Happening::Finished {
+            Entry::Released { why, .. } => tell(EventKind::Released { why: why.clone() }),
+            Entry::Finished(outcome) => tell(EventKind::Finished {
                 status: match **outcome {
                     Outcome::Completed { .. } => Status::Completed,
                     Outcome::Failed { .. } => Status::Failed,
@@ -470,7 +470,7 @@ impl Narrator {
                 output: outcome.output().clone(),
                 error: outcome.error(),
             }),
-            Entry::Continued { by } => tell(Happening::Continued { by: *by }),
+            Entry::Continued { by } => tell(EventKind::Continued { by: *by }),
         }
         events
     }
@@ -480,7 +480,7 @@ impl Narrator {
     }
 
     /// The live words so far belong to a reply that is over.
-    fn hush(&mut self) {
+    fn discard_live_text(&mut self) {
         self.text = 0;
         self.reasoning = 0;
     }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{
-    Budget, Entry, Kind, Outcome, Question, Record, Release, Stop, Submitted, TeamRef, Voice, Wait, Wants,
+    Budget, Entry, EntryKind, Outcome, Question, Record, ReleaseReason, StopRequest, Submission, TeamRef, LiveTextKind, WaitReason, ExpectedAnswer,
 };
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
@@ -67,7 +67,7 @@ impl std::fmt::Display for Status {
 
 /// Where a task stands: the fold of its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct TaskState {
     /// Its name.
     pub id: TaskId,
     /// Its team.
@@ -99,7 +99,7 @@ pub struct Head {
     /// Who runs it.
     pub worker: Option<WorkerId>,
     /// Whether, and why, it is to stop.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopRequest>,
     /// Whether its end is written down. A stop can end a task before anybody writes [`Entry::Finished`].
     pub settled: bool,
     /// Why it ended without an answer.
@@ -125,7 +125,7 @@ pub struct Head {
     pub counting: Option<Timestamp>,
 
     /// What it waits for, and since when.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitState>,
     /// What it asks a person, and nobody has answered yet.
     pub asked: Vec<OpenQuestion>,
     /// Calls that a person has allowed its whole tree; only a root has any.
@@ -174,9 +174,9 @@ pub(crate) mod milliseconds {
 
 /// What a running task waits for, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct WaitState {
     /// For what.
-    pub on: Wait,
+    pub on: WaitReason,
     /// Since when.
     pub since: Timestamp,
     /// Until when at the latest, if that is known.
@@ -201,10 +201,10 @@ pub struct OpenQuestion {
 }
 
 impl OpenQuestion {
-    fn of(question: QuestionId, asks: &Question, since: Timestamp, until: Option<Timestamp>) -> Self {
+    fn new(question: QuestionId, asks: &Question, since: Timestamp, until: Option<Timestamp>) -> Self {
         let tool = match &asks.wants {
-            Wants::Leave { tool, .. } => Some(tool.clone()),
-            Wants::Words { .. } => None,
+            ExpectedAnswer::Leave { tool, .. } => Some(tool.clone()),
+            ExpectedAnswer::Words { .. } => None,
         };
         OpenQuestion { question, text: asks.headline(), tool, since, until }
     }
@@ -212,17 +212,17 @@ impl OpenQuestion {
 
 /// A move that the life of a task does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IllegalMove {
+pub enum IllegalTransition {
     /// The journal does not begin with [`Entry::Submitted`].
     #[error("a journal begins with its submission, not with '{0:?}'")]
-    NotABeginning(Kind),
+    NotASubmission(EntryKind),
     /// There is nothing like this in a task that stands like that.
     #[error("a task that is {status} cannot take '{entry:?}'")]
     NotNow {
         /// How the task stands.
         status: Status,
         /// What was to happen.
-        entry: Kind,
+        entry: EntryKind,
     },
     /// An attempt that is not the one whose turn it is.
     #[error("attempt {got} is not the one expected ({expected})")]
@@ -242,15 +242,15 @@ pub enum IllegalMove {
     MailboxFull,
 }
 
-impl Head {
+impl TaskState {
     /// The state after the first entry.
-    pub fn begin(id: TaskId, record: &Record) -> Result<Head, IllegalMove> {
+    pub fn begin(id: TaskId, record: &Record) -> Result<TaskState, IllegalTransition> {
         let Entry::Submitted(submitted) = &record.entry else {
-            return Err(IllegalMove::NotABeginning(record.entry.kind()));
+            return Err(IllegalTransition::NotASubmission(record.entry.kind()));
         };
-        let Submitted { order, team, parent, root, depth, continues, retries, key: _, letter: _, above: _ } =
+        let Submission { order, team, parent, root, depth, continues, retries, key: _, letter: _, above: _ } =
             &**submitted;
-        Ok(Head {
+        Ok(TaskState {
             id,
             team: team.clone(),
             agent: order.agent.clone().unwrap_or_else(|| AgentName::from("root")),
@@ -295,29 +295,29 @@ impl Head {
 
     /// What it waits for at a time. A wait for a provider is over when it was known to last until then, though the task
     /// has had nothing to write down since: it has asked again.
-    pub fn waits_at(&self, now: Timestamp) -> Option<&Waiting> {
+    pub fn waiting_at(&self, now: Timestamp) -> Option<&WaitState> {
         let over =
-            |w: &Waiting| matches!(w.on, Wait::Provider(_)) && w.until.is_some_and(|until| until <= now);
+            |w: &WaitState| matches!(w.on, WaitReason::Provider(_)) && w.until.is_some_and(|until| until <= now);
         self.waiting.as_ref().filter(|waiting| !over(waiting))
     }
 
     /// The state after a whole journal.
-    pub fn of(id: TaskId, journal: &[Record]) -> Result<Option<Head>, IllegalMove> {
+    pub fn from_journal(id: TaskId, journal: &[Record]) -> Result<Option<TaskState>, IllegalTransition> {
         let Some((first, rest)) = journal.split_first() else { return Ok(None) };
-        let mut head = Head::begin(id, first)?;
+        let mut head = TaskState::begin(id, first)?;
         for record in rest {
-            head.step(record)?;
+            head.apply(record)?;
         }
         Ok(Some(head))
     }
 
     /// Carries the state over one more entry, or refuses it and stays as it is.
-    pub fn step(&mut self, record: &Record) -> Result<(), IllegalMove> {
-        let not_now = IllegalMove::NotNow { status: self.status, entry: record.entry.kind() };
+    pub fn apply(&mut self, record: &Record) -> Result<(), IllegalTransition> {
+        let not_now = IllegalTransition::NotNow { status: self.status, entry: record.entry.kind() };
         match (&record.entry, self.status) {
             (Entry::Claimed { attempt, worker }, Status::Pending) => {
                 if *attempt != self.attempt.next() {
-                    return Err(IllegalMove::WrongAttempt { got: *attempt, expected: self.attempt.next() });
+                    return Err(IllegalTransition::WrongAttempt { got: *attempt, expected: self.attempt.next() });
                 }
                 self.status = Status::Running;
                 self.attempt = *attempt;
@@ -332,7 +332,7 @@ impl Head {
                         return Err(not_now);
                     }
                     if self.unread >= MAILBOX {
-                        return Err(IllegalMove::MailboxFull);
+                        return Err(IllegalTransition::MailboxFull);
                     }
                 }
                 self.unread = self.unread.saturating_add(1);
@@ -351,14 +351,14 @@ impl Head {
 
             (Entry::Released { attempt, why }, Status::Running) => {
                 if *attempt != self.attempt {
-                    return Err(IllegalMove::WrongAttempt { got: *attempt, expected: self.attempt });
+                    return Err(IllegalTransition::WrongAttempt { got: *attempt, expected: self.attempt });
                 }
                 // One that is gone has worked no longer than it has written.
-                if *why == Release::Drained {
+                if *why == ReleaseReason::Drained {
                     self.count_until(record.at);
                 }
                 self.status = Status::Pending;
-                self.at_rest();
+                self.clear_running();
                 if self.stop.is_some() {
                     self.cancelled_by_stop(record.at);
                 }
@@ -380,7 +380,7 @@ impl Head {
 
             (Entry::Answered { question, .. }, Status::Pending | Status::Running) => {
                 let at = self.asked.iter().position(|asked| asked.question == *question);
-                self.asked.remove(at.ok_or(IllegalMove::NotAsked(*question))?);
+                self.asked.remove(at.ok_or(IllegalTransition::NotAsked(*question))?);
             }
 
             // What a person allows a tree holds though its root has ended.
@@ -406,7 +406,7 @@ impl Head {
                 self.backgrounded.extend(new);
             }
 
-            (entry, Status::Running) => self.work(entry, record.at, not_now)?,
+            (entry, Status::Running) => self.apply_owner_entry(entry, record.at, not_now)?,
 
             _ => return Err(not_now),
         }
@@ -416,10 +416,10 @@ impl Head {
     }
 
     /// What the owner of a running task writes while it works.
-    fn work(&mut self, entry: &Entry, at: Timestamp, not_now: IllegalMove) -> Result<(), IllegalMove> {
+    fn apply_owner_entry(&mut self, entry: &Entry, at: Timestamp, not_now: IllegalTransition) -> Result<(), IllegalTransition> {
         match entry {
             Entry::Submitted(_) | Entry::Claimed { .. } | Entry::Continued { .. } => return Err(not_now),
-            Entry::Said { voice: Voice::Progress, .. } | Entry::Worked { .. } => {}
+            Entry::Said { voice: LiveTextKind::Progress, .. } | Entry::Worked { .. } => {}
             _ => self.waiting = None,
         }
         self.count_until(at);
@@ -430,7 +430,7 @@ impl Head {
             }
             Entry::Asked { question, asks, until } => {
                 self.asked.retain(|asked| asked.question != *question);
-                self.asked.push(OpenQuestion::of(*question, asks, at, *until));
+                self.asked.push(OpenQuestion::new(*question, asks, at, *until));
                 self.asked.sort_by_key(|asked| asked.question);
             }
             Entry::Replied(reply) => {
@@ -454,12 +454,12 @@ impl Head {
                 self.asked.retain(|asked| asked.question.call != returned.call);
                 self.progress = None;
             }
-            Entry::Said { voice: Voice::Progress, text } => self.progress = Some(text.clone()),
+            Entry::Said { voice: LiveTextKind::Progress, text } => self.progress = Some(text.clone()),
             Entry::Waiting { on, until } => {
-                if matches!(on, Wait::Person(_) | Wait::Letter) {
+                if matches!(on, WaitReason::Person(_) | WaitReason::Letter) {
                     self.counting = None;
                 }
-                self.waiting = Some(Waiting { on: on.clone(), since: at, until: *until });
+                self.waiting = Some(WaitState { on: on.clone(), since: at, until: *until });
             }
             Entry::Worked { ms, paused } => {
                 self.worked = Duration::from_millis(*ms);
@@ -493,7 +493,7 @@ impl Head {
         self.settled = true;
         self.ended = self.ended.or(Some(at));
         self.asked.clear();
-        self.at_rest();
+        self.clear_running();
     }
 
     fn cancelled_by_stop(&mut self, at: Timestamp) {
@@ -510,7 +510,7 @@ impl Head {
     }
 
     /// Nobody runs it: nothing is being waited for or called.
-    fn at_rest(&mut self) {
+    fn clear_running(&mut self) {
         self.counting = None;
         self.worker = None;
         self.waiting = None;
@@ -520,11 +520,11 @@ impl Head {
 
     /// The same task, if its worker is gone: nobody runs it, though nobody has written that down yet.
     #[must_use]
-    pub fn interrupted(mut self) -> Head {
+    pub fn into_interrupted(mut self) -> TaskState {
         // One that is to stop is not going to run again: whoever finds it ends it.
         if self.status == Status::Running && self.stop.is_none() {
             self.status = Status::Pending;
-            self.at_rest();
+            self.clear_running();
         }
         self
     }
@@ -538,20 +538,20 @@ impl Head {
 
     /// Whether it is queued or works, and waits neither for people nor for other tasks.
     pub(crate) fn is_at_work(&self) -> bool {
-        let waits = self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, Wait::Provider(_)));
+        let waits = self.waiting.as_ref().is_some_and(|waiting| !matches!(waiting.on, WaitReason::Provider(_)));
         !(self.status.is_final() || self.status == Status::Running && waits)
     }
 
     /// Whether it does nothing but wait for people, or for tasks of these that do nothing else.
-    pub fn waits_for_people(&self, tree: &[Head]) -> bool {
+    pub fn waits_for_people(&self, tree: &[TaskState]) -> bool {
         if self.status != Status::Running {
             return false;
         }
         match self.waiting.as_ref().map(|waiting| &waiting.on) {
-            Some(Wait::Person(_)) => !self.asked.is_empty(),
-            Some(Wait::Letter) => true,
-            Some(Wait::Tasks(tasks)) => all_wait_for_people(tasks, tree),
-            Some(Wait::Provider(_)) | None => false,
+            Some(WaitReason::Person(_)) => !self.asked.is_empty(),
+            Some(WaitReason::Letter) => true,
+            Some(WaitReason::Tasks(tasks)) => all_wait_for_people(tasks, tree),
+            Some(WaitReason::Provider(_)) | None => false,
         }
     }
 
@@ -566,7 +566,7 @@ impl Head {
 
 /// Whether those of these tasks that have not ended do nothing but wait for people. `tree` has, in the order of a listing, at
 /// least all that have not.
-pub fn all_wait_for_people(tasks: &[TaskId], tree: &[Head]) -> bool {
+pub fn all_wait_for_people(tasks: &[TaskId], tree: &[TaskState]) -> bool {
     // Parents come first, and nobody waits for a task above: what is looked at gets shorter.
     let mut open = tasks.iter().filter_map(|id| {
         let at = tree.iter().position(|head| head.id == *id && !head.status.is_final())?;

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Deliver, Failure, FailureKind, Letter, Order, Release, Sender, StopCause};
+use crate::entry::{Delivery, Failure, FailureKind, Letter, Order, ReleaseReason, Sender, StopCause};
 use crate::id::{LetterId, TaskKey};
 use crate::message::Reply;
 
 fn id() -> TaskId {
-    TaskKey::chosen("a task").candidates().next().unwrap()
+    TaskKey::named("a task").candidate_ids().next().unwrap()
 }
 
 fn record(seq: u64, entry: Entry) -> Record {
@@ -20,8 +20,8 @@ fn record(seq: u64, entry: Entry) -> Record {
 }
 
 fn submitted() -> Entry {
-    let (key, team) = (TaskKey::chosen("a task"), TeamRef::Named("team".into()));
-    Entry::Submitted(Box::new(Submitted::root(id(), key, Order::new("worker", "do it"), team)))
+    let (key, team) = (TaskKey::named("a task"), TeamRef::Named("team".into()));
+    Entry::Submitted(Box::new(Submission::root(id(), key, Order::new("worker", "do it"), team)))
 }
 
 fn claimed(attempt: u32) -> Entry {
@@ -29,11 +29,11 @@ fn claimed(attempt: u32) -> Entry {
 }
 
 fn stop(cause: StopCause) -> Entry {
-    Entry::StopRequested(Stop { cause, note: None })
+    Entry::StopRequested(StopRequest { cause, note: None })
 }
 
 fn released(attempt: u32) -> Entry {
-    Entry::Released { attempt: Attempt(attempt), why: Release::Drained }
+    Entry::Released { attempt: Attempt(attempt), why: ReleaseReason::Drained }
 }
 
 fn completed() -> Entry {
@@ -46,7 +46,7 @@ fn failed() -> Entry {
 }
 
 fn cancelled() -> Entry {
-    let stop = Stop { cause: StopCause::Person, note: None };
+    let stop = StopRequest { cause: StopCause::Person, note: None };
     Entry::Finished(Box::new(Outcome::Cancelled { stop, partial: "".into() }))
 }
 
@@ -56,15 +56,15 @@ fn letter(n: u32, ending: bool) -> Entry {
         from: Sender::Person,
         text: "hello".into(),
         summary: None,
-        deliver: Deliver::Asap,
+        deliver: Delivery::Asap,
         ending: ending.then(id),
     }))
 }
 
-fn head(entries: impl IntoIterator<Item = Entry>) -> Head {
+fn head(entries: impl IntoIterator<Item = Entry>) -> TaskState {
     let records: Vec<_> =
         std::iter::once(submitted()).chain(entries).zip(1..).map(|(e, n)| record(n, e)).collect();
-    Head::of(id(), &records).unwrap().unwrap()
+    TaskState::from_journal(id(), &records).unwrap().unwrap()
 }
 
 /// The table of docs/lifecycle.md, row by row: what each entry makes of each state, `None` where it is refused.
@@ -124,7 +124,7 @@ fn the_table() {
         let moves = [claimed(attempt + 1), person(), completed(), failed(), cancelled(), released(attempt)];
         for (entry, expected) in moves.into_iter().zip(expected) {
             let mut head = start.clone();
-            let got = head.step(&record(9, entry.clone())).ok().map(|()| (head.status, head.stop.is_some()));
+            let got = head.apply(&record(9, entry.clone())).ok().map(|()| (head.status, head.stop.is_some()));
             assert_eq!(got, expected, "{name} + {entry:?}");
             if got.is_none() {
                 assert_eq!(head, start, "a refused move changes nothing");
@@ -153,9 +153,9 @@ fn two_tools_at_once_are_two_tools() {
         |index| Entry::Called { call: CallId { turn: 1, index }, tool: Arc::from("t"), arguments: None };
     let mut head = head([claimed(1), Entry::Replied(Arc::new(Reply::default())), call(0), call(1)]);
     assert_eq!(head.calling.len(), 2);
-    head.step(&record(
+    head.apply(&record(
         9,
-        Entry::Returned(Box::new(crate::entry::Returned {
+        Entry::Returned(Box::new(crate::entry::CallResult {
             call: CallId { turn: 1, index: 0 },
             output: "".into(),
             is_error: false,
@@ -172,15 +172,15 @@ fn two_tools_at_once_are_two_tools() {
 #[test]
 fn a_full_mailbox_refuses_letters_but_not_endings() {
     let mut head = head((0..MAILBOX).map(|n| letter(n, false)));
-    assert_eq!(head.step(&record(999, letter(999, false))), Err(IllegalMove::MailboxFull));
-    head.step(&record(1000, letter(1000, true))).unwrap();
+    assert_eq!(head.apply(&record(999, letter(999, false))), Err(IllegalTransition::MailboxFull));
+    head.apply(&record(1000, letter(1000, true))).unwrap();
 }
 
 #[test]
 fn a_finished_task_takes_no_letter_but_hears_of_its_children() {
     let mut head = head([claimed(1), completed()]);
-    assert!(head.step(&record(9, letter(1, false))).is_err());
-    head.step(&record(9, letter(2, true))).unwrap();
+    assert!(head.apply(&record(9, letter(1, false))).is_err());
+    head.apply(&record(9, letter(2, true))).unwrap();
     assert_eq!(head.status, Status::Completed);
 }
 
@@ -202,7 +202,7 @@ fn any_move() -> impl Strategy<Value = Entry> {
         1 => Just(Entry::Replied(Arc::new(Reply::default()))),
         1 => Just(submitted()),
         1 => Just(Entry::Continued { by: id() }),
-        1 => Just(Entry::Said { voice: Voice::Text, text: "…".into() }),
+        1 => Just(Entry::Said { voice: LiveTextKind::Text, text: "…".into() }),
     ]
 }
 
@@ -217,7 +217,7 @@ proptest! {
         for (n, entry) in moves.into_iter().enumerate() {
             let before = head.clone();
             let record = record(n as u64 + 2, entry.clone());
-            if head.step(&record).is_err() {
+            if head.apply(&record).is_err() {
                 prop_assert_eq!(&head, &before);
                 continue;
             }
@@ -236,7 +236,7 @@ proptest! {
             prop_assert_eq!(head.worker.is_some(), head.status == Status::Running);
             prop_assert_eq!(head.ended.is_some(), head.status.is_final());
         }
-        prop_assert_eq!(Head::of(id(), &journal).unwrap().unwrap(), head, "the head is the fold of the journal");
+        prop_assert_eq!(TaskState::from_journal(id(), &journal).unwrap().unwrap(), head, "the head is the fold of the journal");
     }
 }
 
@@ -247,10 +247,10 @@ fn the_time_of_a_task_that_nobody_runs_stands_still() {
     for (seq, record) in (1..).zip(&mut journal) {
         record.seq = Seq(seq);
     }
-    let head = Head::of(id(), &journal).unwrap().unwrap();
+    let head = TaskState::from_journal(id(), &journal).unwrap().unwrap();
     assert_eq!(head.elapsed(later), Duration::from_secs(3));
     // One whose process is gone is the same, though nobody has written that down.
-    let head = Head::of(id(), &journal[..2]).unwrap().unwrap();
+    let head = TaskState::from_journal(id(), &journal[..2]).unwrap().unwrap();
     assert_eq!(head.elapsed(later), Duration::from_secs(998));
-    assert_eq!(head.interrupted().elapsed(later), Duration::ZERO);
+    assert_eq!(head.into_interrupted().elapsed(later), Duration::ZERO);
 }

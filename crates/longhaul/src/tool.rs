@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Caller, Desk, DeskError};
-use crate::entry::{Answer, ModelChoice, Question, Sampled};
+use crate::dispatch::{Caller, Dispatcher, DispatchError};
+use crate::entry::{QuestionAnswer, ModelChoice, Question, SamplingUsage};
 use crate::id::{AgentName, CallId, TaskId};
 use crate::model::{Model, ToolSpec};
 use crate::permission::{RuleNames, ToolIdentity};
@@ -25,8 +25,8 @@ mod ask_model;
 mod canonical;
 mod scratch;
 
-pub use canonical::{Aliases, canonical, parse, parse_aliased};
-pub use scratch::{Scratch, Whose};
+pub use canonical::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
+pub use scratch::{ToolStorage, StorageScope};
 
 /// A tool, as its author writes it.
 ///
@@ -78,13 +78,13 @@ pub trait Tool: Send + Sync + 'static {
     fn description(&self) -> String;
 
     /// How it behaves.
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
     /// Other names that models give its arguments: `(other, own)`. A call may use either, but not both, and a permission
     /// rule may name either. Declare them here and not as serde aliases, of which rules know nothing.
-    fn aliases(&self) -> Aliases {
+    fn aliases(&self) -> ArgumentAliases {
         &[]
     }
 
@@ -104,30 +104,30 @@ pub trait Tool: Send + Sync + 'static {
 
 /// How a tool behaves; what is not declared is not assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manner {
+pub struct ToolEffects {
     /// It changes nothing.
     pub read_only: bool,
     /// Doing it twice is as good as doing it once, so that a call that a crash interrupted may be made again.
     pub repeatable: bool,
     /// It looks at tasks or waits for them; doing that again and again is no sign of a loop.
-    pub looks: bool,
+    pub polls_tasks: bool,
     /// It changes nothing but what is Longhaul's own: tasks, and the lists and notes of an agent. Nobody need be asked.
-    pub inward: bool,
+    pub internal: bool,
 }
 
-impl Manner {
+impl ToolEffects {
     /// Changes nothing, and so may be repeated.
-    pub const READ_ONLY: Manner = Manner { read_only: true, repeatable: true, looks: false, inward: false };
+    pub const READ_ONLY: ToolEffects = ToolEffects { read_only: true, repeatable: true, polls_tasks: false, internal: false };
     /// Changes something, but the same call changes it only once.
-    pub const REPEATABLE: Manner = Manner { read_only: false, repeatable: true, looks: false, inward: false };
+    pub const REPEATABLE: ToolEffects = ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: false };
     /// Changes only what is Longhaul's own, and the same call only once.
-    pub const INWARD: Manner = Manner { read_only: false, repeatable: true, looks: false, inward: true };
+    pub const INTERNAL: ToolEffects = ToolEffects { read_only: false, repeatable: true, polls_tasks: false, internal: true };
     /// Looks at tasks, or waits for them.
-    pub const LOOKS: Manner = Manner { read_only: true, repeatable: true, looks: true, inward: true };
+    pub const POLLS_TASKS: ToolEffects = ToolEffects { read_only: true, repeatable: true, polls_tasks: true, internal: true };
 
     /// Whether nobody need be asked before it is called, where no pattern says otherwise.
     pub fn is_harmless(self) -> bool {
-        self.read_only || self.inward
+        self.read_only || self.internal
     }
 }
 
@@ -166,14 +166,14 @@ pub enum ToolError {
     Fatal(String),
 }
 
-impl From<DeskError> for ToolError {
-    fn from(error: DeskError) -> Self {
+impl From<DispatchError> for ToolError {
+    fn from(error: DispatchError) -> Self {
         match error {
-            DeskError::Store(error) => ToolError::Fatal(error.to_string()),
-            DeskError::Stopping
-            | DeskError::Limit { .. }
-            | DeskError::TooDeep { .. }
-            | DeskError::MailboxFull(_) => ToolError::Failed(error.to_string()),
+            DispatchError::Store(error) => ToolError::Fatal(error.to_string()),
+            DispatchError::Stopping
+            | DispatchError::Limit { .. }
+            | DispatchError::TooDeep { .. }
+            | DispatchError::MailboxFull(_) => ToolError::Failed(error.to_string()),
             _ => ToolError::Retry(error.to_string()),
         }
     }
@@ -187,27 +187,27 @@ pub struct CallContext {
     /// Which call it is; the same after a restart.
     pub call: CallId,
     /// The way to other tasks.
-    pub desk: Arc<dyn Desk>,
+    pub dispatcher: Arc<dyn Dispatcher>,
     /// Fires when the task is to stop: give up what you are doing, and leave nothing running.
     pub cancel: CancellationToken,
     /// Fires when a person does not want this call to wait for other tasks: return, and say that they go on.
-    pub hurry: CancellationToken,
+    pub backgrounded: CancellationToken,
     /// Where the task works.
     pub working_dir: Option<PathBuf>,
     /// The model of the agent that calls.
     pub model: Arc<dyn Model>,
     /// Where a tool notes what it must still know after a restart.
-    pub scratch: Scratch,
+    pub storage: ToolStorage,
     /// How many processes may run at once: a tool that starts one takes a slot first ([`CallContext::process_slot`]).
     pub processes: ProcessSlots,
     /// The way back to the runner.
-    pub line: Line,
+    pub runner: RunnerChannel,
 }
 
 impl CallContext {
     /// Tells how far the tool is, for whoever watches.
     pub fn progress(&self, text: impl Into<String>) {
-        self.line.send(Signal::Progress(text.into()));
+        self.runner.send(CallSignal::Progress(text.into()));
     }
 
     /// Waits until one more process may be started, and says so meanwhile. Keep what is returned while the process runs, and
@@ -226,23 +226,23 @@ impl CallContext {
             () = self.cancel.cancelled() => {
                 Err(ToolError::Failed("[the task is being stopped: the command was not run]".to_owned()))
             }
-            slot = self.processes.take(waits) => Ok(slot),
+            slot = self.processes.acquire(waits) => Ok(slot),
         }
     }
 
     /// Asks a person. It is shown wherever one is attached, and survives a restart; where nobody can answer, that is
     /// the answer. While all calls of a task wait, for a person or for other tasks, it needs no seat.
-    pub async fn ask(&self, question: Question) -> Answer {
+    pub async fn ask(&self, question: Question) -> QuestionAnswer {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.line.send(Signal::Asks { call: self.call, question, reply });
-        answer.await.unwrap_or_else(|_| Answer::Nobody("the task is being stopped".to_owned()))
+        self.runner.send(CallSignal::AsksPerson { call: self.call, question, reply });
+        answer.await.unwrap_or_else(|_| QuestionAnswer::Nobody("the task is being stopped".to_owned()))
     }
 
     /// Says that this call now only waits for other tasks: while all calls of a task do, it needs no seat. It
     /// has one again when the guard is gone and the runner goes on.
     pub fn waits_for(&self, tasks: Vec<TaskId>) -> WaitingGuard {
-        self.line.send(Signal::Waits { call: self.call, tasks });
-        WaitingGuard { line: self.line.clone(), call: self.call }
+        self.runner.send(CallSignal::WaitsForTasks { call: self.call, tasks });
+        WaitingGuard { runner: self.runner.clone(), call: self.call }
     }
 }
 
@@ -267,7 +267,7 @@ impl ProcessSlots {
     }
 
     /// Takes a slot; if none is free, says so to `waits` and waits for one. First come, first served.
-    pub async fn take(&self, waits: impl FnOnce(usize)) -> ProcessSlot {
+    pub async fn acquire(&self, waits: impl FnOnce(usize)) -> ProcessSlot {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return ProcessSlot { _permit: Some(slot) };
         }
@@ -279,33 +279,33 @@ impl ProcessSlots {
 
 impl Default for ProcessSlots {
     fn default() -> Self {
-        ProcessSlots::new(crate::dispatch::Limits::default().processes)
+        ProcessSlots::new(crate::dispatch::TaskLimits::default().processes)
     }
 }
 
 /// What a call tells its runner while it runs.
 #[derive(Debug)]
-pub enum Signal {
+pub enum CallSignal {
     /// How far it is.
     Progress(String),
     /// It only waits for other tasks now.
-    Waits {
+    WaitsForTasks {
         /// Which call.
         call: CallId,
         /// For which tasks.
         tasks: Vec<TaskId>,
     },
     /// It asks a person.
-    Asks {
+    AsksPerson {
         /// Which call.
         call: CallId,
         /// What it asks.
         question: Question,
         /// Where the answer goes.
-        reply: tokio::sync::oneshot::Sender<Answer>,
+        reply: tokio::sync::oneshot::Sender<QuestionAnswer>,
     },
     /// It does something itself again.
-    Works {
+    WorksAgain {
         /// Which call.
         call: CallId,
     },
@@ -319,7 +319,7 @@ pub enum Signal {
     /// It has asked the model.
     Sampled {
         /// What that has used.
-        sampled: Box<Sampled>,
+        sampled: Box<SamplingUsage>,
         /// Told when it is written down.
         noted: tokio::sync::oneshot::Sender<()>,
     },
@@ -327,20 +327,20 @@ pub enum Signal {
 
 /// The line from a call to its runner.
 #[derive(Clone)]
-pub struct Line {
-    signals: tokio::sync::mpsc::UnboundedSender<Signal>,
+pub struct RunnerChannel {
+    signals: tokio::sync::mpsc::UnboundedSender<CallSignal>,
     /// Whoever has it may ask the model: one at a time, so that a budget is passed by one request and not by many.
     model: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Line {
+impl RunnerChannel {
     /// A line, and the end where it is heard.
-    pub fn new() -> (Line, tokio::sync::mpsc::UnboundedReceiver<Signal>) {
+    pub fn new() -> (RunnerChannel, tokio::sync::mpsc::UnboundedReceiver<CallSignal>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-        (Line { signals: sender, model: Arc::default() }, receiver)
+        (RunnerChannel { signals: sender, model: Arc::default() }, receiver)
     }
 
-    fn send(&self, signal: Signal) {
+    fn send(&self, signal: CallSignal) {
         // Nobody listens any more when the task is being torn down; then nobody needs to know either.
         let _ = self.signals.send(signal);
     }
@@ -348,13 +348,13 @@ impl Line {
 
 /// While it lives, its call only waits for other tasks.
 pub struct WaitingGuard {
-    line: Line,
+    runner: RunnerChannel,
     call: CallId,
 }
 
 impl Drop for WaitingGuard {
     fn drop(&mut self) {
-        self.line.send(Signal::Works { call: self.call });
+        self.runner.send(CallSignal::WorksAgain { call: self.call });
     }
 }
 
@@ -365,11 +365,11 @@ pub trait DynTool: Send + Sync + 'static {
     fn spec(&self) -> ToolSpec;
 
     /// How it behaves.
-    fn manner(&self) -> Manner;
+    fn effects(&self) -> ToolEffects;
 
     /// The arguments as the tool will read them: under its own names, and in the form that it makes of them. Permission
     /// rules, hooks and people see these, and the tool is called with them. The error is for the model.
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
         Ok(arguments.to_owned())
     }
 
@@ -381,7 +381,7 @@ pub trait DynTool: Send + Sync + 'static {
     /// What it is, for whoever consents to its calls: see [`ToolIdentity`]. Who wraps a tool hands on that of the tool inside.
     /// Its toolset need not be said.
     fn identity(&self) -> ToolIdentity {
-        identity_of(&self.spec(), self.manner())
+        identity_from_spec(&self.spec(), self.effects())
     }
 
     /// Does it, with the arguments as the model wrote them or as [`canonical`](Self::canonical) made them.
@@ -397,16 +397,16 @@ impl<T: Tool> DynTool for T {
         ToolSpec {
             name: Tool::name(self).to_owned(),
             description: Tool::description(self),
-            parameters: schema_of::<T::Args>(),
+            parameters: arguments_schema::<T::Args>(),
         }
     }
 
-    fn manner(&self) -> Manner {
-        Tool::manner(self)
+    fn effects(&self) -> ToolEffects {
+        Tool::effects(self)
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
-        canonical::<T::Args>(arguments, Tool::aliases(self))
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        canonical_arguments::<T::Args>(arguments, Tool::aliases(self))
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -414,7 +414,7 @@ impl<T: Tool> DynTool for T {
     }
 
     fn identity(&self) -> ToolIdentity {
-        let identity = identity_of(&DynTool::spec(self), Tool::manner(self));
+        let identity = identity_from_spec(&DynTool::spec(self), Tool::effects(self));
         ToolIdentity { setting: Tool::setting(self), ..identity }
     }
 
@@ -424,14 +424,14 @@ impl<T: Tool> DynTool for T {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args = parse_aliased::<T::Args>(arguments, Tool::aliases(self))?;
+            let args = parse_arguments_with_aliases::<T::Args>(arguments, Tool::aliases(self))?;
             Tool::call(self, args, context).await
         })
     }
 }
 
 /// What a tool is by what it says of itself.
-pub(crate) fn identity_of(spec: &ToolSpec, manner: Manner) -> ToolIdentity {
+pub(crate) fn identity_from_spec(spec: &ToolSpec, manner: ToolEffects) -> ToolIdentity {
     let words = [("read-only", manner.read_only), ("repeatable", manner.repeatable)];
     let hints: Vec<_> = words.iter().filter(|(_, holds)| *holds).map(|(word, _)| *word).collect();
     ToolIdentity {
@@ -442,7 +442,7 @@ pub(crate) fn identity_of(spec: &ToolSpec, manner: Manner) -> ToolIdentity {
 
 /// The JSON schema of a tool's arguments, as plain as the pickiest provider wants it: nothing is referred to, and
 /// what may be left out is not nullable besides.
-pub fn schema_of<T: JsonSchema>() -> Value {
+pub fn arguments_schema<T: JsonSchema>() -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
         .with_transform(schemars::transform::RecursiveTransform(plain));

@@ -14,18 +14,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Habits;
-use crate::entry::{Answer, Entry, Failure, Letter, Nudge, Order, Question, Submitted};
+use crate::agent::Policy;
+use crate::entry::{QuestionAnswer, Entry, Failure, Letter, NudgeReason, Order, Question, Submission};
 use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, TaskId};
 use crate::message::envelope::{escape, escape_tags};
 use crate::message::{Call, Message, Reply, StopReason};
-pub(crate) use condense::middle_out;
-pub use condense::{Condensable, summary_text};
+pub(crate) use condense::truncate_middle;
+pub use condense::{CompactionInput, summary_text};
 use fold::letters_text;
 
 /// A task's conversation, and where it stands in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Turn {
+pub struct Conversation {
     conversation: Arc<Vec<Message>>,
     /// How many messages at the beginning are the order, which is never compacted away.
     order_at: usize,
@@ -39,13 +39,13 @@ pub struct Turn {
     open: Vec<OpenCall>,
     /// What the open calls ask a person.
     #[serde(default)]
-    inquiries: Vec<Inquiry>,
+    inquiries: Vec<CallQuestion>,
     replies: u32,
     /// Replies since the task, or the person who talks to it, last gave it something new to do.
     turns: u32,
     wakes: u32,
-    ball: Ball,
-    run: Option<CallRun>,
+    ball: NextSpeaker,
+    run: Option<RepeatedCall>,
     reminded: bool,
     /// Whether the hooks that run when a task begins have run.
     #[serde(default)]
@@ -72,7 +72,7 @@ pub struct Turn {
 
 /// Whose move it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Ball {
+enum NextSpeaker {
     /// The model has something to answer.
     Model,
     /// The model has said what it had to say, and this is why it stopped.
@@ -91,18 +91,18 @@ struct OpenCall {
 
 /// A question of an open call, and what came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Inquiry {
+pub struct CallQuestion {
     /// Its name.
     pub question: QuestionId,
     /// What is asked.
     pub asks: Question,
     /// What came of it.
-    pub answer: Option<Answer>,
+    pub answer: Option<QuestionAnswer>,
 }
 
 /// The same call, made again and again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct CallRun {
+struct RepeatedCall {
     tool: String,
     arguments: String,
     times: u32,
@@ -111,11 +111,11 @@ struct CallRun {
 
 /// What is to be done now.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum NextStep {
     /// Run these tool calls.
-    Act(Vec<Act>),
+    RunCalls(Vec<PendingCall>),
     /// Take these letters into the conversation.
-    Read {
+    ReadLetters {
         /// The letters.
         letters: Vec<LetterId>,
         /// Letters that tell nothing new.
@@ -124,41 +124,41 @@ pub enum Step {
     /// Say this to the model.
     Nudge {
         /// Why.
-        why: Nudge,
+        why: NudgeReason,
         /// What.
         text: Arc<str>,
     },
     /// Ask the model, with or without tools.
-    Think {
+    CallModel {
         /// Whether it may call tools.
         tools: bool,
     },
     /// Nothing more to say: end with [`Turn::answer`], or wait for letters.
-    Rest,
+    Idle,
     /// The task has failed.
     Fail(Failure),
 }
 
 /// A tool call to be run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Act {
+pub struct PendingCall {
     /// Its name in the task.
     pub id: CallId,
     /// The call.
     pub call: Call,
     /// Whether the model's output limit cut it, so that it must not be made.
-    pub cut: bool,
+    pub truncated: bool,
     /// Whether it is written down that it begins.
-    pub begun: bool,
+    pub started: bool,
     /// Whether an earlier attempt began it, and nobody knows how far it came.
     pub interrupted: bool,
 }
 
-impl Turn {
+impl Conversation {
     /// The turn of a task that begins with its order.
-    pub fn begin(submitted: &Submitted, root_agent: &AgentName) -> Turn {
+    pub fn begin(submitted: &Submission, root_agent: &AgentName) -> Conversation {
         let order = &submitted.order;
-        Turn {
+        Conversation {
             conversation: Arc::new(vec![Message::User(order_text(order, submitted.parent.is_some()))]),
             order_at: 0,
             agent: order.agent.clone().unwrap_or_else(|| root_agent.clone()),
@@ -172,7 +172,7 @@ impl Turn {
             replies: 0,
             turns: 0,
             wakes: 0,
-            ball: Ball::Model,
+            ball: NextSpeaker::Model,
             run: None,
             reminded: false,
             begun: false,
@@ -188,7 +188,7 @@ impl Turn {
     }
 
     /// The turn of a task that continues this one: the same conversation, with a new order at its end.
-    pub fn continued(mut self, submitted: &Submitted) -> Turn {
+    pub fn continue_with(mut self, submitted: &Submission) -> Conversation {
         self.close_calls("The task ended before this call did.");
         if !self.live.is_empty() {
             let partial = Reply::text_only(std::mem::take(&mut self.live));
@@ -197,11 +197,11 @@ impl Turn {
         let unread = std::mem::take(&mut self.mailbox);
         let unread: Vec<_> = unread.into_iter().filter(|letter| !self.is_known(letter)).collect();
         if !unread.is_empty() {
-            self.hear(letters_text(&unread));
+            self.push_user_message(letters_text(&unread));
         }
         self.order_at = self.conversation.len();
-        self.hear(submitted.order.task.clone());
-        Turn {
+        self.push_user_message(submitted.order.task.clone());
+        Conversation {
             interactive: submitted.order.interactive,
             attempt: Attempt(0),
             replies: 0,
@@ -220,7 +220,7 @@ impl Turn {
     }
 
     /// The conversation, shared: asking the model costs no copy of it.
-    pub fn conversation(&self) -> Arc<Vec<Message>> {
+    pub fn messages(&self) -> Arc<Vec<Message>> {
         self.conversation.clone()
     }
 
@@ -251,12 +251,12 @@ impl Turn {
     }
 
     /// What the open calls have asked a person.
-    pub fn inquiries(&self) -> &[Inquiry] {
+    pub fn questions(&self) -> &[CallQuestion] {
         &self.inquiries
     }
 
     /// Whether nothing has been done about the task yet, and no hook has been heard about its beginning.
-    pub fn is_untouched(&self) -> bool {
+    pub fn is_new(&self) -> bool {
         !self.begun && self.replies == 0
     }
 
@@ -266,7 +266,7 @@ impl Turn {
     }
 
     /// All that has been said since the order, for a task that ends without an answer.
-    pub fn partial(&self) -> Arc<str> {
+    pub fn partial_output(&self) -> Arc<str> {
         let replies = self.conversation.iter().skip(self.order_at).filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text()),
             _ => None,
@@ -276,8 +276,8 @@ impl Turn {
     }
 
     /// Whether the model has said what it had to say.
-    pub fn is_at_rest(&self) -> bool {
-        matches!(self.ball, Ball::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
+    pub fn is_idle(&self) -> bool {
+        matches!(self.ball, NextSpeaker::Silent(_)) && self.open.is_empty() && !self.said.trim().is_empty()
     }
 
     /// Letters that tell nothing that the conversation does not have.
@@ -286,13 +286,13 @@ impl Turn {
     }
 
     /// Whether nothing but the ends of children lies in the mailbox, so that a moment's patience may bring more.
-    pub fn only_endings(&self) -> bool {
+    pub fn has_new_endings_only(&self) -> bool {
         self.mailbox.iter().any(|l| !self.is_known(l)) && self.has_only_endings()
     }
 
     /// Whether children have woken it so often by their ends that it had better wait until all have ended.
-    pub fn is_weary(&self, habits: &Habits) -> bool {
-        let resting = matches!(self.ball, Ball::Silent(_)) && self.only_endings();
+    pub fn should_batch_endings(&self, habits: &Policy) -> bool {
+        let resting = matches!(self.ball, NextSpeaker::Silent(_)) && self.has_new_endings_only();
         resting && !self.interactive && self.wakes >= habits.max_wakes / 2
     }
 
@@ -302,7 +302,7 @@ impl Turn {
     }
 
     /// Whether the end of a child is told in one of these letters.
-    pub fn tells_of_ends(&self, letters: &[LetterId]) -> bool {
+    pub fn includes_endings(&self, letters: &[LetterId]) -> bool {
         self.mailbox.iter().any(|letter| letter.ending.is_some() && letters.contains(&letter.id))
     }
 }

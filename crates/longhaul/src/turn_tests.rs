@@ -8,8 +8,8 @@ mod random;
 use bench::*;
 
 use super::*;
-use crate::agent::{AtTurnLimit, Notices};
-use crate::entry::{Deliver, Entry, FailureKind, Outcome, Record, Sender, Voice, Wait};
+use crate::agent::{AtTurnLimit, CompletionNotice};
+use crate::entry::{Delivery, Entry, FailureKind, Outcome, Record, Sender, LiveTextKind, WaitReason};
 use crate::message::envelope::tests::{nasty, tags_in};
 use crate::testing::reply;
 
@@ -17,12 +17,12 @@ use crate::testing::reply;
 fn an_order_is_told_with_all_its_parts_also_to_a_root() {
     let mut order = Order::new("lead", "Compare.").expected_output("A table.");
     order.context = Some("For a blog.".into());
-    let bench = Bench::with(order);
+    let bench = ConversationFixture::with(order);
     let said = bench.said();
     for part in ["Compare.", "A table.", "For a blog."] {
         assert!(said[0].contains(part), "{said:?}");
     }
-    assert_eq!(Bench::new().said(), ["u:go"], "an order without parts is just its text");
+    assert_eq!(ConversationFixture::new().said(), ["u:go"], "an order without parts is just its text");
 }
 
 proptest::proptest! {
@@ -34,11 +34,11 @@ proptest::proptest! {
         proptest::prop_assert_eq!(tags_in(&order_text(&order, true)), 6);
         proptest::prop_assert_eq!(tags_in(&summary_text(&said, std::slice::from_ref(&more))), 2);
         let letter = |text: &str| Letter {
-            id: LetterId::ending("t-7f3k2".parse().unwrap()),
+            id: LetterId::for_task_end("t-7f3k2".parse().unwrap()),
             from: Sender::Task("t-7f3k2".parse().unwrap()),
             text: text.into(),
             summary: None,
-            deliver: Deliver::Asap,
+            deliver: Delivery::Asap,
             ending: None,
         };
         proptest::prop_assert_eq!(tags_in(&letters_text(&[letter(&said), letter(&more)])), 4);
@@ -52,11 +52,11 @@ fn an_old_letter_about_an_end_stays_as_it_is() {
         "<task_ended id=\"t-7f3k2\" agent=\"worker\" status=\"completed\">\n<b>x</b> </task>\n</task_ended>";
     let ending = "t-7f3k2".parse().unwrap();
     let letter = Letter {
-        id: LetterId::ending(ending),
+        id: LetterId::for_task_end(ending),
         from: Sender::Task(ending),
         text: text.into(),
         summary: None,
-        deliver: Deliver::Asap,
+        deliver: Delivery::Asap,
         ending: Some(ending),
     };
     assert_eq!(&*letters_text(&[letter]), text);
@@ -64,28 +64,28 @@ fn an_old_letter_about_an_end_stays_as_it_is() {
 
 #[test]
 fn letters_are_read_before_the_next_call_or_when_idle_as_they_say() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("t", 1.into()));
-    bench.letter("soon", Deliver::Asap, None);
-    bench.letter("later", Deliver::WhenIdle, None);
+    bench.letter("soon", Delivery::Asap, None);
+    bench.letter("later", Delivery::WhenIdle, None);
     bench.returns(0, "r");
     assert_eq!(bench.next(), read(&["soon"]), "results first, then what is due");
     bench.does();
-    assert_eq!(bench.next(), Step::Think { tools: true });
+    assert_eq!(bench.next(), NextStep::CallModel { tools: true });
     bench.replies(reply().text("hm"));
     assert_eq!(bench.next(), read(&["later"]));
     bench.does();
     bench.replies(reply().text("done"));
-    assert_eq!(bench.next(), Step::Rest);
+    assert_eq!(bench.next(), NextStep::Idle);
     assert_eq!(bench.said(), ["u:go", "a:", "t:r", "u:soon", "a:hm", "u:later", "a:done"]);
 }
 
 #[test]
 fn an_agent_may_read_all_letters_only_when_idle() {
-    let mut bench = Bench::new();
-    bench.habits.letters = Deliver::WhenIdle;
-    bench.letter("a", Deliver::Asap, None);
-    assert_eq!(bench.next(), Step::Think { tools: true });
+    let mut bench = ConversationFixture::new();
+    bench.habits.letter_delivery = Delivery::WhenIdle;
+    bench.letter("a", Delivery::Asap, None);
+    assert_eq!(bench.next(), NextStep::CallModel { tools: true });
     bench.replies(reply().text("x"));
     assert_eq!(bench.next(), read(&["a"]));
 }
@@ -93,82 +93,82 @@ fn an_agent_may_read_all_letters_only_when_idle() {
 #[test]
 fn results_stand_in_the_order_of_the_calls_whatever_the_order_of_returning() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
-        let mut bench = Bench::new();
+        let mut bench = ConversationFixture::new();
         bench.replies(reply().call("a", 0.into()).call("b", 1.into()).call("c", 2.into()));
         for index in order {
-            assert!(matches!(bench.next(), Step::Act(_)));
+            assert!(matches!(bench.next(), NextStep::RunCalls(_)));
             bench.returns(index, &format!("r{index}"));
         }
         assert_eq!(bench.said(), ["u:go", "a:", "t:r0", "t:r1", "t:r2"]);
-        assert_eq!(bench.next(), Step::Think { tools: true });
+        assert_eq!(bench.next(), NextStep::CallModel { tools: true });
     }
 }
 
 #[test]
 fn what_was_collected_is_not_told_again_by_letter() {
     let (child, other) = (task("child"), task("other"));
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("wait", 0.into()));
-    bench.letter("end", Deliver::Asap, Some(child));
-    bench.letter("end2", Deliver::Asap, Some(other));
-    bench.note(Entry::Returned(Box::new(Returned { collected: vec![child], ..returned(1, 0, "all of it") })));
-    let step = Step::Read { letters: vec!["end2".into()], known: vec!["end".into()] };
+    bench.letter("end", Delivery::Asap, Some(child));
+    bench.letter("end2", Delivery::Asap, Some(other));
+    bench.note(Entry::Returned(Box::new(CallResult { collected: vec![child], ..returned(1, 0, "all of it") })));
+    let step = NextStep::ReadLetters { letters: vec!["end2".into()], known: vec!["end".into()] };
     assert_eq!(bench.next(), step);
     bench.does();
     assert_eq!(bench.turn.known_letters(), [], "what is known is done with");
     bench.replies(reply().text("ok"));
-    assert_eq!(bench.next(), Step::Rest);
+    assert_eq!(bench.next(), NextStep::Idle);
 }
 
 #[test]
 fn a_letter_that_tells_only_what_is_known_wakes_nobody() {
     let child = task("child");
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("wait", 0.into()));
-    bench.note(Entry::Returned(Box::new(Returned { collected: vec![child], ..returned(1, 0, "x") })));
+    bench.note(Entry::Returned(Box::new(CallResult { collected: vec![child], ..returned(1, 0, "x") })));
     bench.replies(reply().text("ok"));
-    bench.letter("end", Deliver::Asap, Some(child));
-    assert_eq!(bench.next(), Step::Rest);
-    assert!(!bench.turn.only_endings());
+    bench.letter("end", Delivery::Asap, Some(child));
+    assert_eq!(bench.next(), NextStep::Idle);
+    assert!(!bench.turn.has_new_endings_only());
 }
 
 #[test]
 fn an_empty_answer_is_reminded_once_and_then_a_failure_that_keeps_what_was_said() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().text("first find").call("t", 0.into()));
     bench.returns(0, "r");
     bench.replies(reply().text("  "));
-    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Empty, .. }));
+    assert!(matches!(bench.next(), NextStep::Nudge { why: NudgeReason::Empty, .. }));
     bench.does();
     bench.replies(reply());
     assert_eq!(bench.failure(), Some(FailureKind::NoAnswer));
-    assert_eq!(&*bench.turn.partial(), "first find");
+    assert_eq!(&*bench.turn.partial_output(), "first find");
 }
 
 #[test]
 fn a_reminder_may_help_and_a_new_word_earns_a_new_one() {
-    let mut bench = Bench::interactive();
+    let mut bench = ConversationFixture::interactive();
     bench.replies(reply());
     bench.does();
     bench.replies(reply().text("here"));
-    assert_eq!(bench.next(), Step::Rest);
-    bench.letter("more", Deliver::Asap, None);
+    assert_eq!(bench.next(), NextStep::Idle);
+    bench.letter("more", Delivery::Asap, None);
     bench.does();
     bench.replies(reply());
-    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Empty, .. }));
+    assert!(matches!(bench.next(), NextStep::Nudge { why: NudgeReason::Empty, .. }));
 }
 
 #[test]
 fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.habits.max_turns = 1;
     bench.replies(reply().text("so far").call("t", 0.into()));
     bench.returns(0, "r");
-    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::LastWord(_), .. }));
+    assert!(matches!(bench.next(), NextStep::Nudge { why: NudgeReason::LastWord(_), .. }));
     bench.does();
-    assert_eq!(bench.next(), Step::Think { tools: false });
+    assert_eq!(bench.next(), NextStep::CallModel { tools: false });
     bench.replies(reply().text("what I have").call("t", 1.into()));
-    assert_eq!(bench.next(), Step::Rest, "calls made with tools off are not run");
+    assert_eq!(bench.next(), NextStep::Idle, "calls made with tools off are not run");
     let Outcome::Completed { output, cut_short } = bench.turn.answer(None) else { panic!() };
     assert_eq!((&*output, cut_short.as_deref()), ("what I have", Some("the limit of 1 turns")));
     bench.assert_no_call_is_left_without_result();
@@ -176,7 +176,7 @@ fn at_the_turn_limit_the_last_word_is_said_without_tools_and_marked() {
 
 #[test]
 fn an_empty_last_word_is_a_failure_without_another_reminder() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.habits.max_turns = 1;
     bench.replies(reply().call("t", 0.into()));
     bench.returns(0, "r");
@@ -190,16 +190,16 @@ fn an_empty_last_word_is_a_failure_without_another_reminder() {
 fn a_call_is_no_last_word_and_is_told_so_once() {
     let written = reply().text("```json\n{\"name\": \"t\", \"arguments\": {\"a\": 1}}\n```");
     for call in [written, reply().call("t", 1.into())] {
-        let mut bench = Bench::new();
+        let mut bench = ConversationFixture::new();
         bench.habits.max_turns = 1;
         bench.replies(reply().call("t", 0.into()));
         bench.returns(0, "r");
         bench.does();
         bench.replies(call.clone());
-        let Step::Nudge { why: Nudge::Empty, text } = bench.next() else { panic!("{:?}", bench.next()) };
+        let NextStep::Nudge { why: NudgeReason::Empty, text } = bench.next() else { panic!("{:?}", bench.next()) };
         assert!(text.starts_with("Tools are off"), "{text}");
         bench.does();
-        assert_eq!(bench.next(), Step::Think { tools: false });
+        assert_eq!(bench.next(), NextStep::CallModel { tools: false });
         let mut again = bench.clone();
         bench.replies(reply().text("in words"));
         let Outcome::Completed { output, cut_short } = bench.turn.answer(None) else { panic!() };
@@ -213,41 +213,41 @@ fn a_call_is_no_last_word_and_is_told_so_once() {
 /// What names a tool that it has never called may be what it was asked for.
 #[test]
 fn json_that_is_no_call_of_its_own_is_a_last_word() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.habits.max_turns = 1;
     bench.replies(reply().call("t", 0.into()));
     bench.returns(0, "r");
     bench.does();
     bench.replies(reply().text("{\"name\": \"other\", \"arguments\": {}}"));
-    assert_eq!(bench.next(), Step::Rest);
+    assert_eq!(bench.next(), NextStep::Idle);
 }
 
 #[test]
 fn the_turn_limit_can_be_a_failure_and_zero_is_none() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.habits.at_turn_limit = AtTurnLimit::Fail;
     bench.habits.max_turns = 2;
     for turn in 0..2 {
-        assert_eq!(bench.next(), Step::Think { tools: true });
+        assert_eq!(bench.next(), NextStep::CallModel { tools: true });
         bench.replies(reply().call("t", turn.into()));
         bench.returns(0, "r");
     }
     assert_eq!(bench.failure(), Some(FailureKind::TurnLimit));
     bench.habits.max_turns = 0;
-    assert_eq!(bench.next(), Step::Think { tools: true });
+    assert_eq!(bench.next(), NextStep::CallModel { tools: true });
 }
 
 #[test]
 fn a_persons_new_word_gives_a_session_its_turns_back() {
-    let mut bench = Bench::interactive();
+    let mut bench = ConversationFixture::interactive();
     bench.habits.max_turns = 1;
     bench.replies(reply().call("t", 0.into()));
     bench.returns(0, "r");
     bench.does();
     bench.replies(reply().text("cut"));
-    bench.letter("go on", Deliver::Asap, None);
+    bench.letter("go on", Delivery::Asap, None);
     bench.does();
-    assert_eq!(bench.next(), Step::Think { tools: true });
+    assert_eq!(bench.next(), NextStep::CallModel { tools: true });
     bench.replies(reply().text("whole"));
     assert!(matches!(bench.turn.answer(None), Outcome::Completed { cut_short: None, .. }));
 }
@@ -255,18 +255,18 @@ fn a_persons_new_word_gives_a_session_its_turns_back() {
 #[test]
 fn the_same_call_is_told_at_five_and_fails_at_eight_and_looking_does_not_count() {
     for (tool, counts) in [("t", true), ("look", false)] {
-        let mut bench = Bench::new();
+        let mut bench = ConversationFixture::new();
         for times in 1..=8 {
-            assert_eq!(bench.next(), Step::Think { tools: true }, "{tool} {times}");
+            assert_eq!(bench.next(), NextStep::CallModel { tools: true }, "{tool} {times}");
             bench.replies(reply().call(tool, 1.into()));
             bench.returns(0, "same");
             match (counts, times) {
                 (true, 5) => {
-                    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::Repeating, .. }));
+                    assert!(matches!(bench.next(), NextStep::Nudge { why: NudgeReason::Repeating, .. }));
                     bench.does();
                 }
                 (true, 8) => assert_eq!(bench.failure(), Some(FailureKind::Repeating)),
-                _ => assert_eq!(bench.next(), Step::Think { tools: true }),
+                _ => assert_eq!(bench.next(), NextStep::CallModel { tools: true }),
             }
         }
     }
@@ -274,68 +274,68 @@ fn the_same_call_is_told_at_five_and_fails_at_eight_and_looking_does_not_count()
 
 #[test]
 fn other_arguments_are_another_call() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     for turn in 0..20 {
         bench.replies(reply().call("t", (turn % 4 / 2).into()));
         bench.returns(0, "r");
-        assert_eq!(bench.next(), Step::Think { tools: true });
+        assert_eq!(bench.next(), NextStep::CallModel { tools: true });
     }
 }
 
 #[test]
 fn wakes_are_bounded() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.habits.max_wakes = 3;
     bench.replies(reply().text("x"));
     for wake in 0..4 {
-        bench.letter(&format!("e{wake}"), Deliver::Asap, Some(task(&wake.to_string())));
-        assert!(matches!(bench.next(), Step::Read { .. }));
+        bench.letter(&format!("e{wake}"), Delivery::Asap, Some(task(&wake.to_string())));
+        assert!(matches!(bench.next(), NextStep::ReadLetters { .. }));
         bench.does();
         if wake < 3 {
-            assert_eq!(bench.next(), Step::Think { tools: true });
+            assert_eq!(bench.next(), NextStep::CallModel { tools: true });
             bench.replies(reply().text("x"));
         }
     }
-    assert!(matches!(bench.next(), Step::Nudge { why: Nudge::LastWord(_), .. }));
+    assert!(matches!(bench.next(), NextStep::Nudge { why: NudgeReason::LastWord(_), .. }));
 }
 
 #[test]
 fn a_tired_session_reads_endings_with_the_next_word_of_a_person() {
-    let mut bench = Bench::interactive();
+    let mut bench = ConversationFixture::interactive();
     bench.habits.max_wakes = 1;
     bench.replies(reply().text("x"));
-    bench.letter("e0", Deliver::Asap, Some(task("0")));
+    bench.letter("e0", Delivery::Asap, Some(task("0")));
     bench.does();
     bench.replies(reply().text("y"));
-    bench.letter("e1", Deliver::Asap, Some(task("1")));
-    assert_eq!(bench.next(), Step::Rest);
-    bench.letter("hi", Deliver::Asap, None);
+    bench.letter("e1", Delivery::Asap, Some(task("1")));
+    assert_eq!(bench.next(), NextStep::Idle);
+    bench.letter("hi", Delivery::Asap, None);
     assert_eq!(bench.next(), read(&["e1", "hi"]));
     bench.does();
     bench.replies(reply().text("z"));
-    bench.letter("e2", Deliver::Asap, Some(task("2")));
+    bench.letter("e2", Delivery::Asap, Some(task("2")));
     assert_eq!(bench.next(), read(&["e2"]), "a person's word wakes it up again");
 }
 
 #[test]
 fn quiet_notices_wait_for_something_else_to_read() {
-    let mut bench = Bench::interactive();
-    bench.habits.notices = Notices::Quiet;
+    let mut bench = ConversationFixture::interactive();
+    bench.habits.completion_notice = CompletionNotice::Quiet;
     bench.replies(reply().text("x"));
-    bench.letter("e", Deliver::Asap, Some(task("0")));
-    assert_eq!(bench.next(), Step::Rest);
-    bench.letter("hi", Deliver::Asap, None);
+    bench.letter("e", Delivery::Asap, Some(task("0")));
+    assert_eq!(bench.next(), NextStep::Idle);
+    bench.letter("hi", Delivery::Asap, None);
     assert_eq!(bench.next(), read(&["e", "hi"]));
 }
 
 #[test]
 fn a_refusal_is_a_failure_and_a_full_output_is_cut_short() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().text("I cannot.").stop(StopReason::Refused));
     assert_eq!(bench.failure(), Some(FailureKind::Refused));
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().text("once upon").stop(StopReason::Length));
-    assert_eq!(bench.next(), Step::Rest);
+    assert_eq!(bench.next(), NextStep::Idle);
     assert!(matches!(bench.turn.answer(None), Outcome::Completed { cut_short: Some(_), .. }));
 }
 
@@ -347,19 +347,19 @@ fn a_call_that_the_output_limit_cut_is_not_the_call_that_was_meant() {
         ("{}", StopReason::Length, false),
         ("", StopReason::Calls, false),
     ] {
-        let mut bench = Bench::new();
+        let mut bench = ConversationFixture::new();
         bench.replies(reply().call("whole", 0.into()).raw_call("remove", arguments).stop(stop));
-        let Step::Act(acts) = bench.next() else { panic!("{:?}", bench.next()) };
-        assert_eq!(acts.iter().map(|act| act.cut).collect::<Vec<_>>(), [false, cut], "{arguments} {stop:?}");
+        let NextStep::RunCalls(acts) = bench.next() else { panic!("{:?}", bench.next()) };
+        assert_eq!(acts.iter().map(|act| act.truncated).collect::<Vec<_>>(), [false, cut], "{arguments} {stop:?}");
     }
 }
 
 #[test]
 fn a_continuation_has_the_whole_conversation_results_for_every_call_and_unread_letters() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("a", 0.into()).call("b", 1.into()));
     bench.returns(0, "r0");
-    bench.letter("unread", Deliver::WhenIdle, None);
+    bench.letter("unread", Delivery::WhenIdle, None);
     let turn = bench.continued("go on");
     bench.turn = turn;
     bench.assert_no_call_is_left_without_result();
@@ -367,35 +367,35 @@ fn a_continuation_has_the_whole_conversation_results_for_every_call_and_unread_l
     assert_eq!(said[..3], ["u:go", "a:", "t:r0"]);
     assert!(said[3].starts_with("t:The task ended"), "{said:?}");
     assert_eq!(said[4..], ["u:unread", "u:go on"]);
-    assert_eq!(bench.next(), Step::Think { tools: true });
+    assert_eq!(bench.next(), NextStep::CallModel { tools: true });
 }
 
 #[test]
 fn a_continuation_shows_half_a_reply_where_it_was_said() {
-    let mut bench = Bench::new();
-    bench.note(Entry::Said { voice: Voice::Text, text: "half a".into() });
-    bench.letter("unread", Deliver::Asap, None);
+    let mut bench = ConversationFixture::new();
+    bench.note(Entry::Said { voice: LiveTextKind::Text, text: "half a".into() });
+    bench.letter("unread", Delivery::Asap, None);
     bench.turn = bench.continued("go on");
     assert_eq!(bench.said(), ["u:go", "a:half a", "u:unread", "u:go on"]);
-    assert_eq!(&*bench.turn.partial(), "", "what the old task said is not what the new one says");
+    assert_eq!(&*bench.turn.partial_output(), "", "what the old task said is not what the new one says");
 }
 
 #[test]
 fn a_continuation_goes_on_with_the_agent_that_had_the_conversation() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("handoff", 0.into()));
     bench
-        .note(Entry::Returned(Box::new(Returned { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
+        .note(Entry::Returned(Box::new(CallResult { handoff: Some("expert".into()), ..returned(1, 0, "ok") })));
     assert_eq!(bench.turn.agent(), &AgentName::from("expert"));
     assert_eq!(bench.continued("more").agent(), &AgentName::from("expert"));
 }
 
 #[test]
 fn compaction_keeps_the_order_and_what_came_after() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     for text in ["one", "two", "three"] {
         bench.replies(reply().text(text));
-        bench.letter(&format!("after {text}"), Deliver::Asap, None);
+        bench.letter(&format!("after {text}"), Delivery::Asap, None);
         bench.does();
     }
     bench.note(Entry::Compacted {
@@ -416,24 +416,24 @@ fn compaction_keeps_the_order_and_what_came_after() {
 
 #[test]
 fn a_call_that_an_earlier_attempt_began_is_interrupted() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().call("a", 0.into()).call("b", 1.into()).call("c", 2.into()));
     bench.note(Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "a".into(), arguments: None });
     bench.note(Entry::Called { call: CallId { turn: 1, index: 1 }, tool: "b".into(), arguments: None });
     bench.returns(0, "r0");
     bench.claim();
-    let Step::Act(acts) = bench.next() else { panic!() };
-    let flags: Vec<_> = acts.iter().map(|act| (act.id.index, act.begun, act.interrupted)).collect();
+    let NextStep::RunCalls(acts) = bench.next() else { panic!() };
+    let flags: Vec<_> = acts.iter().map(|act| (act.id.index, act.started, act.interrupted)).collect();
     assert_eq!(flags, [(1, false, true), (2, false, false)], "what returned is not run again");
 }
 
 #[test]
 fn partial_is_all_that_was_said() {
-    let mut bench = Bench::new();
+    let mut bench = ConversationFixture::new();
     bench.replies(reply().text("one").call("t", 0.into()));
     bench.returns(0, "r");
-    bench.note(Entry::Said { voice: Voice::Text, text: "tw".into() });
-    assert_eq!(&*bench.turn.partial(), "one\n\ntw");
-    bench.note(Entry::Waiting { on: Wait::Provider("429".into()), until: None });
-    assert_eq!(&*bench.turn.partial(), "one", "what a provider said before it failed is void");
+    bench.note(Entry::Said { voice: LiveTextKind::Text, text: "tw".into() });
+    assert_eq!(&*bench.turn.partial_output(), "one\n\ntw");
+    bench.note(Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
+    assert_eq!(&*bench.turn.partial_output(), "one", "what a provider said before it failed is void");
 }

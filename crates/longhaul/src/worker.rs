@@ -13,18 +13,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::{Team, TeamError};
-use crate::entry::{Failure, FailureKind, Kind, Release, TeamRef};
+use crate::entry::{Failure, FailureKind, EntryKind, ReleaseReason, TeamRef};
 use crate::id::{TaskId, WorkerId};
 use crate::runner::{
-    Aside, Ended, Halt, LeaseKeeper, Run, Seat, Seats, Surroundings, Tenure, failed, give_back, said,
+    PollOnWake, AttemptEnd, Halt, LeaseKeeper, TaskRun, Seat, Seats, RunContext, RunLease, fail_task, release_task, panic_message,
     settle_halt,
 };
-use crate::store::{Claim, Claimed, Fence, Filter, Kinds, Store, StoreError};
-use crate::task::Head;
+use crate::store::{ClaimRequest, ClaimedTask, Fence, TaskFilter, EntryKinds, Store, StoreError};
+use crate::task::TaskState;
 
 /// The teams whose tasks a process can run.
 #[derive(Default)]
-pub(crate) struct Teams {
+pub(crate) struct TeamRegistry {
     known: RwLock<HashMap<TeamRef, Arc<Team>>>,
     loader: Option<Arc<dyn TeamLoader>>,
 }
@@ -35,10 +35,10 @@ pub trait TeamLoader: Send + Sync + 'static {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError>;
 }
 
-impl Teams {
+impl TeamRegistry {
     pub(crate) fn new(teams: impl IntoIterator<Item = Team>, loader: Option<Arc<dyn TeamLoader>>) -> Self {
         let known = teams.into_iter().map(|team| (team.reference().clone(), Arc::new(team))).collect();
-        Teams { known: RwLock::new(known), loader }
+        TeamRegistry { known: RwLock::new(known), loader }
     }
 
     pub(crate) fn get(&self, reference: &TeamRef) -> Option<Arc<Team>> {
@@ -54,14 +54,14 @@ impl Teams {
     }
 
     /// Loads the teams of unfinished tasks that are not known yet.
-    async fn learn(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn load_missing(&self, store: &dyn Store) -> Result<(), StoreError> {
         let Some(loader) = &self.loader else { return Ok(()) };
-        for task in store.list(Filter::default().live()).await? {
+        for task in store.list(TaskFilter::default().live()).await? {
             let TeamRef::File(digest) = &task.team else { continue };
             if self.get(&task.team).is_some() {
                 continue;
             }
-            let file = match store.kept(digest.clone()).await {
+            let file = match store.blob(digest.clone()).await {
                 Ok(Some(file)) => file,
                 Ok(None) => continue,
                 // The others go on.
@@ -73,7 +73,7 @@ impl Teams {
             };
             match loader.load(&file) {
                 Ok(team) => {
-                    let team = Arc::new(team.kept_as(task.team.clone()));
+                    let team = Arc::new(team.with_reference(task.team.clone()));
                     self.known
                         .write()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +90,7 @@ impl Teams {
 
 /// What is done with tasks whose worker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unfinished {
+pub enum RecoveryPolicy {
     /// They are resumed.
     #[default]
     Resume,
@@ -102,21 +102,21 @@ pub enum Unfinished {
 
 /// How a worker works.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct WorkerSettings {
     pub(crate) running: usize,
     pub(crate) lease: Duration,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) recovery: RecoveryPolicy,
 }
 
 /// How often a task is tried to be given back that the store failed.
-const UNSTRAND: Duration = Duration::from_secs(1);
+const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// One process's claim to run tasks.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
-    pub(crate) around: Surroundings,
-    pub(crate) teams: Arc<Teams>,
-    pub(crate) settings: Settings,
+    pub(crate) context: RunContext,
+    pub(crate) teams: Arc<TeamRegistry>,
+    pub(crate) settings: WorkerSettings,
     /// The only trees it takes tasks from; any, if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
     /// The runs that are under way.
@@ -124,7 +124,7 @@ pub(crate) struct Worker {
     /// Fires when runs that did not end in time are to be dropped.
     pub(crate) abort: CancellationToken,
     /// Why the store takes nothing at the moment.
-    pub(crate) trouble: Arc<watch::Sender<Option<StoreError>>>,
+    pub(crate) store_failure: Arc<watch::Sender<Option<StoreError>>>,
     /// Until when its tasks surely are its own.
     pub(crate) lease: Arc<LeaseKeeper>,
     /// The tasks that somebody else took from it while they ran.
@@ -136,18 +136,18 @@ pub(crate) struct Worker {
 impl Worker {
     /// Keeps the lease, until it is dropped: as long as anything runs here, also while that is being drained.
     pub(crate) fn keep_alive(&self) -> impl Future<Output = ()> + use<> {
-        let (store, id, lease) = (self.around.store.clone(), self.id.clone(), self.lease.clone());
-        async move { lease.keep(&*store, &id).await }
+        let (store, id, lease) = (self.context.store.clone(), self.id.clone(), self.lease.clone());
+        async move { lease.keep_renewing(&*store, &id).await }
     }
 
     /// Takes tasks until the drain fires.
     pub(crate) async fn work(self) {
         let seats = Seats::new(self.settings.running);
-        let ready = self.around.bells.for_all(Kinds::of([Kind::Submitted, Kind::Released]));
+        let ready = self.context.subscriptions.for_all(EntryKinds::from_kinds([EntryKind::Submitted, EntryKind::Released]));
         let mut round = tokio::time::interval(self.settings.lease / 3);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look = true;
-        while !self.around.drain.is_cancelled() {
+        while !self.context.drain.is_cancelled() {
             if look && seats.any_free() {
                 look = self.claim(&seats).await;
                 if look {
@@ -155,12 +155,12 @@ impl Worker {
                 }
             }
             tokio::select! {
-                () = self.around.drain.cancelled() => {}
-                _ = ready.rung() => look = true,
-                () = seats.one_free(), if look => {}
+                () = self.context.drain.cancelled() => {}
+                _ = ready.next_wake() => look = true,
+                () = seats.wait_for_free(), if look => {}
                 _ = round.tick() => {
-                    self.reap().await;
-                    self.learn().await;
+                    self.release_abandoned().await;
+                    self.load_teams().await;
                     // Also without a hint: hints may be lost.
                     look = true;
                 }
@@ -171,20 +171,20 @@ impl Worker {
     /// Takes as many tasks as there are seats. True if there may be more.
     async fn claim(&self, seats: &Seats) -> bool {
         // Known before: when the store has answered, it may be over.
-        let Some(term) = self.lease.term() else {
-            self.lease.hurry();
+        let Some(term) = self.lease.current_term() else {
+            self.lease.request_renewal();
             return false;
         };
-        let free = seats.take(64);
+        let free = seats.take_free(64);
         let max = free.len();
-        let claim = Claim {
+        let claim = ClaimRequest {
             worker: self.id.clone(),
             teams: self.teams.references(),
             roots: self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            fresh: self.settings.unfinished == Unfinished::Ask,
+            fresh_only: self.settings.recovery == RecoveryPolicy::Ask,
             max,
         };
-        match self.around.store.claim(claim).await {
+        match self.context.store.claim(claim).await {
             Ok(claimed) => {
                 let more = claimed.len() == max;
                 for (task, seat) in claimed.into_iter().zip(free) {
@@ -199,14 +199,14 @@ impl Worker {
         }
     }
 
-    fn start(&self, task: Claimed, seat: Seat, term: u64) {
-        let head = Box::new(task.head.clone());
-        let tenure = Tenure::new(self.lease.clone(), term);
+    fn start(&self, task: ClaimedTask, seat: Seat, term: u64) {
+        let head = Box::new(task.state.clone());
+        let tenure = RunLease::new(self.lease.clone(), term);
         let (under_way, lost) = (self.under_way.clone(), self.lost.clone());
         let gate =
             Arc::clone(under_way.lock().unwrap_or_else(PoisonError::into_inner).entry(head.id).or_default());
-        let (around, teams, abort) = (self.around.clone(), self.teams.clone(), self.abort.clone());
-        let trouble = self.trouble.clone();
+        let (around, teams, abort) = (self.context.clone(), self.teams.clone(), self.abort.clone());
+        let trouble = self.store_failure.clone();
         self.runs.spawn(async move {
             // An earlier attempt of ours that was taken away, and given back by whoever took it, first has to end.
             let first = gate.lock().await;
@@ -214,16 +214,16 @@ impl Worker {
             let ended = tokio::select! {
                 biased;
                 ended = run => ended,
-                () = Aside::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
+                () = PollOnWake::new(abort.cancelled()) => Ok(Box::pin(settle_halt(&*around.store, &head, Halt::Drain)).await),
             };
             let ended = match ended {
                 Ok(ended) => ended,
                 Err(panic) => {
-                    let failure = Failure::new(FailureKind::Panic, said(&*panic));
+                    let failure = Failure::new(FailureKind::Panic, panic_message(&*panic));
                     Box::pin(settle_halt(&*around.store, &head, Halt::Fail(failure))).await
                 }
             };
-            let ended = Box::pin(unstrand(&around, &trouble, &abort, &head, ended)).await;
+            let ended = Box::pin(release_after_store_failure(&around, &trouble, &abort, &head, ended)).await;
             drop(first);
             let mut all = under_way.lock().unwrap_or_else(PoisonError::into_inner);
             // One is in the map, and one is ours: nobody waits.
@@ -231,7 +231,7 @@ impl Worker {
                 all.remove(&head.id);
             }
             drop(all);
-            if matches!(ended, Ended::Lost) {
+            if matches!(ended, AttemptEnd::Lost) {
                 tracing::warn!(task = %head.id, attempt = %head.attempt, "another process has taken this task");
                 lost.send_modify(|lost| lost.push(head.id));
             }
@@ -240,20 +240,20 @@ impl Worker {
     }
 
     /// Loads the teams of tasks that other processes left here.
-    pub(crate) async fn learn(&self) {
-        if let Err(error) = self.teams.learn(&*self.around.store).await {
+    pub(crate) async fn load_teams(&self) {
+        if let Err(error) = self.teams.load_missing(&*self.context.store).await {
             tracing::warn!(%error, "the teams of unfinished tasks could not be looked up");
         }
     }
 
     /// Takes tasks away from workers that are gone.
-    pub(crate) async fn reap(&self) {
+    pub(crate) async fn release_abandoned(&self) {
         // Who cannot keep its own lease is no judge of others'.
-        if self.lease.term().is_none() {
-            self.lease.hurry();
+        if self.lease.current_term().is_none() {
+            self.lease.request_renewal();
             return;
         }
-        let abandoned = match self.around.store.abandoned().await {
+        let abandoned = match self.context.store.abandoned_tasks().await {
             Ok(abandoned) => abandoned,
             Err(error) => {
                 tracing::warn!(%error, "abandoned tasks could not be listed");
@@ -275,39 +275,39 @@ impl Worker {
             .await;
     }
 
-    async fn take_away(&self, head: &Head) -> Result<(), StoreError> {
-        let store = &*self.around.store;
+    async fn take_away(&self, head: &TaskState) -> Result<(), StoreError> {
+        let store = &*self.context.store;
         let fence = Fence::Abandoned(head.attempt);
-        if self.settings.unfinished == Unfinished::Fail && head.stop.is_none() && self.takes(head) {
+        if self.settings.recovery == RecoveryPolicy::Fail && head.stop.is_none() && self.is_responsible_for(head) {
             let failure = Failure::new(FailureKind::LostWorker, "the process that ran it is gone");
-            return failed(store, head, fence, failure).await;
+            return fail_task(store, head, fence, failure).await;
         }
-        give_back(store, head.clone(), fence, Release::Lost).await
+        release_task(store, head.clone(), fence, ReleaseReason::Lost).await
     }
 
     /// Whether it is this worker's to say what becomes of a task.
-    fn takes(&self, head: &Head) -> bool {
+    fn is_responsible_for(&self, head: &TaskState) -> bool {
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
         self.teams.get(&head.team).is_some() && roots.as_ref().is_none_or(|roots| roots.contains(&head.root))
     }
 }
 
 /// Gives back a task that the store failed. As long as this worker lives nobody else can: its lease covers the task.
-async fn unstrand(
-    around: &Surroundings,
+async fn release_after_store_failure(
+    around: &RunContext,
     trouble: &watch::Sender<Option<StoreError>>,
     abort: &CancellationToken,
-    head: &Head,
-    mut ended: Ended,
-) -> Ended {
+    head: &TaskState,
+    mut ended: AttemptEnd,
+) -> AttemptEnd {
     let mut told = false;
-    while let Ended::Stranded(error @ StoreError::Database { .. }) = &ended {
+    while let AttemptEnd::StoreFailed(error @ StoreError::Database { .. }) = &ended {
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(task = %head.id, %error, "the store failed; the task will be given back when it is well again");
         }
         trouble.send_replace(Some(error.clone()));
         tokio::select! {
-            () = tokio::time::sleep(UNSTRAND) => {}
+            () = tokio::time::sleep(STORE_RETRY) => {}
             () = abort.cancelled() => return ended,
         }
         ended = settle_halt(&*around.store, head, Halt::Drain).await;
@@ -321,20 +321,20 @@ async fn unstrand(
 /// Everything on the way is boxed: there are many tasks that wait, and each keeps in memory what it is in now, not
 /// the largest thing that it could be in.
 async fn run(
-    around: &Surroundings,
-    teams: &Teams,
-    head: &Head,
-    task: Claimed,
+    around: &RunContext,
+    teams: &TeamRegistry,
+    head: &TaskState,
+    task: ClaimedTask,
     seat: Seat,
-    tenure: Tenure,
-) -> Ended {
+    tenure: RunLease,
+) -> AttemptEnd {
     let Some(team) = teams.get(&head.team) else {
         return Box::pin(settle_halt(&*around.store, head, Halt::Drain)).await;
     };
     let begun = tokio::select! {
         biased;
-        why = Aside::new(tenure.lost()) => return Ended::Stranded(why),
-        begun = Box::pin(Run::begin(around.clone(), team, task, seat, tenure.clone())) => begun,
+        why = PollOnWake::new(tenure.wait_until_lost()) => return AttemptEnd::StoreFailed(why),
+        begun = Box::pin(TaskRun::begin(around.clone(), team, task, seat, tenure.clone())) => begun,
     };
     match begun {
         Ok(run) => Box::new(run).drive().await,

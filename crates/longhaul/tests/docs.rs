@@ -9,12 +9,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longhaul::Status;
 use longhaul::entry::{
-    Answer, Deliver, Entry, Failure, FailureKind, HookFailure, Letter, Nudge, Order, Outcome, Question,
-    Record, Release, Returned, Sampled, Sender, Stop, StopCause, Submitted, TeamRef, Voice, Wait, Wants,
+    QuestionAnswer, Delivery, Entry, Failure, FailureKind, HookFailure, Letter, NudgeReason, Order, Outcome, Question,
+    Record, ReleaseReason, CallResult, SamplingUsage, Sender, StopRequest, StopCause, Submission, TeamRef, LiveTextKind, WaitReason, ExpectedAnswer,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::Reply;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
 fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -38,7 +38,7 @@ fn table(document: &str, header: &str) -> Vec<Vec<String>> {
 }
 
 fn id() -> TaskId {
-    TaskKey::chosen("a task").candidates().next().unwrap()
+    TaskKey::named("a task").candidate_ids().next().unwrap()
 }
 
 fn call() -> CallId {
@@ -55,16 +55,16 @@ fn finished(outcome: Outcome) -> Entry {
 
 /// An entry of each kind, by the words that the documents have for it.
 fn entry(words: &str, attempt: Attempt) -> Entry {
-    let stop = Stop { cause: StopCause::Person, note: None };
+    let stop = StopRequest { cause: StopCause::Person, note: None };
     let partial: Arc<str> = "".into();
     let letter = |ending: Option<TaskId>| {
-        let (id, from) = (LetterId::fresh(), Sender::Person);
-        Letter { id, from, text: "hello".into(), summary: None, deliver: Deliver::Asap, ending }
+        let (id, from) = (LetterId::random(), Sender::Person);
+        Letter { id, from, text: "hello".into(), summary: None, deliver: Delivery::Asap, ending }
     };
     match words {
         "Submitted" => {
-            let (key, team) = (TaskKey::chosen("a task"), TeamRef::Named("team".into()));
-            Entry::Submitted(Box::new(Submitted::root(id(), key, Order::new("worker", "do it"), team)))
+            let (key, team) = (TaskKey::named("a task"), TeamRef::Named("team".into()));
+            Entry::Submitted(Box::new(Submission::root(id(), key, Order::new("worker", "do it"), team)))
         }
         "Claimed" => Entry::Claimed { attempt: attempt.next(), worker: WorkerId::from("w") },
         "Letter" => Entry::Letter(Box::new(letter(None))),
@@ -75,7 +75,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "Called" => Entry::Called { call: call(), tool: "tool".into(), arguments: None },
         "Returned" => {
             let (collected, handoff, whole) = (Vec::new(), None, None);
-            let returned = Returned {
+            let returned = CallResult {
                 call: call(),
                 output: "".into(),
                 is_error: false,
@@ -86,14 +86,14 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             };
             Entry::Returned(Box::new(returned))
         }
-        "Said" => Entry::Said { voice: Voice::Text, text: "hel".to_owned() },
-        "Waiting" => Entry::Waiting { on: Wait::Letter, until: None },
-        "Nudged" => Entry::Nudged { why: Nudge::Empty, text: "well?".into() },
+        "Said" => Entry::Said { voice: LiveTextKind::Text, text: "hel".to_owned() },
+        "Waiting" => Entry::Waiting { on: WaitReason::Letter, until: None },
+        "Nudged" => Entry::Nudged { why: NudgeReason::Empty, text: "well?".into() },
         "Asked" => {
-            let asks = Question { text: "may I?".to_owned(), wants: Wants::Words { schema: None } };
+            let asks = Question { text: "may I?".to_owned(), wants: ExpectedAnswer::Words { schema: None } };
             Entry::Asked { question: question(), asks: Box::new(asks), until: None }
         }
-        "Answered" => Entry::Answered { question: question(), answer: Answer::Given("yes".to_owned()) },
+        "Answered" => Entry::Answered { question: question(), answer: QuestionAnswer::Given("yes".to_owned()) },
         "Backgrounded" => Entry::Backgrounded,
         "HookFailed" => Entry::HookFailed(Box::new(HookFailure {
             event: "task_end".to_owned(),
@@ -108,7 +108,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
             usage: Default::default(),
             cost: None,
         },
-        "Sampled" => Entry::Sampled(Box::new(Sampled {
+        "Sampled" => Entry::Sampled(Box::new(SamplingUsage {
             call: call(),
             model: "m".to_owned(),
             usage: Default::default(),
@@ -118,7 +118,7 @@ fn entry(words: &str, attempt: Attempt) -> Entry {
         "BudgetSet" => Entry::BudgetSet { budget: Default::default() },
         "Denied" => Entry::Denied { call: call(), tool: "tool".into() },
         "Worked" => Entry::Worked { ms: 1500, paused: false },
-        "Released" => Entry::Released { attempt, why: Release::Drained },
+        "Released" => Entry::Released { attempt, why: ReleaseReason::Drained },
         "Finished" | "Finished: completed" => {
             finished(Outcome::Completed { output: "42".into(), cut_short: None })
         }
@@ -147,13 +147,13 @@ const WORK: [&str; 13] = [
     "Warned",
 ];
 
-fn take(head: &mut Head, words: &str) -> bool {
+fn take(head: &mut TaskState, words: &str) -> bool {
     let (seq, attempt) = (Seq(head.seq.0 + 1), head.attempt);
-    head.step(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
+    head.apply(&Record { seq, at: Timestamp::UNIX_EPOCH, entry: entry(words, attempt) }).is_ok()
 }
 
 /// A task in a state that the documents name; while it can, it asks something.
-fn in_state(state: &str) -> Head {
+fn in_state(state: &str) -> TaskState {
     let path: &[&str] = match state {
         "pending" => &["Claimed", "Asked", "Released"],
         "running" => &["Claimed", "Asked"],
@@ -165,7 +165,7 @@ fn in_state(state: &str) -> Head {
         other => panic!("the documents name a state '{other}'"),
     };
     let first = Record { seq: Seq(1), at: Timestamp::UNIX_EPOCH, entry: entry("Submitted", Attempt(0)) };
-    let mut head = Head::begin(id(), &first).unwrap();
+    let mut head = TaskState::begin(id(), &first).unwrap();
     for words in path {
         assert!(take(&mut head, words), "{state}: {words}");
     }
@@ -173,7 +173,7 @@ fn in_state(state: &str) -> Head {
     head
 }
 
-fn state_of(head: &Head) -> String {
+fn state_of(head: &TaskState) -> String {
     match head.status {
         Status::Running if head.stop.is_some() => "running, stopping".to_owned(),
         Status::Cancelled if !head.settled => "cancelled, unsettled".to_owned(),

@@ -12,10 +12,10 @@ use futures::StreamExt as _;
 use longhaul::entry::Entry;
 use longhaul::id::Seq;
 use longhaul::model::Model;
-use longhaul::model::http::{ApiType, Http, HttpOptions, ModelSpec, NoKeys};
+use longhaul::model::http::{ApiType, HttpClient, HttpOptions, ModelSpec, NoKeys};
 use longhaul::model::settings::ModelSettings;
-use longhaul::store::Filter;
-use longhaul::{Agent, Dialect, Habits, Happening, Longhaul, Status, Team};
+use longhaul::store::TaskFilter;
+use longhaul::{Agent, SubAgentDialect, Policy, EventKind, Longhaul, Status, Team};
 
 const LEAD: &str = "You lead a team. You do no work yourself. Step 1: call run_background_agent twice in one reply, once for \
                     the agent `poet` and once for the agent `historian`, each with a short task. Step 2: end your turn with \
@@ -42,7 +42,7 @@ async fn messages() {
 
 fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
     let Ok(base_url) = std::env::var("LONGHAUL_LIVE_BASE_URL") else {
-        longhaul::testing::skipped("LONGHAUL_LIVE_BASE_URL is not set");
+        longhaul::testing::report_skipped("LONGHAUL_LIVE_BASE_URL is not set");
         return None;
     };
     let model = std::env::var("LONGHAUL_LIVE_MODEL").unwrap_or_else(|_| "qwen1.5b".to_owned());
@@ -55,8 +55,8 @@ fn model(api_type: ApiType) -> Option<Arc<dyn Model>> {
         api_type: Some(api_type),
         ..ModelSpec::default()
     };
-    let options = HttpOptions { first_byte: Duration::from_secs(600), ..HttpOptions::default() };
-    let model = Http::new(options).unwrap().model(&spec, &NoKeys).unwrap();
+    let options = HttpOptions { first_byte_timeout: Duration::from_secs(600), ..HttpOptions::default() };
+    let model = HttpClient::new(options).unwrap().model(&spec, &NoKeys).unwrap();
     Some(model)
 }
 
@@ -66,12 +66,12 @@ async fn a_lead_and_two_over(api_type: ApiType) {
         let instruction = format!("You are a {name}. {what} Answer with one sentence.");
         Agent::builder(name).description(what).model(model.clone()).instruction(instruction).build().unwrap()
     };
-    let habits = Habits { max_turns: 8, inactivity: Duration::from_secs(600), ..Habits::default() };
+    let habits = Policy { max_turns: 8, inactivity_timeout: Duration::from_secs(600), ..Policy::default() };
     let mut lead = Agent::builder("lead")
         .model(model.clone())
         .instruction(LEAD)
-        .dialect(Dialect::Background)
-        .habits(habits)
+        .dialect(SubAgentDialect::Background)
+        .policy(habits)
         .sub_agent(sub("poet", "Writes one line of verse."))
         .sub_agent(sub("historian", "Knows one fact about anything."))
         .build()
@@ -86,23 +86,23 @@ async fn a_lead_and_two_over(api_type: ApiType) {
     while let Some(event) = events.next().await {
         let event = event.unwrap();
         root.get_or_insert(event.task);
-        match &event.what {
-            Happening::Text { text } | Happening::Reasoning { text } => print!("{text}"),
-            Happening::Call { tool, arguments, .. } => println!("\n[{}] {tool}({arguments})", event.task),
-            Happening::Result { output, .. } => println!("[{}] → {output}", event.task),
-            Happening::Finished { status, output, error } => {
+        match &event.kind {
+            EventKind::Text { text } | EventKind::Reasoning { text } => print!("{text}"),
+            EventKind::Call { tool, arguments, .. } => println!("\n[{}] {tool}({arguments})", event.task),
+            EventKind::Result { output, .. } => println!("[{}] → {output}", event.task),
+            EventKind::Finished { status, output, error } => {
                 println!("\n[{}] {status}: {output} {}", event.task, error.as_deref().unwrap_or_default());
             }
-            Happening::Usage { usage, .. } => {
+            EventKind::Usage { usage, .. } => {
                 println!("\n[{}] {usage:?} after {:.0?}", event.task, began.elapsed());
             }
-            Happening::Read { letters } => println!("[{}] reads {letters:?}", event.task),
+            EventKind::Read { letters } => println!("[{}] reads {letters:?}", event.task),
             _ => {}
         }
     }
 
     let root = root.unwrap();
-    let tree = longhaul.snapshots(Filter::tree(root)).await.unwrap();
+    let tree = longhaul.list(TaskFilter::tree(root)).await.unwrap();
     assert!(tree.iter().all(|task| task.status.is_final()), "nothing is left running");
     let children: Vec<_> = tree.iter().filter(|task| task.parent == Some(root)).collect();
     assert!(children.len() >= 2, "two were sent out: {children:#?}");

@@ -6,7 +6,7 @@ use clap::builder::styling::Style;
 use clap::{Command, CommandFactory as _};
 
 use super::Cli;
-use crate::view::words::wrap;
+use crate::view::words::wrap_text;
 
 /// What the commands are for, as docs/commands.md has them. One that is in none of them is listed below all of them; a test sees to it that there is none.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -59,7 +59,7 @@ fn listed(cli: &Command, columns: usize) -> String {
         }
         let _ = writeln!(text, "{}", heading(cli, group));
         for (name, about) in commands {
-            let about = wrap(&about, columns.saturating_sub(width + 4).max(20));
+            let about = wrap_text(&about, columns.saturating_sub(width + 4).max(20));
             let about = about.replace('\n', &format!("\n{:indent$}", "", indent = width + 4));
             let _ = writeln!(text, "  {name_style}{name:<width$}{name_style:#}  {about}");
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_help_lists_every_command_once_and_in_a_group() {
-        let text = crate::view::clean(&listed(&Cli::command(), 60));
+        let text = crate::view::sanitize(&listed(&Cli::command(), 60));
         let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
         let lines: Vec<&str> = text.lines().filter(is_command).collect();
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

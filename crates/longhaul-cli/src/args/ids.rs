@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use longhaul::store::{Filter, Sqlite};
+use longhaul::store::{TaskFilter, SqliteStore};
 
-use crate::place::Place;
-use crate::view::{fit, one_line};
+use crate::place::DataDir;
+use crate::view::{truncate, one_line};
 
 /// How many of the newest tasks are looked at.
 const NEWEST: usize = 200;
@@ -21,13 +21,13 @@ pub(crate) fn task_ids() -> ArgValueCompleter {
 fn candidates(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy().to_lowercase();
     let data = data(std::env::args_os()).or_else(|| std::env::var_os("LONGHAUL_DATA").map(PathBuf::from));
-    let Ok(place) = Place::of(data.as_deref()) else { return Vec::new() };
+    let Ok(place) = DataDir::resolve(data.as_deref()) else { return Vec::new() };
     // Whatever is wrong with it: a shell is not the place to tell.
-    let tasks = Sqlite::peek(&place.database, Filter::newest(NEWEST)).unwrap_or_default();
+    let tasks = SqliteStore::peek(&place.database, TaskFilter::newest(NEWEST)).unwrap_or_default();
     let fits = |id: &str| id.starts_with(&typed) || id.trim_start_matches("t-").starts_with(&typed);
-    let candidate = |head: longhaul::task::Head| {
+    let candidate = |head: longhaul::task::TaskState| {
         let id = head.id.to_string();
-        let about = format!("{}: {}", head.status, fit(&one_line(&head.headline), 60));
+        let about = format!("{}: {}", head.status, truncate(&one_line(&head.headline), 60));
         fits(&id).then(|| CompletionCandidate::new(id).help(Some(about.into())))
     };
     tasks.into_iter().rev().filter_map(candidate).collect()

@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use super::{Cli, command};
 
 /// Words that people know from other programs.
-const ELSEWHERE: [(&str, &str); 13] = [
+const FAMILIAR_NAMES: [(&str, &str); 13] = [
     ("ls", "tasks"),
     ("list", "tasks"),
     ("ps", "tasks"),
@@ -35,7 +35,7 @@ pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
             }
             _ => return error,
         };
-        if let Some(meant) = meant(&typed) {
+        if let Some(meant) = suggest_command(&typed) {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
         }
         error
@@ -43,9 +43,9 @@ pub(crate) fn parse(args: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
 }
 
 /// The command that is nearest to what was typed, if one is near.
-fn meant(typed: &str) -> Option<String> {
+fn suggest_command(typed: &str) -> Option<String> {
     let typed = typed.to_lowercase();
-    if let Some((_, meant)) = ELSEWHERE.iter().find(|(word, _)| *word == typed) {
+    if let Some((_, meant)) = FAMILIAR_NAMES.iter().find(|(word, _)| *word == typed) {
         return Some((*meant).to_owned());
     }
     let all = Cli::command();
@@ -57,7 +57,7 @@ fn meant(typed: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::meant;
+    use super::suggest_command;
 
     #[test]
     fn the_nearest_command_is_meant() {
@@ -74,7 +74,7 @@ mod tests {
             ("xyzzy", None),
             ("q", None),
         ] {
-            assert_eq!(meant(typed).as_deref(), command, "{typed}");
+            assert_eq!(suggest_command(typed).as_deref(), command, "{typed}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct TasksArgs {
     /// Only tasks that stand like this: open, ended, pending, interrupted, running, waiting, asks, stopping, completed,
     /// failed, cancelled; several with commas
     #[arg(long, value_name = "STATE", value_enum, value_delimiter = ',', hide_possible_values = true)]
-    pub(crate) state: Vec<State>,
+    pub(crate) state: Vec<StateFilter>,
     /// Only tasks of this agent
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Vec<String>,
@@ -30,10 +30,10 @@ pub(crate) struct TasksArgs {
     #[arg(long, value_name = "ID", add = task_ids())]
     pub(crate) root: Vec<String>,
     /// Only tasks submitted within this time: 30m, 12h, 7d
-    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_age)]
     pub(crate) since: Option<Duration>,
     /// Only tasks submitted longer ago than this: 30m, 12h, 7d
-    #[arg(long, value_name = "TIME", value_parser = crate::view::age)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_age)]
     pub(crate) older_than: Option<Duration>,
     /// One line a task, oldest first, instead of trees
     #[arg(long)]
@@ -48,7 +48,7 @@ pub(crate) struct TasksArgs {
 
 /// How a task stands, as it can be asked for. The five words of the journal, finer ones, and two that take several together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum State {
+pub(crate) enum StateFilter {
     /// Pending or running
     Open,
     /// Completed, failed or cancelled
@@ -110,7 +110,7 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) outside: super::Outside,
+    pub(crate) providers: super::ProviderArgs,
 }
 
 /// What is answered to whom.
@@ -153,7 +153,7 @@ pub(crate) struct WaitArgs {
     #[arg(long)]
     pub(crate) all: bool,
     /// No longer than this: 30s, 5m, 1h30m, 500ms
-    #[arg(long, value_name = "TIME", value_parser = crate::view::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// One task a line, as JSON
     #[arg(long)]
@@ -194,7 +194,7 @@ pub(crate) struct RetryArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) outside: super::Outside,
+    pub(crate) providers: super::ProviderArgs,
 }
 
 /// What is written down.
@@ -208,7 +208,7 @@ pub(crate) struct ExportArgs {
     pub(crate) id: String,
     /// The form [default: what the file's name ends with, or else markdown]
     #[arg(long, short, value_name = "FORM", value_enum)]
-    pub(crate) format: Option<Form>,
+    pub(crate) format: Option<ExportFormat>,
     /// Into this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -216,7 +216,7 @@ pub(crate) struct ExportArgs {
 
 /// A form in which a task is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum ExportFormat {
     /// One object with all tasks and their events
     Json,
     /// Text to be read
@@ -239,7 +239,7 @@ pub(crate) enum Form {
 )]
 pub(crate) struct PruneArgs {
     /// How long nothing must have happened: 12h, 30d, 8w
-    #[arg(long, value_name = "TIME", value_parser = crate::view::age, required_unless_present = "vacuum")]
+    #[arg(long, value_name = "TIME", value_parser = crate::view::parse_age, required_unless_present = "vacuum")]
     pub(crate) older_than: Option<Duration>,
     /// Then make the database file as small as what is left in it
     #[arg(long)]
@@ -273,7 +273,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub(crate) full: bool,
     #[command(flatten)]
-    pub(crate) outside: super::Outside,
+    pub(crate) providers: super::ProviderArgs,
     /// One check a line, as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,85 +1,85 @@
 //! `longhaul answer`.
 
 use longhaul::id::QuestionId;
-use longhaul::store::Filter;
-use longhaul::task::Head;
+use longhaul::store::TaskFilter;
+use longhaul::task::TaskState;
 use longhaul::{LonghaulError, Status, TaskId};
 use serde_json::json;
 
-use super::Desk;
-use super::send::words;
+use super::CliContext;
+use super::send::join_or_read_stdin;
 use crate::args::AnswerArgs;
-use crate::exit::{Code, Trouble};
-use crate::heard::below;
-use crate::place::Place;
-use crate::view::{Ink, fit, many, one_line};
+use crate::exit::{CliExitCode, CliError};
+use crate::heard::descendants;
+use crate::place::DataDir;
+use crate::view::{Ink, truncate, pluralize, one_line};
 
 /// How much of a question is repeated.
 const REPEATED: usize = 160;
 
-pub(super) async fn run(desk: &Desk, args: &AnswerArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &AnswerArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
-    let (typed, place) = (longhaul.find(&args.id).await?, desk.place()?);
-    let said = words(&args.words)?;
-    let root = longhaul.head(typed).await?.root;
+    let (typed, place) = (longhaul.find(&args.id).await?, desk.data_dir()?);
+    let said = join_or_read_stdin(&args.words)?;
+    let root = longhaul.state(typed).await?.root;
     // As it is now: what is answered is not asked any more.
-    let tree = longhaul.snapshots(Filter::tree(root)).await?;
+    let tree = longhaul.list(TaskFilter::tree(root)).await?;
     let id = asking(&tree, typed, args.question, &place)?;
     let taken = match args.decline {
         true => longhaul.decline(id, args.question).await,
         false => longhaul.answer(id, args.question, said.trim_end()).await,
     };
     let taken = match taken {
-        Err(error @ LonghaulError::NotAsking { .. }) => return Err(elsewhere(&tree, error)),
+        Err(error @ LonghaulError::NotAsking { .. }) => return Err(suggest_asking_tasks(&tree, error)),
         taken => taken?,
     };
-    let head = longhaul.head(id).await?;
+    let head = longhaul.state(id).await?;
     let term = desk.term;
     let text = |task: TaskId, question: QuestionId| match question_of(&tree, task, question) {
-        Some(text) => fit(&one_line(text), REPEATED),
+        Some(text) => truncate(&one_line(text), REPEATED),
         None => format!("question {question}"),
     };
     if args.json {
         let also: Vec<_> =
-            taken.also.iter().map(|(task, question)| json!({ "task": task, "question": question })).collect();
+            taken.also_answered.iter().map(|(task, question)| json!({ "task": task, "question": question })).collect();
         let (granted, asked) = (taken.granted, question_of(&tree, id, taken.question));
-        term.json(&json!({
+        term.print_json(&json!({
             "task": id, "question": taken.question, "text": asked, "granted": granted, "also": also,
         }))?;
-        return Ok(Code::Fine);
+        return Ok(CliExitCode::Success);
     }
     let shown = |id: TaskId| term.paint(Ink::Id, &id.to_string());
-    term.line(&format!("answered {}: {}", shown(id), text(id, taken.question)))?;
+    term.print_line(&format!("answered {}: {}", shown(id), text(id, taken.question)))?;
     if let Some(pattern) = &taken.granted {
-        term.line(&format!("allowed from now on, in the whole tree: {}", one_line(&pattern.to_string())))?;
+        term.print_line(&format!("allowed from now on, in the whole tree: {}", one_line(&pattern.to_string())))?;
     }
-    for (task, question) in &taken.also {
-        term.line(&format!("that answers {} too: {}", shown(*task), text(*task, *question)))?;
+    for (task, question) in &taken.also_answered {
+        term.print_line(&format!("that answers {} too: {}", shown(*task), text(*task, *question)))?;
     }
     if head.status == Status::Pending {
-        term.line(&format!("nobody runs it now; carry it on with:  {}", place.resume(head.root)))?;
+        term.print_line(&format!("nobody runs it now; carry it on with:  {}", place.resume_command(head.root)))?;
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 /// What a question is, in a line.
-fn question_of(tree: &[Head], task: TaskId, question: QuestionId) -> Option<&str> {
+fn question_of(tree: &[TaskState], task: TaskId, question: QuestionId) -> Option<&str> {
     let head = tree.iter().find(|head| head.id == task)?;
     head.asked.iter().find(|asked| asked.question == question).map(|asked| asked.text.as_str())
 }
 
 /// The task whose question is meant: the one that was typed, or the only one below it that asks.
 fn asking(
-    tree: &[Head],
+    tree: &[TaskState],
     typed: TaskId,
     question: Option<QuestionId>,
-    place: &Place,
-) -> Result<TaskId, Trouble> {
+    place: &DataDir,
+) -> Result<TaskId, CliError> {
     if tree.iter().any(|head| head.id == typed && !head.asked.is_empty()) {
         return Ok(typed);
     }
     let is_meant = |name: QuestionId| question.is_none_or(|question| question == name);
-    let open: Vec<(TaskId, &str, QuestionId)> = below(tree, &[typed])
+    let open: Vec<(TaskId, &str, QuestionId)> = descendants(tree, &[typed])
         .filter(|head| !head.status.is_final())
         .flat_map(|head| head.asked.iter().map(move |asked| (head.id, asked.text.as_str(), asked.question)))
         .filter(|(_, _, name)| is_meant(*name))
@@ -91,25 +91,25 @@ fn asking(
         [(first, _, name), ..] => {
             let listed: Vec<String> = open
                 .iter()
-                .map(|(task, text, _)| format!("{task}: {}", fit(&one_line(text), REPEATED)))
+                .map(|(task, text, _)| format!("{task}: {}", truncate(&one_line(text), REPEATED)))
                 .collect();
             let what =
-                format!("{} are open below {typed}: {}", many(open.len(), "question"), listed.join("; "));
+                format!("{} are open below {typed}: {}", pluralize(open.len(), "question"), listed.join("; "));
             let several = open.iter().filter(|(task, ..)| *task == first).count() > 1;
             let named = if several { format!(" --question {name}") } else { String::new() };
-            let hint = place.command(&format!("answer {first}{named} …"));
-            Err(Trouble::new(Code::Usage, what).hint(format!("answer them one by one: {hint}")))
+            let hint = place.shell_command(&format!("answer {first}{named} …"));
+            Err(CliError::new(CliExitCode::Usage, what).with_hint(format!("answer them one by one: {hint}")))
         }
     }
 }
 
 /// What to say of a task that asks nothing, where another of its tree does.
-fn elsewhere(tree: &[Head], error: LonghaulError) -> Trouble {
+fn suggest_asking_tasks(tree: &[TaskState], error: LonghaulError) -> CliError {
     let asking: Vec<String> =
         tree.iter().filter(|head| !head.asked.is_empty()).map(|head| head.id.to_string()).collect();
-    let trouble = Trouble::from(error);
+    let trouble = CliError::from(error);
     match asking.is_empty() {
         true => trouble,
-        false => trouble.hint(format!("in its tree these ask something: {}", asking.join(", "))),
+        false => trouble.with_hint(format!("in its tree these ask something: {}", asking.join(", "))),
     }
 }

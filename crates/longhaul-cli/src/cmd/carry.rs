@@ -3,45 +3,45 @@
 use std::collections::HashSet;
 
 use longhaul::TaskId;
-use longhaul::store::{Filter, Store};
+use longhaul::store::{TaskFilter, Store};
 
-use super::Desk;
-use super::resume::{Hands, People, unknown};
-use crate::args::{CarryArgs, Unattended};
-use crate::carrier::{self, Begun, Signed};
-use crate::carry::{Carry, Manner};
+use super::CliContext;
+use super::resume::{TreeRunner, AttendanceOptions, why_not_runnable};
+use crate::args::{CarryArgs, UnattendedArg};
+use crate::carrier::{self, BackgroundStartup, PidFileLock};
+use crate::carry::{RunSession, OutputMode};
 use crate::demo;
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 use crate::holder;
-use crate::place::Place;
-use crate::signals::Signals;
-use crate::team::{self, Kept};
-use crate::view::clean;
+use crate::place::DataDir;
+use crate::signals::ExitSignals;
+use crate::team::{self, StoredTeamLoader};
+use crate::view::sanitize;
 
-pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCode, CliError> {
     // A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
     #[cfg(unix)]
     let _ = nix::unistd::setsid();
     // From the beginning: whoever knows of us may ask us to drain.
-    let signals = Signals::listen()?;
-    let place = desk.place()?;
-    let begun = begin(desk, args, &place).await;
+    let signals = ExitSignals::listen()?;
+    let place = desk.data_dir()?;
+    let begun = prepare_tree(desk, args, &place).await;
     match &begun {
-        Ok(_) => Begun::Carrying.say(),
-        Err(trouble) => Begun::not(trouble).say(),
+        Ok(_) => BackgroundStartup::Carrying.print(),
+        Err(trouble) => BackgroundStartup::failed(trouble).print(),
     }
     let (hands, signed) = begun?;
-    let needs_nobody = args.unattended == Unattended::Stop;
-    let carry = Carry {
-        manner: Manner::Silent,
-        needs_nobody,
+    let needs_nobody = args.unattended == UnattendedArg::Stop;
+    let carry = RunSession {
+        mode: OutputMode::Silent,
+        stop_on_question: needs_nobody,
         timeout: args.timeout,
-        ..Carry::new(desk, &place, hands.longhaul, vec![args.root])
+        ..RunSession::new(desk, &place, hands.longhaul, vec![args.root])
     };
-    let done = carry.heeding(signals).await;
-    team::close(&hands.outfit).await;
+    let done = carry.run_with_signals(signals).await;
+    team::close_environment(&hands.environment).await;
     drop(signed);
-    let log = carrier::log(&place, args.root);
+    let log = carrier::log_path(&place, args.root);
     // Nothing went wrong: nothing is left.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
         let _ = std::fs::remove_file(log);
@@ -49,48 +49,48 @@ pub(super) async fn run(desk: &Desk, args: &CarryArgs) -> Result<Code, Trouble> 
     done
 }
 
-async fn begin(desk: &Desk, args: &CarryArgs, place: &Place) -> Result<(Hands, Option<Signed>), Trouble> {
-    let store = place.open()?;
+async fn prepare_tree(desk: &CliContext, args: &CarryArgs, place: &DataDir) -> Result<(TreeRunner, Option<PidFileLock>), CliError> {
+    let store = place.open_store()?;
     let root = args.root;
-    let tree = store.list(Filter::tree(root).live()).await?;
-    let Some(task) = tree.first() else { return Err(nothing(place, &*store, root).await?) };
-    let signed = carrier::sign(place, root);
-    let was_owned = holder::owned(&*store).await?.contains(&root);
+    let tree = store.list(TaskFilter::tree(root).live()).await?;
+    let Some(task) = tree.first() else { return Err(nothing_to_run_error(place, &*store, root).await?) };
+    let signed = carrier::lock_tree(place, root);
+    let was_owned = holder::owned_trees(&*store).await?.contains(&root);
     let owned = match was_owned {
         // Nobody is there to be told what is waited for.
         true => {
             holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
         }
-        false => signed.is_none() && carrier::of(place, root).is_some(),
+        false => signed.is_none() && carrier::running_pid(place, root).is_some(),
     };
     if owned {
-        return Err(Trouble::new(Code::Failed, format!("{root} is run by another process already"))
-            .hint(format!("watch it: {}", place.attach(root))));
+        return Err(CliError::new(CliExitCode::Failed, format!("{root} is run by another process already"))
+            .with_hint(format!("watch it: {}", place.attach_command(root))));
     }
-    let demo = demo::team(args.pace).map_err(super::demo::broken)?;
-    if let Some(damage) = store.check(Filter::tree(root), true).await?.into_iter().next() {
+    let demo = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
+    if let Some(damage) = store.find_damaged(TaskFilter::tree(root), true).await?.into_iter().next() {
         let what = format!("{} cannot be loaded: {}", damage.task, damage.why);
-        return Err(Trouble::new(Code::Store, what).hint("`longhaul doctor` checks the whole database"));
+        return Err(CliError::new(CliExitCode::Store, what).with_hint("`longhaul doctor` checks the whole database"));
     }
-    let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, place)?);
-    if let Some(why) = unknown(&*store, &task.team, demo.reference(), &loader).await? {
-        let what = format!("{root} {}", clean(&why));
-        return Err(Trouble::new(Code::Failed, what).hint("the program that has made the team can run it"));
+    let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, place)?);
+    if let Some(why) = why_not_runnable(&*store, &task.team, demo.reference(), &loader).await? {
+        let what = format!("{root} {}", sanitize(&why));
+        return Err(CliError::new(CliExitCode::Failed, what).with_hint("the program that has made the team can run it"));
     }
     let people =
-        People { nobody: Some(args.unattended.into()), ask_timeout: args.ask_timeout, attended: false };
-    let hands = Hands::start(desk, place, store, &[root], &args.outside, demo, args.pace, people).await?;
+        AttendanceOptions { unattended: Some(args.unattended.into()), ask_timeout: args.ask_timeout, attended: false };
+    let hands = TreeRunner::start(desk, place, store, &[root], &args.providers, demo, args.pace, people).await?;
     Ok((hands, signed))
 }
 
-async fn nothing(place: &Place, store: &dyn Store, root: TaskId) -> Result<Trouble, Trouble> {
-    Ok(match store.head(root).await? {
-        Some(head) => Trouble::new(
-            Code::Failed,
+async fn nothing_to_run_error(place: &DataDir, store: &dyn Store, root: TaskId) -> Result<CliError, CliError> {
+    Ok(match store.task_state(root).await? {
+        Some(head) => CliError::new(
+            CliExitCode::Failed,
             format!("{root} has ended ({}): there is nothing to carry on", head.status),
         )
-        .hint(format!("to continue it, write to it: {}", place.send(root))),
-        None => Trouble::new(Code::NotFound, format!("there is no task {root}"))
-            .hint("`longhaul tasks` lists them"),
+        .with_hint(format!("to continue it, write to it: {}", place.send_command(root))),
+        None => CliError::new(CliExitCode::NotFound, format!("there is no task {root}"))
+            .with_hint("`longhaul tasks` lists them"),
     })
 }

@@ -3,29 +3,29 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longhaul::teamfile::{self, Around, AssembleError, Bundle, Outfit, Problem, Severity, TrustItem};
+use longhaul::teamfile::{self, HostProbe, AssembleError, TeamBundle, Environment, Problem, Severity, TrustItem};
 use serde::Serialize;
 
-use super::Desk;
-use crate::args::{CheckArgs, SchemaOf};
-use crate::exit::{Code, Trouble};
+use super::CliContext;
+use crate::args::{CheckArgs, SchemaKind};
+use crate::exit::{CliExitCode, CliError};
 use crate::team;
-use crate::view::{Ink, Term, clean, many};
+use crate::view::{Ink, TerminalOutput, sanitize, pluralize};
 
-pub(super) async fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> {
-    let (files, skipped) = files(&args.paths)?;
-    let outfit = team::outfit(desk, &args.outside, &desk.place()?)?;
+pub(super) async fn run(desk: &CliContext, args: &CheckArgs) -> Result<CliExitCode, CliError> {
+    let (files, skipped) = find_team_files(&args.paths)?;
+    let outfit = team::build_environment(desk, &args.providers, &desk.data_dir()?)?;
     let (mut errors, mut warnings) = (0, 0);
     for path in &files {
-        let checked = match Checked::of(path, &outfit).await {
+        let checked = match TeamFileReport::for_file(path, &outfit).await {
             // One of many that cannot be read is a line like the others.
-            Err(trouble) if files.len() > 1 => Checked::unread(path, &trouble),
+            Err(trouble) if files.len() > 1 => TeamFileReport::unreadable(path, &trouble),
             checked => checked?,
         };
         if args.json {
-            desk.term.json(&checked)?;
+            desk.term.print_json(&checked)?;
         } else {
-            checked.show(desk.term)?;
+            checked.print(desk.term)?;
         }
         errors += checked.errors;
         warnings += checked.warnings;
@@ -33,33 +33,33 @@ pub(super) async fn run(desk: &Desk, args: &CheckArgs) -> Result<Code, Trouble> 
     if !args.json {
         let mut total = format!(
             "{}: {}, {}",
-            many(files.len(), "file"),
-            many(errors, "error"),
-            many(warnings, "warning")
+            pluralize(files.len(), "file"),
+            pluralize(errors, "error"),
+            pluralize(warnings, "warning")
         );
         if skipped > 0 {
-            total += &format!("; {} skipped (no `agents`, so not a team)", many(skipped, "YAML file"));
+            total += &format!("; {} skipped (no `agents`, so not a team)", pluralize(skipped, "YAML file"));
         }
         let ink = if errors > 0 { Ink::Bad } else { Ink::Good };
-        desk.term.line(&desk.term.paint(ink, &total))?;
+        desk.term.print_line(&desk.term.paint(ink, &total))?;
     }
     let wrong = errors > 0 || args.strict && warnings > 0;
-    Ok(if wrong { Code::Team } else { Code::Fine })
+    Ok(if wrong { CliExitCode::Team } else { CliExitCode::Success })
 }
 
-pub(super) fn schema(desk: &Desk, of: SchemaOf) -> Result<Code, Trouble> {
+pub(super) fn print_schema(desk: &CliContext, of: SchemaKind) -> Result<CliExitCode, CliError> {
     /// The events as `--json` tells them; a test holds it against real ones, key by key.
     const EVENTS: &str = include_str!("events.schema.json");
     match of {
-        SchemaOf::Team => desk.term.line(&serde_json::to_string_pretty(&teamfile::schema())?)?,
-        SchemaOf::Events => desk.term.line(EVENTS.trim_end())?,
+        SchemaKind::Team => desk.term.print_line(&serde_json::to_string_pretty(&teamfile::json_schema())?)?,
+        SchemaKind::Events => desk.term.print_line(EVENTS.trim_end())?,
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 /// A file, and what is wrong with it.
 #[derive(Serialize)]
-struct Checked {
+struct TeamFileReport {
     file: String,
     ok: bool,
     errors: usize,
@@ -74,21 +74,21 @@ struct Checked {
     text: String,
 }
 
-impl Checked {
-    async fn of(path: &Path, outfit: &Outfit) -> Result<Checked, Trouble> {
+impl TeamFileReport {
+    async fn for_file(path: &Path, outfit: &Environment) -> Result<TeamFileReport, CliError> {
         let began = std::time::Instant::now();
-        let text = read(path)?;
-        let mut reading = teamfile::read(&text);
+        let text = read_team_file(path)?;
+        let mut reading = teamfile::parse(&text);
         let (mut agents, mut trust) = (Vec::new(), Vec::new());
         if let Some(file) = &reading.file {
-            reading.problems.extend(teamfile::survey(file, &Here(path)));
+            reading.problems.extend(teamfile::check_host(file, &LocalHostProbe(path)));
             // One that cannot be read whole has told so by now.
-            let bundle = Bundle::gather(path);
-            reading.problems.extend(bundle.iter().flat_map(teamfile::circles));
+            let bundle = TeamBundle::load(path);
+            reading.problems.extend(bundle.iter().flat_map(teamfile::find_cycles));
             if let Ok(bundle) = &bundle
                 && reading.problems.iter().all(|problem| !problem.is_error())
             {
-                let more = cannot_run(bundle, outfit).await;
+                let more = run_problems(bundle, outfit).await;
                 let is_new = |problem: &Problem| reading.problems.iter().all(|told| told.at != problem.at);
                 let more: Vec<Problem> = more.into_iter().filter(is_new).collect();
                 reading.problems.extend(more);
@@ -96,8 +96,8 @@ impl Checked {
             trust.extend(bundle.iter().flat_map(teamfile::trust_items));
             agents.extend(file.agents.keys().cloned());
         }
-        let (errors, all) = (reading.errors(), reading.problems.len());
-        Ok(Checked {
+        let (errors, all) = (reading.error_count(), reading.problems.len());
+        Ok(TeamFileReport {
             file: path.display().to_string(),
             ok: errors == 0,
             errors,
@@ -111,15 +111,15 @@ impl Checked {
     }
 
     /// A file that there is nothing to be told of but that it cannot be read.
-    fn unread(path: &Path, trouble: &Trouble) -> Checked {
+    fn unreadable(path: &Path, trouble: &CliError) -> TeamFileReport {
         let problem = Problem {
             severity: Severity::Error,
-            at: teamfile::Place::START,
+            at: teamfile::SourceSpan::START,
             path: String::new(),
-            message: trouble.what().to_owned(),
-            help: trouble.help().map(str::to_owned),
+            message: trouble.message().to_owned(),
+            help: trouble.hint_text().map(str::to_owned),
         };
-        Checked {
+        TeamFileReport {
             file: path.display().to_string(),
             ok: false,
             errors: 1,
@@ -132,63 +132,63 @@ impl Checked {
         }
     }
 
-    fn show(&self, term: Term) -> Result<(), Trouble> {
+    fn print(&self, term: TerminalOutput) -> Result<(), CliError> {
         let (sign, ink) = match (self.errors, self.warnings) {
             (0, 0) => ("✓", Ink::Good),
-            (0, _) => ("!", Ink::Waits),
+            (0, _) => ("!", Ink::Attention),
             _ => ("✗", Ink::Bad),
         };
         let what = match (self.errors, self.warnings) {
-            (0, 0) => many(self.agents.len(), "agent"),
-            (0, warnings) => format!("{}, {}", many(self.agents.len(), "agent"), many(warnings, "warning")),
-            (errors, 0) => many(errors, "error"),
-            (errors, warnings) => format!("{}, {}", many(errors, "error"), many(warnings, "warning")),
+            (0, 0) => pluralize(self.agents.len(), "agent"),
+            (0, warnings) => format!("{}, {}", pluralize(self.agents.len(), "agent"), pluralize(warnings, "warning")),
+            (errors, 0) => pluralize(errors, "error"),
+            (errors, warnings) => format!("{}, {}", pluralize(errors, "error"), pluralize(warnings, "warning")),
         };
-        let name = clean(&self.file);
-        term.line(&format!("{} {name}  {}", term.paint(ink, sign), term.paint(Ink::Faint, &what)))?;
+        let name = sanitize(&self.file);
+        term.print_line(&format!("{} {name}  {}", term.paint(ink, sign), term.paint(Ink::Faint, &what)))?;
         for problem in &self.problems {
             for (index, line) in problem.render(&name, &self.text).lines().enumerate() {
-                let line = clean(line);
+                let line = sanitize(line);
                 let ink = match (index, problem.severity) {
                     (0, Severity::Error) => Ink::Bad,
-                    (0, Severity::Warning) => Ink::Waits,
+                    (0, Severity::Warning) => Ink::Attention,
                     _ if line.trim_start().starts_with("-->") => Ink::Faint,
                     _ => Ink::Plain,
                 };
-                term.line(&format!("  {}", term.paint(ink, &line)))?;
+                term.print_line(&format!("  {}", term.paint(ink, &line)))?;
             }
-            term.line("")?;
+            term.print_line("")?;
         }
         if !self.trust.is_empty() {
-            term.line("  By itself, without asking anybody, it")?;
-            crate::trust::listed(&self.trust, term).iter().try_for_each(|line| term.line(line))?;
-            term.line("")?;
+            term.print_line("  By itself, without asking anybody, it")?;
+            crate::trust::format_trust_items(&self.trust, term).iter().try_for_each(|line| term.print_line(line))?;
+            term.print_line("")?;
         }
         Ok(())
     }
 }
 
 /// Why `run` would refuse a team whose file reads well. What is only missing here, such as a key, is a warning.
-async fn cannot_run(bundle: &Bundle, outfit: &Outfit) -> Vec<Problem> {
+async fn run_problems(bundle: &TeamBundle, outfit: &Environment) -> Vec<Problem> {
     let problem = |severity, message: String, help: &str| Problem {
         severity,
-        at: teamfile::Place::START,
+        at: teamfile::SourceSpan::START,
         path: String::new(),
         message,
         help: Some(help.to_owned()),
     };
     match teamfile::assemble(bundle, outfit) {
         Ok(assembly) => {
-            let own = assembly.notices.into_iter().filter(|notice| notice.file == bundle.name);
+            let own = assembly.warnings.into_iter().filter(|notice| notice.file == bundle.name);
             let mut problems: Vec<Problem> = own.map(|notice| notice.problem).collect();
-            if let Err(trouble) = team::somebody_to_ask(&assembly.team, outfit).await {
-                let help = trouble.help().unwrap_or_default().to_owned();
-                problems.push(problem(Severity::Warning, trouble.what().to_owned(), &help));
+            if let Err(trouble) = team::check_auto_model(&assembly.team, outfit).await {
+                let help = trouble.hint_text().unwrap_or_default().to_owned();
+                problems.push(problem(Severity::Warning, trouble.message().to_owned(), &help));
             }
             problems
         }
-        Err(AssembleError::Wrong { file, problems, .. }) if file == bundle.name => {
-            let here = |problem: Problem| match problem.is_of_environment() {
+        Err(AssembleError::InvalidFile { file, problems, .. }) if file == bundle.name => {
+            let here = |problem: Problem| match problem.is_environment_problem() {
                 true => Problem { severity: Severity::Warning, ..problem },
                 false => problem,
             };
@@ -199,9 +199,9 @@ async fn cannot_run(bundle: &Bundle, outfit: &Outfit) -> Vec<Problem> {
 }
 
 /// The machine that the check runs on.
-struct Here<'a>(&'a Path);
+struct LocalHostProbe<'a>(&'a Path);
 
-impl Around for Here<'_> {
+impl HostProbe for LocalHostProbe<'_> {
     fn has_variable(&self, name: &str) -> bool {
         std::env::var_os(name).is_some()
     }
@@ -212,37 +212,37 @@ impl Around for Here<'_> {
 }
 
 /// The text of a team file. One that is much too large is not read to its end.
-pub(crate) fn read(path: &Path) -> Result<String, Trouble> {
+pub(crate) fn read_team_file(path: &Path) -> Result<String, CliError> {
     let name = path.display();
     let cannot = |error: std::io::Error| {
-        Trouble::new(Code::Team, format!("the team file {name} cannot be read: {error}"))
-            .hint("`longhaul init FILE` writes one to begin with")
+        CliError::new(CliExitCode::Team, format!("the team file {name} cannot be read: {error}"))
+            .with_hint("`longhaul init FILE` writes one to begin with")
     };
     let file = std::fs::File::open(path).map_err(cannot)?;
-    let most = teamfile::LARGEST as u64 + 1;
+    let most = teamfile::MAX_TEAM_FILE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Trouble::new(Code::Team, format!("the team file {name} is not UTF-8 text: byte {at} is none"))
-            .hint("save it as UTF-8")
+        CliError::new(CliExitCode::Team, format!("the team file {name} is not UTF-8 text: byte {at} is none"))
+            .with_hint("save it as UTF-8")
     })
 }
 
 /// The files that are meant, in order, and how many of the directories' are no team files.
-fn files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), Trouble> {
+fn find_team_files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError> {
     let (mut files, mut skipped) = (Vec::new(), 0);
     for path in paths {
         if path.is_dir() {
             let mut found = Vec::new();
-            below(path, 0, &mut found)?;
+            collect_yaml_files(path, 0, &mut found)?;
             let all = found.len();
             found.retain(|file| may_be_team(file));
             skipped += all - found.len();
             if found.is_empty() {
                 let what = format!("there is no team file in {}", path.display());
                 return Err(
-                    Trouble::new(Code::Usage, what).hint("name a team file, or a directory that has some")
+                    CliError::new(CliExitCode::Usage, what).with_hint("name a team file, or a directory that has some")
                 );
             }
             files.extend(found);
@@ -255,15 +255,15 @@ fn files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), Trouble> {
 
 /// Whether a YAML file that nobody has named looks like a team's. One that cannot be read is told of.
 fn may_be_team(path: &Path) -> bool {
-    let Ok(text) = read(path) else { return true };
+    let Ok(text) = read_team_file(path) else { return true };
     let is_key = |line: &str| line.trim_start_matches(['{', ' ', '"', '\'']).starts_with("agents");
     text.lines().any(|line| (line.starts_with(['a', '{', '"', '\''])) && is_key(line))
 }
 
-fn below(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Trouble> {
+fn collect_yaml_files(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
     let cannot = |error: std::io::Error| {
-        Trouble::new(Code::Team, format!("the directory {} cannot be read: {error}", dir.display()))
-            .hint("name team files instead")
+        CliError::new(CliExitCode::Team, format!("the directory {} cannot be read: {error}", dir.display()))
+            .with_hint("name team files instead")
     };
     let mut entries: Vec<PathBuf> = std::fs::read_dir(dir)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
@@ -276,7 +276,7 @@ fn below(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Troub
         }
         // A link could lead back here.
         if path.is_dir() && !path.is_symlink() && depth < 16 {
-            below(&path, depth + 1, files)?;
+            collect_yaml_files(&path, depth + 1, files)?;
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") && path.is_file() {
             files.push(path);
         }

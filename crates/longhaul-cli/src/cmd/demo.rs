@@ -5,80 +5,80 @@ use std::path::Path;
 use jiff::Timestamp;
 use longhaul::Order;
 use longhaul::entry::TeamRef;
-use longhaul::model::scripted::Script;
+use longhaul::model::scripted::ModelScript;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::DemoArgs;
-use crate::carry::{Carry, Manner};
+use crate::carry::{RunSession, OutputMode};
 use crate::demo;
-use crate::exit::{Code, Trouble};
-use crate::view::{Ink, clean};
+use crate::exit::{CliExitCode, CliError};
+use crate::view::{Ink, sanitize};
 
-pub(super) async fn run(desk: &Desk, args: &DemoArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &DemoArgs) -> Result<CliExitCode, CliError> {
     let here = std::env::current_dir().map_err(|error| {
-        Trouble::new(Code::Failed, format!("the current directory cannot be used: {error}"))
-            .hint("change to a directory that exists")
+        CliError::new(CliExitCode::Failed, format!("the current directory cannot be used: {error}"))
+            .with_hint("change to a directory that exists")
     })?;
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let place = desk.place()?;
+    let place = desk.data_dir()?;
     let own = args.script.as_deref().map(read).transpose()?;
-    let store = place.open()?;
+    let store = place.open_store()?;
     let team = match own {
-        None => demo::team(args.pace).map_err(broken)?,
+        None => demo::demo_team(args.pace).map_err(demo_failure)?,
         Some((script, text)) => {
-            let digest = store.keep(demo::kept(&text)).await?;
-            demo::play(script, args.pace).map_err(|why| broken(why.into()))?.kept_as(TeamRef::File(digest))
+            let digest = store.put_blob(demo::stored_script(&text)).await?;
+            demo::team_from_script(script, args.pace).map_err(|why| demo_failure(why.into()))?.with_reference(TeamRef::File(digest))
         }
     };
-    let longhaul = super::builder(team).store_arc(store).own_trees_only().start().await?;
-    let root = longhaul.submit(Order::new("lead", demo::TASK).working_dir(&here)).await?;
+    let longhaul = super::longhaul_builder(team).shared_store(store).own_trees_only().start().await?;
+    let root = longhaul.submit(Order::new("lead", demo::DEMO_TASK).working_dir(&here)).await?;
     let term = desk.term;
     let what = format!(
         "A scripted lead and four agents with real tools take stock of {}",
-        clean(&here.display().to_string())
+        sanitize(&here.display().to_string())
     );
     let intro = vec![
-        term.wrapped(&what),
+        term.wrap(&what),
         format!("task    {}", term.paint(Ink::Id, &root.to_string())),
-        format!("resume  {}", term.paint(Ink::Strong, &clean(&place.resume(root)))),
-        term.paint(Ink::Faint, &term.wrapped("Kill it at any time: nothing is lost.")),
+        format!("resume  {}", term.paint(Ink::Strong, &sanitize(&place.resume_command(root)))),
+        term.paint(Ink::Faint, &term.wrap("Kill it at any time: nothing is lost.")),
         String::new(),
     ];
-    let manner = if args.json { Manner::Json } else { Manner::Told };
-    let code = Carry { since, manner, intro, ..Carry::new(desk, &place, longhaul, vec![root]) }.on().await?;
-    if code == Code::Fine && !args.json {
-        term.line("")?;
-        term.line("What next?")?;
+    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let code = RunSession { since, mode: manner, intro, ..RunSession::new(desk, &place, longhaul, vec![root]) }.run().await?;
+    if code == CliExitCode::Success && !args.json {
+        term.print_line("")?;
+        term.print_line("What next?")?;
         let next = [
-            (place.show(root), "this run in full"),
-            (place.command("tui"), "all tasks on one screen"),
-            (place.command("init team.yaml"), "a team of your own, with a real model"),
+            (place.show_command(root), "this run in full"),
+            (place.shell_command("tui"), "all tasks on one screen"),
+            (place.shell_command("init team.yaml"), "a team of your own, with a real model"),
         ];
         let width = next.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
         for (command, what) in next {
-            let command = format!("{:<width$}", clean(&command));
-            term.line(&format!("  {}  {}", term.paint(Ink::Strong, &command), term.paint(Ink::Faint, what)))?;
+            let command = format!("{:<width$}", sanitize(&command));
+            term.print_line(&format!("  {}  {}", term.paint(Ink::Strong, &command), term.paint(Ink::Faint, what)))?;
         }
     }
     Ok(code)
 }
 
 /// A script that somebody else wrote.
-fn read(path: &Path) -> Result<(Script, String), Trouble> {
+fn read(path: &Path) -> Result<(ModelScript, String), CliError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Trouble::new(Code::Usage, format!("the script {name} cannot be read: {error}"))
-            .hint("without `--script` the demo plays its own")
+        CliError::new(CliExitCode::Usage, format!("the script {name} cannot be read: {error}"))
+            .with_hint("without `--script` the demo plays its own")
     })?;
-    let script = Script::parse(&name, &text).map_err(|error| {
-        Trouble::new(Code::Usage, error.to_string()).hint("docs/scripted.md tells what can be in a script")
+    let script = ModelScript::parse(&name, &text).map_err(|error| {
+        CliError::new(CliExitCode::Usage, error.to_string()).with_hint("docs/scripted.md tells what can be in a script")
     })?;
     Ok((script, text))
 }
 
 /// The demo's own script is wrong: ours to mend, not the user's.
-pub(super) fn broken(why: demo::NoDemo) -> Trouble {
-    Trouble::new(Code::Failed, format!("the demo's team is broken, which is a fault in Longhaul: {why}"))
-        .hint("please report it")
+pub(super) fn demo_failure(why: demo::DemoError) -> CliError {
+    CliError::new(CliExitCode::Failed, format!("the demo's team is broken, which is a fault in Longhaul: {why}"))
+        .with_hint("please report it")
 }

@@ -4,29 +4,29 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul::model::http::usual_keys;
-use longhaul::store::{Health, Sqlite};
-use longhaul::teamfile::{self, Bundle, BundleError, Outfit};
+use longhaul::model::http::provider_key_variables;
+use longhaul::store::{DatabaseHealth, SqliteStore};
+use longhaul::teamfile::{self, TeamBundle, TeamBundleError, Environment};
 use longhaul::toolset::Sandbox;
 use serde::Serialize;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::DoctorArgs;
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 use crate::team;
-use crate::trust::Trust;
-use crate::view::{Ink, Term, bytes, clean, count, many, one_line};
+use crate::trust::TeamFileTrust;
+use crate::view::{Ink, TerminalOutput, format_bytes, sanitize, format_count, pluralize, one_line};
 
 /// How long a server of a team may take to start.
 const START: Duration = Duration::from_secs(30);
 /// Below this many bytes of free space there is reason to worry, and below that one reason to stop.
-const LITTLE: u64 = 1 << 30;
-const TOO_LITTLE: u64 = 64 << 20;
+const LOW_DISK_BYTES: u64 = 1 << 30;
+const CRITICAL_DISK_BYTES: u64 = 64 << 20;
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Mark {
+enum CheckStatus {
     Fine,
     /// It works, or something else does in its place.
     Warning,
@@ -35,155 +35,155 @@ enum Mark {
 
 /// Something that was looked at.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     name: &'static str,
-    mark: Mark,
+    mark: CheckStatus,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-impl Check {
-    fn fine(name: &'static str, what: impl Into<String>) -> Check {
-        Check { name, mark: Mark::Fine, what: what.into(), hint: None }
+impl DoctorCheck {
+    fn fine(name: &'static str, what: impl Into<String>) -> DoctorCheck {
+        DoctorCheck { name, mark: CheckStatus::Fine, what: what.into(), hint: None }
     }
 
-    fn warning(name: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Check {
-        Check { name, mark: Mark::Warning, what: what.into(), hint: Some(hint.into()) }
+    fn warning(name: &'static str, what: impl Into<String>, hint: impl Into<String>) -> DoctorCheck {
+        DoctorCheck { name, mark: CheckStatus::Warning, what: what.into(), hint: Some(hint.into()) }
     }
 
-    fn broken(name: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Check {
-        Check { name, mark: Mark::Broken, what: what.into(), hint: Some(hint.into()) }
+    fn broken(name: &'static str, what: impl Into<String>, hint: impl Into<String>) -> DoctorCheck {
+        DoctorCheck { name, mark: CheckStatus::Broken, what: what.into(), hint: Some(hint.into()) }
     }
 
-    fn show(&self, term: Term) -> Result<(), Trouble> {
+    fn print(&self, term: TerminalOutput) -> Result<(), CliError> {
         let (sign, ink) = match self.mark {
-            Mark::Fine => ("✓", Ink::Good),
-            Mark::Warning => ("!", Ink::Waits),
-            Mark::Broken => ("✗", Ink::Bad),
+            CheckStatus::Fine => ("✓", Ink::Good),
+            CheckStatus::Warning => ("!", Ink::Attention),
+            CheckStatus::Broken => ("✗", Ink::Bad),
         };
         const TAKEN: usize = 12;
-        let what = term.wrapped_to(&clean(&self.what), TAKEN);
+        let what = term.wrap_within(&sanitize(&self.what), TAKEN);
         for (index, line) in what.trim_end().lines().enumerate() {
             let name = if index == 0 { self.name } else { "" };
             let sign = if index == 0 { term.paint(ink, sign) } else { " ".to_owned() };
-            term.line(format!("{sign} {name:<9} {line}").trim_end())?;
+            term.print_line(format!("{sign} {name:<9} {line}").trim_end())?;
         }
         if let Some(hint) = &self.hint {
-            for (index, line) in term.wrapped_to(&clean(hint), TAKEN + 2).lines().enumerate() {
+            for (index, line) in term.wrap_within(&sanitize(hint), TAKEN + 2).lines().enumerate() {
                 let arrow = if index == 0 { "→" } else { " " };
-                term.line(&term.paint(Ink::Faint, &format!("            {arrow} {line}")))?;
+                term.print_line(&term.paint(Ink::Faint, &format!("            {arrow} {line}")))?;
             }
         }
         Ok(())
     }
 }
 
-pub(super) async fn run(desk: &Desk, args: &DoctorArgs) -> Result<Code, Trouble> {
-    let place = desk.place()?;
-    let outfit = team::outfit(desk, &args.outside, &place)?;
+pub(super) async fn run(desk: &CliContext, args: &DoctorArgs) -> Result<CliExitCode, CliError> {
+    let place = desk.data_dir()?;
+    let outfit = team::build_environment(desk, &args.providers, &place)?;
     // Before anything else: whoever looks at a team starts its servers.
-    let bundle = args.team.as_deref().map(Bundle::gather);
+    let bundle = args.team.as_deref().map(TeamBundle::load);
     if let (Some(file), Some(Ok(bundle))) = (&args.team, &bundle) {
-        Trust::of(&place, file, bundle).demand(desk, args.trust)?;
+        TeamFileTrust::new(&place, file, bundle).require_trust(desk, args.trust)?;
     }
-    let mut all = Told { desk, json: args.json, marks: Vec::new() };
-    all.tell(Check::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
+    let mut all = DoctorReport { context: desk, json: args.json, statuses: Vec::new() };
+    all.add(DoctorCheck::fine("longhaul", format!("version {}", env!("CARGO_PKG_VERSION"))))?;
     for check in database(&place.database, args.full) {
-        all.tell(check)?;
+        all.add(check)?;
     }
-    let servers = outfit.http.servers_here().await;
+    let servers = outfit.http.probe_local_servers().await;
     let here = servers.iter().any(|(_, _, model)| model.is_some());
-    all.tell(keys(&|name| (outfit.variables)(name), here))?;
-    all.tell(here_is(&servers))?;
-    all.tell(sandbox(&outfit).await)?;
-    all.tell(git().await)?;
-    all.tell(terminal(desk.term, &|name| std::env::var(name).ok()))?;
+    all.add(keys(&|name| (outfit.variables)(name), here))?;
+    all.add(check_local_servers(&servers))?;
+    all.add(sandbox(&outfit).await)?;
+    all.add(git().await)?;
+    all.add(terminal(desk.term, &|name| std::env::var(name).ok()))?;
     if let (Some(file), Some(bundle)) = (&args.team, bundle) {
-        for check in of_team(file, bundle, &outfit).await {
-            all.tell(check)?;
+        for check in check_team(file, bundle, &outfit).await {
+            all.add(check)?;
         }
     }
-    team::close(&outfit).await;
-    all.sum_up()
+    team::close_environment(&outfit).await;
+    all.print_summary()
 }
 
 /// What has been told so far.
-struct Told<'a> {
-    desk: &'a Desk,
+struct DoctorReport<'a> {
+    context: &'a CliContext,
     json: bool,
-    marks: Vec<Mark>,
+    statuses: Vec<CheckStatus>,
 }
 
-impl Told<'_> {
-    fn tell(&mut self, check: Check) -> Result<(), Trouble> {
-        self.marks.push(check.mark);
-        if self.json { self.desk.term.json(&check) } else { check.show(self.desk.term) }
+impl DoctorReport<'_> {
+    fn add(&mut self, check: DoctorCheck) -> Result<(), CliError> {
+        self.statuses.push(check.mark);
+        if self.json { self.context.term.print_json(&check) } else { check.print(self.context.term) }
     }
 
-    fn sum_up(&self) -> Result<Code, Trouble> {
-        let number = |mark| self.marks.iter().filter(|has| **has == mark).count();
-        let (broken, warnings) = (number(Mark::Broken), number(Mark::Warning));
+    fn print_summary(&self) -> Result<CliExitCode, CliError> {
+        let number = |mark| self.statuses.iter().filter(|has| **has == mark).count();
+        let (broken, warnings) = (number(CheckStatus::Broken), number(CheckStatus::Warning));
         if !self.json {
             let (ink, words) = match (broken, warnings) {
                 (0, 0) => (Ink::Good, "all is well".to_owned()),
-                (0, warnings) => (Ink::Good, format!("nothing is broken; {}", many(warnings, "warning"))),
-                (1, warnings) => (Ink::Bad, format!("1 thing is broken; {}", many(warnings, "warning"))),
+                (0, warnings) => (Ink::Good, format!("nothing is broken; {}", pluralize(warnings, "warning"))),
+                (1, warnings) => (Ink::Bad, format!("1 thing is broken; {}", pluralize(warnings, "warning"))),
                 (broken, warnings) => {
-                    (Ink::Bad, format!("{broken} things are broken; {}", many(warnings, "warning")))
+                    (Ink::Bad, format!("{broken} things are broken; {}", pluralize(warnings, "warning")))
                 }
             };
-            self.desk.term.line(&self.desk.term.paint(ink, &words))?;
+            self.context.term.print_line(&self.context.term.paint(ink, &words))?;
         }
-        Ok(if broken > 0 { Code::Failed } else { Code::Fine })
+        Ok(if broken > 0 { CliExitCode::Failed } else { CliExitCode::Success })
     }
 }
 
 /// The database: whether it can be read and written, and how much room there is.
-fn database(path: &Path, full: bool) -> Vec<Check> {
+fn database(path: &Path, full: bool) -> Vec<DoctorCheck> {
     let name = path.display();
     let mut checks = Vec::new();
-    match if full { Sqlite::examine(path) } else { Sqlite::examine_newest(path) } {
+    match if full { SqliteStore::examine(path) } else { SqliteStore::examine_newest(path) } {
         Err(error) => {
             let hint = "`--data DIR` keeps tasks in another place";
-            checks.push(Check::broken("database", error.to_string(), hint));
+            checks.push(DoctorCheck::broken("database", error.to_string(), hint));
         }
         Ok(None) => {
-            checks.push(Check::fine("database", format!("{name} is not there yet: the first task begins it")))
+            checks.push(DoctorCheck::fine("database", format!("{name} is not there yet: the first task begins it")))
         }
-        Ok(Some(health)) if !health.wrong.is_empty() => {
-            let what = format!("{name} is damaged: {}", health.wrong.join("; "));
+        Ok(Some(health)) if !health.problems.is_empty() => {
+            let what = format!("{name} is damaged: {}", health.problems.join("; "));
             let hint =
                 format!("put a backup in its place, or get out what can be read: sqlite3 {name} .recover");
-            checks.push(Check::broken("database", what, hint));
+            checks.push(DoctorCheck::broken("database", what, hint));
         }
         Ok(Some(health)) => {
-            let version = match health.version == health.current {
+            let version = match health.version == health.current_version {
                 true => format!("version {}", health.version),
-                false => format!("version {}, made {} when it is used", health.version, health.current),
+                false => format!("version {}, made {} when it is used", health.version, health.current_version),
             };
             let others = match health.workers {
                 0 => "nobody runs tasks of it now".to_owned(),
                 1 => "1 process runs tasks of it now".to_owned(),
                 several => format!("{several} processes run tasks of it now"),
             };
-            let tasks = match health.tasks > Health::COUNTED {
-                true => format!("more than {} tasks", count(Health::COUNTED)),
-                false => many(usize::try_from(health.tasks).unwrap_or(usize::MAX), "task"),
+            let tasks = match health.tasks > DatabaseHealth::COUNTED {
+                true => format!("more than {} tasks", format_count(DatabaseHealth::COUNTED)),
+                false => pluralize(usize::try_from(health.tasks).unwrap_or(usize::MAX), "task"),
             };
-            let checked = match health.all {
+            let checked = match health.checked_all {
                 true => "unharmed".to_owned(),
                 false => format!(
                     "open tasks and the newest {} are unharmed (`longhaul doctor --full` checks all)",
-                    Health::NEWEST
+                    DatabaseHealth::NEWEST
                 ),
             };
             let what = format!(
                 "{name}: {version}, {tasks}, {} ({} free), {checked}; {others}",
-                bytes(health.size),
-                bytes(health.free),
+                format_bytes(health.size),
+                format_bytes(health.free),
             );
-            checks.push(Check::fine("database", what));
+            checks.push(DoctorCheck::fine("database", what));
         }
     }
     checks.extend(room(path));
@@ -192,12 +192,12 @@ fn database(path: &Path, full: bool) -> Vec<Check> {
 
 /// Whether there can be written where the database is to be, and how much.
 #[cfg(unix)]
-fn room(path: &Path) -> Option<Check> {
+fn room(path: &Path) -> Option<DoctorCheck> {
     use nix::unistd::{AccessFlags, access};
     let dir = path.ancestors().skip(1).find(|dir| dir.is_dir())?;
     if access(dir, AccessFlags::W_OK).is_err() {
         let what = format!("the directory {} cannot be written to", dir.display());
-        return Some(Check::broken(
+        return Some(DoctorCheck::broken(
             "disk",
             what,
             "give yourself the right to (chmod, chown), or use `--data DIR`",
@@ -206,38 +206,38 @@ fn room(path: &Path) -> Option<Check> {
     let disk = nix::sys::statvfs::statvfs(dir).ok()?;
     #[allow(clippy::useless_conversion, reason = "how wide these are differs between systems")]
     let free = u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size()));
-    let what = format!("{} free on the disk of {}", bytes(free), dir.display());
+    let what = format!("{} free on the disk of {}", format_bytes(free), dir.display());
     let hint =
         "make room: `longhaul prune --older-than 30d --vacuum` deletes old tasks and gives back their space";
     Some(match free {
-        ..TOO_LITTLE => Check::broken("disk", what, hint),
-        TOO_LITTLE..LITTLE => Check::warning("disk", what, hint),
-        _ => Check::fine("disk", what),
+        ..CRITICAL_DISK_BYTES => DoctorCheck::broken("disk", what, hint),
+        CRITICAL_DISK_BYTES..LOW_DISK_BYTES => DoctorCheck::warning("disk", what, hint),
+        _ => DoctorCheck::fine("disk", what),
     })
 }
 
 #[cfg(not(unix))]
-fn room(_: &Path) -> Option<Check> {
+fn room(_: &Path) -> Option<DoctorCheck> {
     None
 }
 
 /// Which keys of providers are set: their names, never what they are.
-fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> Check {
+fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> DoctorCheck {
     let is_set = |name: &&&str| get(name).is_some_and(|value| !value.trim().is_empty());
     let mut set: Vec<&str> = Vec::new();
     let mut all: Vec<&str> = Vec::new();
-    for (_, names) in usual_keys() {
+    for (_, names) in provider_key_variables() {
         all.extend(names.first());
         set.extend(names.iter().filter(is_set));
     }
     set.dedup();
     if !set.is_empty() {
-        return Check::fine("keys", format!("{} set", set.join(", ")));
+        return DoctorCheck::fine("keys", format!("{} set", set.join(", ")));
     }
     let what = format!("none is set of the keys that {} providers use", all.len());
     match server_here {
-        true => Check::fine("keys", format!("{what}; a server of this machine answers")),
-        false => Check::warning(
+        true => DoctorCheck::fine("keys", format!("{what}; a server of this machine answers")),
+        false => DoctorCheck::warning(
             "keys",
             what,
             format!(
@@ -249,35 +249,35 @@ fn keys(get: &dyn Fn(&str) -> Option<String>, server_here: bool) -> Check {
 }
 
 /// Servers on this machine. That there are none is no trouble.
-fn here_is(servers: &[(&str, String, Option<String>)]) -> Check {
+fn check_local_servers(servers: &[(&str, String, Option<String>)]) -> DoctorCheck {
     let has = |(name, place, model): &(&str, String, Option<String>)| {
         Some(format!("{name} at {place} has {}", one_line(model.as_ref()?)))
     };
     let there: Vec<String> = servers.iter().filter_map(has).collect();
     if !there.is_empty() {
-        return Check::fine("servers", there.join("; "));
+        return DoctorCheck::fine("servers", there.join("; "));
     }
     let looked: Vec<String> = servers.iter().map(|(name, place, _)| format!("{name} at {place}")).collect();
-    Check::fine(
+    DoctorCheck::fine(
         "servers",
         format!("none of this machine answers ({}); only their models need one", looked.join(", ")),
     )
 }
 
 /// By what commands can be confined.
-async fn sandbox(outfit: &Outfit) -> Check {
+async fn sandbox(outfit: &Environment) -> DoctorCheck {
     let mut sandbox = Sandbox::new();
-    if let Some(helper) = &outfit.helper {
+    if let Some(helper) = &outfit.sandbox_helper {
         sandbox = sandbox.helper(helper);
     }
-    match sandbox.means().await {
-        Ok(means) if means.starts_with("bubblewrap") => Check::fine("sandbox", means),
-        Ok(means) => Check::warning(
+    match sandbox.describe_backend().await {
+        Ok(means) if means.starts_with("bubblewrap") => DoctorCheck::fine("sandbox", means),
+        Ok(means) => DoctorCheck::warning(
             "sandbox",
             format!("{means}: it does less than bubblewrap (docs/confinement.md)"),
             "install bubblewrap",
         ),
-        Err(_) => Check::warning(
+        Err(_) => DoctorCheck::warning(
             "sandbox",
             "neither bubblewrap nor Landlock: agents with `sandbox: on` cannot run commands",
             "install bubblewrap",
@@ -285,21 +285,21 @@ async fn sandbox(outfit: &Outfit) -> Check {
     }
 }
 
-async fn git() -> Check {
+async fn git() -> DoctorCheck {
     let mut git = tokio::process::Command::new("git");
     git.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(Duration::from_secs(5), git.output()).await {
         Ok(Ok(out)) if out.status.success() => {
-            Check::fine("git", one_line(&String::from_utf8_lossy(&out.stdout)))
+            DoctorCheck::fine("git", one_line(&String::from_utf8_lossy(&out.stdout)))
         }
-        _ => Check::warning("git", "not found: `isolation: worktree` does not work", "install git"),
+        _ => DoctorCheck::warning("git", "not found: `isolation: worktree` does not work", "install git"),
     }
 }
 
 /// What the terminal can do.
-fn terminal(term: Term, get: &dyn Fn(&str) -> Option<String>) -> Check {
+fn terminal(term: TerminalOutput, get: &dyn Fn(&str) -> Option<String>) -> DoctorCheck {
     if !term.live {
-        return Check::fine("terminal", "standard output is none: no colours, nothing is drawn over");
+        return DoctorCheck::fine("terminal", "standard output is none: no colours, nothing is drawn over");
     }
     let (columns, rows) = term.size();
     let colours = if term.color { "colours" } else { "no colours" };
@@ -313,54 +313,54 @@ fn terminal(term: Term, get: &dyn Fn(&str) -> Option<String>) -> Check {
         value.contains("utf-8") || value.contains("utf8")
     });
     match (is_utf8, columns) {
-        (false, _) => Check::warning(
+        (false, _) => DoctorCheck::warning(
             "terminal",
             format!("{what}; the locale is {}, not UTF-8", locale.as_deref().unwrap_or("not set")),
             "if lines and signs look wrong: export LANG=C.UTF-8",
         ),
-        (true, ..40) => Check::warning("terminal", what, "40 columns or more are needed for tables"),
-        (true, _) => Check::fine("terminal", what),
+        (true, ..40) => DoctorCheck::warning("terminal", what, "40 columns or more are needed for tables"),
+        (true, _) => DoctorCheck::fine("terminal", what),
     }
 }
 
 /// A team: whether the file is right, and whether what it names can be started.
-async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outfit) -> Vec<Check> {
+async fn check_team(file: &Path, bundle: Result<TeamBundle, TeamBundleError>, outfit: &Environment) -> Vec<DoctorCheck> {
     let name = file.display();
     let check = || format!("`longhaul check {name}` tells more");
     let mut bundle = match bundle {
         Ok(bundle) => bundle,
         Err(error) => {
-            return vec![Check::broken("team", format!("the team file {error}"), "name a team file")];
+            return vec![DoctorCheck::broken("team", format!("the team file {error}"), "name a team file")];
         }
     };
     bundle.working_dir = std::env::current_dir().ok();
     #[cfg(unix)]
-    let outfit = &Outfit {
+    let outfit = &Environment {
         // Nobody is asked for a login by a look.
         mcp: longhaul::toolset::McpPool::new(longhaul::toolset::McpOptions {
-            login: None,
+            show_login: None,
             ..outfit.mcp.options().clone()
         }),
         ..outfit.clone()
     };
     let (team, notices) = match teamfile::assemble(&bundle, outfit) {
-        Ok(assembly) => (assembly.team, assembly.notices),
-        Err(error) => return vec![Check::broken("team", error.to_string(), check())],
+        Ok(assembly) => (assembly.team, assembly.warnings),
+        Err(error) => return vec![DoctorCheck::broken("team", error.to_string(), check())],
     };
     let agents: Vec<String> = team.agents().map(|agent| one_line(agent.name.as_str())).collect();
     let mut checks =
-        vec![Check::fine("team", format!("{name}: {} ({})", many(agents.len(), "agent"), agents.join(", ")))];
+        vec![DoctorCheck::fine("team", format!("{name}: {} ({})", pluralize(agents.len(), "agent"), agents.join(", ")))];
     for notice in notices {
         let help = notice.problem.help.clone().unwrap_or_else(check);
         let at = notice.problem.at;
         let what = format!("{}:{}:{}: {}", notice.file, at.line, at.column, notice.problem.message);
-        checks.push(Check::warning("team", what, help));
+        checks.push(DoctorCheck::warning("team", what, help));
     }
-    if let Err(trouble) = team::somebody_to_ask(&team, outfit).await {
-        checks.push(Check::broken("model", trouble.what(), trouble.help().unwrap_or_default()));
+    if let Err(trouble) = team::check_auto_model(&team, outfit).await {
+        checks.push(DoctorCheck::broken("model", trouble.message(), trouble.hint_text().unwrap_or_default()));
     }
     for agent in team.agents() {
-        let patron = team.patron(agent);
+        let patron = team.toolset_context(agent);
         for toolset in &agent.toolsets {
             let agent = one_line(agent.name.as_str());
             let whose = format!("{} of {agent}", one_line(toolset.name()));
@@ -368,14 +368,14 @@ async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outf
             checks.push(match opened {
                 // What every agent has, and nothing is in.
                 Ok(Ok(tools)) if tools.is_empty() => continue,
-                Ok(Ok(tools)) => Check::fine("toolset", format!("{whose}: {}", many(tools.len(), "tool"))),
+                Ok(Ok(tools)) => DoctorCheck::fine("toolset", format!("{whose}: {}", pluralize(tools.len(), "tool"))),
                 Ok(Err(error)) => {
                     let hint = format!("mend that; until then {agent} runs without these tools");
-                    Check::broken("toolset", format!("{whose}: {}", clean(&error.why)), hint)
+                    DoctorCheck::broken("toolset", format!("{whose}: {}", sanitize(&error.why)), hint)
                 }
                 Err(_) => {
-                    let what = format!("{whose} did not start within {} s", count(START.as_secs()));
-                    Check::broken("toolset", what, "start its command by hand to see what it waits for")
+                    let what = format!("{whose} did not start within {} s", format_count(START.as_secs()));
+                    DoctorCheck::broken("toolset", what, "start its command by hand to see what it waits for")
                 }
             });
         }
@@ -383,33 +383,33 @@ async fn of_team(file: &Path, bundle: Result<Bundle, BundleError>, outfit: &Outf
     for toolset in team.agents().flat_map(|agent| &agent.toolsets) {
         let _ = tokio::time::timeout(START, toolset.close()).await;
     }
-    team::close(outfit).await;
+    team::close_environment(outfit).await;
     checks
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Out;
+    use crate::view::OutputStream;
 
     #[test]
     fn keys_are_named_and_never_shown() {
         let get = |name: &str| (name == "OPENAI_API_KEY").then(|| "sk-secret".to_owned());
         let check = keys(&get, false);
-        assert_eq!((check.mark, check.what.as_str()), (Mark::Fine, "OPENAI_API_KEY set"));
+        assert_eq!((check.mark, check.what.as_str()), (CheckStatus::Fine, "OPENAI_API_KEY set"));
         assert!(!serde_json::to_string(&check).unwrap().contains("secret"));
         let empty = |_: &str| Some(" ".to_owned());
-        assert_eq!(keys(&empty, false).mark, Mark::Warning);
-        assert_eq!(keys(&|_| None, true).mark, Mark::Fine);
+        assert_eq!(keys(&empty, false).mark, CheckStatus::Warning);
+        assert_eq!(keys(&|_| None, true).mark, CheckStatus::Fine);
     }
 
     #[test]
     fn a_terminal_without_utf8_is_told_what_to_do() {
-        let term = Term { out: Out::Stdout, color: true, live: true };
+        let term = TerminalOutput { stream: OutputStream::Stdout, color: true, live: true };
         let with =
             |locale: &'static str| terminal(term, &move |name| (name == "LANG").then(|| locale.to_owned()));
-        assert_eq!(with("de_DE.UTF-8").mark, Mark::Fine);
-        assert_eq!(with("C").mark, Mark::Warning);
-        assert_eq!(terminal(Term { live: false, ..term }, &|_| None).mark, Mark::Fine);
+        assert_eq!(with("de_DE.UTF-8").mark, CheckStatus::Fine);
+        assert_eq!(with("C").mark, CheckStatus::Warning);
+        assert_eq!(terminal(TerminalOutput { live: false, ..term }, &|_| None).mark, CheckStatus::Fine);
     }
 }

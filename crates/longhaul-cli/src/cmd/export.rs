@@ -5,60 +5,60 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use longhaul::id::Seq;
-use longhaul::snapshot::Narrator;
-use longhaul::store::Filter;
+use longhaul::snapshot::EventProjector;
+use longhaul::store::TaskFilter;
 use longhaul::{Longhaul, TaskId};
 
-use self::transcript::Transcript;
-use super::Desk;
-use crate::args::{ExportArgs, Form};
-use crate::exit::{Code, Trouble};
-use crate::view::many;
+use self::transcript::ExportedTask;
+use super::CliContext;
+use crate::args::{ExportArgs, ExportFormat};
+use crate::exit::{CliExitCode, CliError};
+use crate::view::pluralize;
 
 mod html;
 mod markdown;
 mod transcript;
 
-pub(super) async fn run(desk: &Desk, args: &ExportArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &ExportArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
-    let form = args.format.unwrap_or_else(|| form_of(args.output.as_deref()));
+    let form = args.format.unwrap_or_else(|| format_for_path(args.output.as_deref()));
     let tasks = transcripts(&longhaul, id).await?;
     let now = Timestamp::now();
     let text = match form {
-        Form::Json => transcript::json(&tasks, now)?,
-        Form::Markdown => markdown::page(&tasks, now),
-        Form::Html => html::page(&tasks, now),
+        ExportFormat::Json => transcript::export_json(&tasks, now)?,
+        ExportFormat::Markdown => markdown::render_markdown(&tasks, now),
+        ExportFormat::Html => html::render_html(&tasks, now),
     };
     match &args.output {
-        None => desk.term.line(text.trim_end())?,
+        None => desk.term.print_line(text.trim_end())?,
         Some(path) => {
             std::fs::write(path, &text).map_err(|error| {
-                Trouble::new(Code::Failed, format!("{} cannot be written: {error}", path.display()))
-                    .hint("`-o FILE` names a file in a directory that is there, and that you may write to")
+                CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
+                    .with_hint("`-o FILE` names a file in a directory that is there, and that you may write to")
             })?;
-            desk.note(&format!("{} written to {}", many(tasks.len(), "task"), path.display()));
+            desk.note(&format!("{} written to {}", pluralize(tasks.len(), "task"), path.display()));
         }
     }
     for task in &tasks {
-        super::looked_at(&longhaul, task.head.id).await;
+        super::mark_read(&longhaul, task.head.id).await;
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 /// What a file is, by the end of its name.
-fn form_of(path: Option<&Path>) -> Form {
+fn format_for_path(path: Option<&Path>) -> ExportFormat {
     match path.and_then(Path::extension).and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
-        Some("html" | "htm") => Form::Html,
-        Some("json") => Form::Json,
-        _ => Form::Markdown,
+        Some("html" | "htm") => ExportFormat::Html,
+        Some("json") => ExportFormat::Json,
+        _ => ExportFormat::Markdown,
     }
 }
 
 /// The task and all below it, parents before their children.
-async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<Transcript>, Trouble> {
-    let root = longhaul.head(id).await?.root;
-    let tree = longhaul.snapshots(Filter::tree(root)).await?;
+async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<ExportedTask>, CliError> {
+    let root = longhaul.state(id).await?.root;
+    let tree = longhaul.list(TaskFilter::tree(root)).await?;
     let mut wanted = HashSet::from([id]);
     let mut tasks = Vec::new();
     for head in tree {
@@ -67,15 +67,15 @@ async fn transcripts(longhaul: &Longhaul, id: TaskId) -> Result<Vec<Transcript>,
             continue;
         }
         wanted.insert(head.id);
-        let mut transcript = Transcript::new(head);
-        let mut narrator = Narrator::new(transcript.head.id);
+        let mut transcript = ExportedTask::new(head);
+        let mut narrator = EventProjector::new(transcript.head.id);
         let mut after = Seq(0);
         loop {
             let page = longhaul.store().read(transcript.head.id, after, 1000).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             for record in &page {
-                transcript.take(record, narrator.tell(record));
+                transcript.apply_record(record, narrator.project(record));
             }
         }
         tasks.push(transcript);
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn a_form_is_known_by_the_name_of_its_file() {
         for (name, form) in
-            [("a.html", Form::Html), ("a.JSON", Form::Json), ("a.md", Form::Markdown), ("a", Form::Markdown)]
+            [("a.html", ExportFormat::Html), ("a.JSON", ExportFormat::Json), ("a.md", ExportFormat::Markdown), ("a", ExportFormat::Markdown)]
         {
-            assert_eq!(form_of(Some(Path::new(name))), form);
+            assert_eq!(format_for_path(Some(Path::new(name))), form);
         }
-        assert_eq!(form_of(None), Form::Markdown);
+        assert_eq!(format_for_path(None), ExportFormat::Markdown);
     }
 }

@@ -2,34 +2,34 @@
 
 use std::io::Write as _;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::InitArgs;
-use crate::exit::{Code, Trouble};
-use crate::view::{Ink, clean};
+use crate::exit::{CliExitCode, CliError};
+use crate::view::{Ink, sanitize};
 
 const AUTO: &str = include_str!("init/auto.yaml");
 const SCRIPTED: &str = include_str!("init/scripted.yaml");
 
-pub(super) fn run(desk: &Desk, args: &InitArgs) -> Result<Code, Trouble> {
+pub(super) fn run(desk: &CliContext, args: &InitArgs) -> Result<CliExitCode, CliError> {
     let name = args.file.display().to_string();
     let text = if args.scripted { SCRIPTED } else { AUTO };
     let opened =
         if args.force { std::fs::File::create(&args.file) } else { std::fs::File::create_new(&args.file) };
     opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Trouble::new(Code::Usage, format!("{name} is there already, and stays as it is"))
-                .hint("name another file, or write over it with --force")
+            CliError::new(CliExitCode::Usage, format!("{name} is there already, and stays as it is"))
+                .with_hint("name another file, or write over it with --force")
         }
-        _ => Trouble::new(Code::Failed, format!("{name} cannot be written: {error}"))
-            .hint("name a file in a directory that you may write to"),
+        _ => CliError::new(CliExitCode::Failed, format!("{name} cannot be written: {error}"))
+            .with_hint("name a file in a directory that you may write to"),
     })?;
-    let name = clean(&name);
+    let name = sanitize(&name);
     let then = format!("longhaul run {name} \"What is in this directory?\"");
-    desk.term.line(&format!("wrote   {name}"))?;
+    desk.term.print_line(&format!("wrote   {name}"))?;
     desk.term
-        .line(&format!("check   {}", desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))))?;
-    desk.term.line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
-    Ok(Code::Fine)
+        .print_line(&format!("check   {}", desk.term.paint(Ink::Strong, &format!("longhaul check {name}"))))?;
+    desk.term.print_line(&format!("run     {}", desk.term.paint(Ink::Strong, &then)))?;
+    Ok(CliExitCode::Success)
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn what_is_written_is_right() {
         for text in [AUTO, SCRIPTED] {
-            let reading = longhaul::teamfile::read(text);
+            let reading = longhaul::teamfile::parse(text);
             let told: Vec<String> = reading.problems.iter().map(|p| p.render("team.yaml", text)).collect();
             assert!(told.is_empty(), "{}", told.join("\n"));
         }

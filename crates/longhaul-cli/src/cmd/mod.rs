@@ -24,47 +24,47 @@ pub(crate) use shell::complete;
 
 use std::path::PathBuf;
 
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use longhaul::{Longhaul, TaskId};
 
-use crate::args::{AttachArgs, Command, Outside, ResumeArgs};
-use crate::carrier::{self, CarryOptions};
-use crate::exit::{Code, Trouble};
+use crate::args::{AttachArgs, CliCommand, ProviderArgs, ResumeArgs};
+use crate::carrier::{self, BackgroundOptions};
+use crate::exit::{CliExitCode, CliError};
 use crate::holder;
-use crate::place::Place;
-use crate::view::{Screen, Term};
+use crate::place::DataDir;
+use crate::view::{LiveRegion, TerminalOutput};
 
 /// What every command has before it.
-pub(crate) struct Desk {
+pub(crate) struct CliContext {
     /// Where the database is, if that was said.
     pub(crate) data: Option<PathBuf>,
     /// Standard output.
-    pub(crate) term: Term,
+    pub(crate) term: TerminalOutput,
     /// The live block on it.
-    pub(crate) screen: Screen,
+    pub(crate) screen: LiveRegion,
 }
 
-impl Desk {
+impl CliContext {
     /// Where the database is.
-    pub(crate) fn place(&self) -> Result<Place, Trouble> {
-        Place::of(self.data.as_deref())
+    pub(crate) fn data_dir(&self) -> Result<DataDir, CliError> {
+        DataDir::resolve(self.data.as_deref())
     }
 
     /// One who watches and steers, but runs nothing.
-    async fn client(&self) -> Result<Longhaul, Trouble> {
-        Ok(Longhaul::client(self.place()?.open()?).await?)
+    async fn client(&self) -> Result<Longhaul, CliError> {
+        Ok(Longhaul::client(self.data_dir()?.open_store()?).await?)
     }
 
     /// Says something that is not the output.
     pub(crate) fn note(&self, text: &str) {
         use std::io::Write as _;
         // If standard error is closed, nobody wants to know.
-        let _ = writeln!(std::io::stderr(), "{}", crate::view::clean(text));
+        let _ = writeln!(std::io::stderr(), "{}", crate::view::sanitize(text));
     }
 }
 
 /// A Longhaul of this program. How long a process that says nothing keeps its tasks can be said in the environment.
-fn builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
+fn longhaul_builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
     let builder = Longhaul::builder(team);
     let lease = std::env::var("LONGHAUL_LEASE").ok().and_then(|seconds| seconds.trim().parse::<f64>().ok());
     match lease.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok()) {
@@ -75,97 +75,97 @@ fn builder(team: longhaul::Team) -> longhaul::supervisor::LonghaulBuilder {
 
 /// Notes that somebody has looked at a task that has ended, so that `longhaul prune` need not keep it. Where that cannot be
 /// noted, looking was still fine.
-async fn looked_at(longhaul: &Longhaul, id: longhaul::TaskId) {
-    let _ = longhaul.look_at(id).await;
+async fn mark_read(longhaul: &Longhaul, id: longhaul::TaskId) {
+    let _ = longhaul.mark_read(id).await;
 }
 
 /// Has a process in the background carry on the tree of a task, unless somebody runs it. Whether one was started.
-async fn hand_over(
+async fn start_background_process(
     longhaul: &Longhaul,
-    place: &Place,
-    head: &Head,
-    outside: &Outside,
-) -> Result<bool, Trouble> {
-    let owned = holder::owned(&**longhaul.store()).await?.contains(&head.root);
-    if owned || carrier::of(place, head.root).is_some() {
+    place: &DataDir,
+    head: &TaskState,
+    outside: &ProviderArgs,
+) -> Result<bool, CliError> {
+    let owned = holder::owned_trees(&**longhaul.store()).await?.contains(&head.root);
+    if owned || carrier::running_pid(place, head.root).is_some() {
         return Ok(false);
     }
-    carrier::start(place, head.root, CarryOptions::new(outside)).await?;
+    carrier::start(place, head.root, BackgroundOptions::new(outside)).await?;
     Ok(true)
 }
 
 /// Says who carries on what was written down. That it is written down holds, though nobody could be started.
-fn told_who_runs(
-    desk: &Desk,
-    place: &Place,
-    head: &Head,
-    background: Result<bool, Trouble>,
-) -> Result<(), Trouble> {
+fn report_who_runs(
+    desk: &CliContext,
+    place: &DataDir,
+    head: &TaskState,
+    background: Result<bool, CliError>,
+) -> Result<(), CliError> {
     match background {
         Ok(true) => {
-            let watch = place.attach(head.root);
+            let watch = place.attach_command(head.root);
             desk.note(&format!("it goes on in the background; watch it with:  {watch}"));
         }
         Ok(false) => {}
         Err(trouble) => {
-            desk.note(&format!("nobody runs it now: {}", trouble.what()));
-            desk.term.line(&format!("run it with:  {}", place.resume(head.id)))?;
+            desk.note(&format!("nobody runs it now: {}", trouble.message()));
+            desk.term.print_line(&format!("run it with:  {}", place.resume_command(head.id)))?;
         }
     }
     Ok(())
 }
 
 /// Stays with these tasks until they have ended: carries their trees on, or watches whoever does.
-async fn stay(
-    desk: &Desk,
+async fn wait_until_ended(
+    desk: &CliContext,
     longhaul: &Longhaul,
     tasks: Vec<TaskId>,
-    outside: &Outside,
+    outside: &ProviderArgs,
     json: bool,
-) -> Result<Code, Trouble> {
-    let place = desk.place()?;
-    let (mut free, mut code) = (Vec::new(), Code::Fine);
+) -> Result<CliExitCode, CliError> {
+    let place = desk.data_dir()?;
+    let (mut free, mut code) = (Vec::new(), CliExitCode::Success);
     for task in tasks {
-        let root = longhaul.head(task).await?.root;
-        let owned = holder::owned(&**longhaul.store()).await?.contains(&root);
-        if owned || carrier::of(&place, root).is_some() {
+        let root = longhaul.state(task).await?.root;
+        let owned = holder::owned_trees(&**longhaul.store()).await?.contains(&root);
+        if owned || carrier::running_pid(&place, root).is_some() {
             let watched = attach::run(desk, &AttachArgs { id: task.to_string(), json }).await?;
-            code = if code == Code::Fine { watched } else { code };
+            code = if code == CliExitCode::Success { watched } else { code };
         } else {
             free.push(task.to_string());
         }
     }
     if !free.is_empty() {
-        let carried = resume::run(desk, &ResumeArgs::of(free, outside.clone(), json)).await?;
-        code = if code == Code::Fine { carried } else { code };
+        let carried = resume::run(desk, &ResumeArgs::for_tasks(free, outside.clone(), json)).await?;
+        code = if code == CliExitCode::Success { carried } else { code };
     }
     Ok(code)
 }
 
 /// Does what was typed.
-pub(crate) async fn run(desk: &Desk, command: Command) -> Result<Code, Trouble> {
+pub(crate) async fn run(desk: &CliContext, command: CliCommand) -> Result<CliExitCode, CliError> {
     match command {
-        Command::Run(args) => run::run(desk, &args).await,
-        Command::Demo(args) => demo::run(desk, &args).await,
-        Command::Tui(args) => crate::tui::run(desk, args).await,
-        Command::Tasks(args) => tasks::run(desk, &args).await,
-        Command::Show(args) => show::run(desk, &args).await,
-        Command::Logs(args) => logs::run(desk, &args).await,
-        Command::Send(args) => send::run(desk, &args).await,
-        Command::Answer(args) => answer::run(desk, &args).await,
-        Command::Retry(args) => retry::run(desk, &args).await,
-        Command::Export(args) => export::run(desk, &args).await,
-        Command::Prune(args) => prune::run(desk, &args).await,
-        Command::Wait(args) => wait::run(desk, &args).await,
-        Command::Stop(args) => stop::run(desk, &args).await,
-        Command::Resume(args) => resume::run(desk, &args).await,
-        Command::Attach(args) => attach::run(desk, &args).await,
-        Command::Carry(args) => carry::run(desk, &args).await,
-        Command::Check(args) => check::run(desk, &args).await,
-        Command::Doctor(args) => doctor::run(desk, &args).await,
-        Command::Completions(args) => shell::completions(desk, &args),
-        Command::Man(args) => shell::man(desk, &args),
-        Command::Schema(args) => check::schema(desk, args.of),
-        Command::Init(args) => init::run(desk, &args),
+        CliCommand::Run(args) => run::run(desk, &args).await,
+        CliCommand::Demo(args) => demo::run(desk, &args).await,
+        CliCommand::Tui(args) => crate::tui::run(desk, args).await,
+        CliCommand::Tasks(args) => tasks::run(desk, &args).await,
+        CliCommand::Show(args) => show::run(desk, &args).await,
+        CliCommand::Logs(args) => logs::run(desk, &args).await,
+        CliCommand::Send(args) => send::run(desk, &args).await,
+        CliCommand::Answer(args) => answer::run(desk, &args).await,
+        CliCommand::Retry(args) => retry::run(desk, &args).await,
+        CliCommand::Export(args) => export::run(desk, &args).await,
+        CliCommand::Prune(args) => prune::run(desk, &args).await,
+        CliCommand::Wait(args) => wait::run(desk, &args).await,
+        CliCommand::Stop(args) => stop::run(desk, &args).await,
+        CliCommand::Resume(args) => resume::run(desk, &args).await,
+        CliCommand::Attach(args) => attach::run(desk, &args).await,
+        CliCommand::Carry(args) => carry::run(desk, &args).await,
+        CliCommand::Check(args) => check::run(desk, &args).await,
+        CliCommand::Doctor(args) => doctor::run(desk, &args).await,
+        CliCommand::Completions(args) => shell::completions(desk, &args),
+        CliCommand::Man(args) => shell::man(desk, &args),
+        CliCommand::Schema(args) => check::print_schema(desk, args.of),
+        CliCommand::Init(args) => init::run(desk, &args),
     }
 }

@@ -4,26 +4,26 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::{Sqlite, StoreError, Vacuumed};
-use longhaul::supervisor::Grove;
+use longhaul::store::{SqliteStore, StoreError, Vacuumed};
+use longhaul::supervisor::TreeGroup;
 use longhaul::{Longhaul, LonghaulError, TaskId};
 use serde_json::json;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::PruneArgs;
 use crate::carrier;
-use crate::exit::{Code, Trouble};
-use crate::place::Place;
-use crate::view::{Ink, Term, ago, bytes, fit, many, one_line};
+use crate::exit::{CliExitCode, CliError};
+use crate::place::DataDir;
+use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, truncate, pluralize, one_line};
 
 /// How long tasks that are stopped first may take for that.
-const PATIENCE: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many tasks are deleted together.
-const TOGETHER: usize = 40;
+const DELETE_BATCH: usize = 40;
 
 /// Why a grove is kept.
-enum Kept {
+enum KeepReason {
     /// These have not ended.
     Open(Vec<TaskId>),
     /// Of the end of these nobody has heard.
@@ -32,19 +32,19 @@ enum Kept {
     Busy,
 }
 
-pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> {
-    let (longhaul, place) = (desk.client().await?, desk.place()?);
+pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCode, CliError> {
+    let (longhaul, place) = (desk.client().await?, desk.data_dir()?);
     let now = Timestamp::now();
     let Some(older_than) = args.older_than else { return vacuum(desk, args, &place).await };
     let before = now.saturating_sub(older_than).unwrap_or(Timestamp::MIN);
-    let mut tally = Tally::default();
+    let mut tally = PruneSummary::default();
     let mut gone = HashSet::new();
     let mut seen = HashSet::new();
-    let mut some: Vec<(Grove, Option<Kept>)> = Vec::new();
+    let mut some: Vec<(TreeGroup, Option<KeepReason>)> = Vec::new();
     let mut trees = longhaul.quiet_trees(before).await?.into_iter();
     loop {
         let next = trees.next();
-        let many = some.iter().map(|(grove, _)| grove.tasks.len()).sum::<usize>() >= TOGETHER;
+        let many = some.iter().map(|(grove, _)| grove.tasks.len()).sum::<usize>() >= DELETE_BATCH;
         if many || next.is_none() {
             if !args.dry_run {
                 delete_all(&longhaul, &mut some).await?;
@@ -54,27 +54,27 @@ pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> 
                 if kept.is_none() {
                     gone.extend(grove.tasks.iter().map(|head| head.root));
                 }
-                let told = Told { grove: &grove, kept: kept.as_ref(), now, dry_run: args.dry_run };
-                if args.json { told.json(desk.term)? } else { told.line(desk.term)? }
+                let told = PruneReport { group: &grove, keep_reason: kept.as_ref(), now, dry_run: args.dry_run };
+                if args.json { told.print_json(desk.term)? } else { told.print_line(desk.term)? }
             }
         }
         let Some(tree) = next else { break };
         if seen.contains(&tree) {
             continue;
         }
-        let grove = match longhaul.grove(tree).await {
+        let grove = match longhaul.tree_group(tree).await {
             Ok(grove) => grove,
             // Somebody else has just deleted it.
             Err(LonghaulError::Store(StoreError::NoTask(_))) => continue,
             Err(error) => return Err(error.into()),
         };
         seen.extend(grove.tasks.iter().map(|head| head.root).filter(|root| *root != tree));
-        if grove.active() >= before {
+        if grove.last_active() >= before {
             continue;
         }
         let kept = match args.force {
             true => None,
-            false => reason(&longhaul, &grove).await?,
+            false => find_keep_reason(&longhaul, &grove).await?,
         };
         some.push((grove, kept));
     }
@@ -83,109 +83,109 @@ pub(super) async fn run(desk: &Desk, args: &PruneArgs) -> Result<Code, Trouble> 
         let deleted = !args.dry_run && std::fs::remove_file(&log).is_ok();
         tally.logs += usize::from(deleted || args.dry_run);
         if args.json {
-            desk.term.json(&json!({ "log": log, "deleted": deleted, "would_delete": args.dry_run }))?;
+            desk.term.print_json(&json!({ "log": log, "deleted": deleted, "would_delete": args.dry_run }))?;
         }
     }
     if !args.json {
-        desk.term.line(&desk.term.wrapped(&tally.words(args)))?;
+        desk.term.print_line(&desk.term.wrap(&tally.to_text(args)))?;
     }
     if args.vacuum {
         vacuum(desk, args, &place).await?;
     }
-    Ok(if args.force && tally.kept > 0 { Code::Failed } else { Code::Fine })
+    Ok(if args.force && tally.kept > 0 { CliExitCode::Failed } else { CliExitCode::Success })
 }
 
 /// Makes the file as small as what is in it, and says what that has freed.
-async fn vacuum(desk: &Desk, args: &PruneArgs, place: &Place) -> Result<Code, Trouble> {
+async fn vacuum(desk: &CliContext, args: &PruneArgs, place: &DataDir) -> Result<CliExitCode, CliError> {
     let (path, dry_run) = (place.database.clone(), args.dry_run);
     let done = tokio::task::spawn_blocking(move || match dry_run {
-        true => Sqlite::examine_newest(&path).map(|health| {
+        true => SqliteStore::examine_newest(&path).map(|health| {
             health.map(|health| Vacuumed { before: health.size, after: health.size - health.free })
         }),
-        false => Sqlite::vacuum(&path),
+        false => SqliteStore::vacuum(&path),
     });
     let done =
-        done.await.map_err(|error| Trouble::new(Code::Failed, format!("a fault in Longhaul: {error}")))?;
-    let Some(done) = done? else { return Ok(Code::Fine) };
+        done.await.map_err(|error| CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")))?;
+    let Some(done) = done? else { return Ok(CliExitCode::Success) };
     if args.json {
         let (before, after, freed) = (done.before, done.after, done.freed());
         let told = json!({ "before": before, "after": after, "freed": freed, "would_free": dry_run });
-        desk.term.json(&json!({ "vacuum": told }))?;
-        return Ok(Code::Fine);
+        desk.term.print_json(&json!({ "vacuum": told }))?;
+        return Ok(CliExitCode::Success);
     }
-    let (freed, size) = (bytes(done.freed()), bytes(done.after));
-    desk.term.line(&match dry_run {
+    let (freed, size) = (format_bytes(done.freed()), format_bytes(done.after));
+    desk.term.print_line(&match dry_run {
         true => format!("--vacuum would give {freed} that are free now back to the disk."),
         false => format!("{freed} given back to the disk; the database has {size} now."),
     })?;
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 /// Why it should be kept, if it should.
-async fn reason(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trouble> {
-    let open: Vec<TaskId> = grove.open().map(|head| head.id).collect();
+async fn find_keep_reason(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
+    let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
     if !open.is_empty() {
-        return Ok(Some(Kept::Open(open)));
+        return Ok(Some(KeepReason::Open(open)));
     }
-    let unread = longhaul.unread(grove).await?;
-    Ok((!unread.is_empty()).then_some(Kept::Unread(unread)))
+    let unread = longhaul.unread_tasks(grove).await?;
+    Ok((!unread.is_empty()).then_some(KeepReason::Unread(unread)))
 }
 
 /// Deletes those that are not to be kept, together: what a write to disk costs, they share.
-async fn delete_all(longhaul: &Longhaul, some: &mut [(Grove, Option<Kept>)]) -> Result<(), Trouble> {
+async fn delete_all(longhaul: &Longhaul, some: &mut [(TreeGroup, Option<KeepReason>)]) -> Result<(), CliError> {
     let deletions = some.iter_mut().filter(|(_, kept)| kept.is_none()).map(|(grove, kept)| async move {
         *kept = delete(longhaul, grove).await?;
-        Ok::<(), Trouble>(())
+        Ok::<(), CliError>(())
     });
     futures::future::try_join_all(deletions).await.map(drop)
 }
 
 /// Deletes it; what runs is stopped first.
-async fn delete(longhaul: &Longhaul, grove: &Grove) -> Result<Option<Kept>, Trouble> {
-    use StoreError::{Moved, Needed, NoTask, Open};
+async fn delete(longhaul: &Longhaul, grove: &TreeGroup) -> Result<Option<KeepReason>, CliError> {
+    use StoreError::{JournalMoved, StillNeeded, NoTask, NotEnded};
     let ended;
-    let grove = match grove.open().next() {
+    let grove = match grove.open_tasks().next() {
         None => grove,
         Some(_) => {
-            ended = longhaul.end(grove, PATIENCE).await?;
+            ended = longhaul.stop_group(grove, STOP_TIMEOUT).await?;
             &ended
         }
     };
-    match longhaul.delete(grove).await {
+    match longhaul.delete_group(grove).await {
         Ok(()) => Ok(None),
-        Err(LonghaulError::Store(Open(task))) => Ok(Some(Kept::Open(vec![task]))),
-        Err(LonghaulError::Store(Moved { .. } | Needed { .. } | NoTask(_))) => Ok(Some(Kept::Busy)),
+        Err(LonghaulError::Store(NotEnded(task))) => Ok(Some(KeepReason::Open(vec![task]))),
+        Err(LonghaulError::Store(JournalMoved { .. } | StillNeeded { .. } | NoTask(_))) => Ok(Some(KeepReason::Busy)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// What is told of a grove.
-struct Told<'a> {
-    grove: &'a Grove,
-    kept: Option<&'a Kept>,
+struct PruneReport<'a> {
+    group: &'a TreeGroup,
+    keep_reason: Option<&'a KeepReason>,
     now: Timestamp,
     dry_run: bool,
 }
 
-impl Told<'_> {
-    fn json(&self, term: Term) -> Result<(), Trouble> {
-        let tasks: Vec<TaskId> = self.grove.tasks.iter().map(|head| head.id).collect();
-        let (why, which) = match self.kept {
+impl PruneReport<'_> {
+    fn print_json(&self, term: TerminalOutput) -> Result<(), CliError> {
+        let tasks: Vec<TaskId> = self.group.tasks.iter().map(|head| head.id).collect();
+        let (why, which) = match self.keep_reason {
             None => (None, &[][..]),
-            Some(Kept::Open(open)) => (Some("open"), &open[..]),
-            Some(Kept::Unread(unread)) => (Some("unread"), &unread[..]),
-            Some(Kept::Busy) => (Some("busy"), &[][..]),
+            Some(KeepReason::Open(open)) => (Some("open"), &open[..]),
+            Some(KeepReason::Unread(unread)) => (Some("unread"), &unread[..]),
+            Some(KeepReason::Busy) => (Some("busy"), &[][..]),
         };
         let (deleted, would) = (why.is_none() && !self.dry_run, why.is_none() && self.dry_run);
-        term.json(&json!({
-            "tasks": tasks, "active": self.grove.active(), "deleted": deleted, "would_delete": would, "kept": why, "because_of": which,
+        term.print_json(&json!({
+            "tasks": tasks, "active": self.group.last_active(), "deleted": deleted, "would_delete": would, "kept": why, "because_of": which,
         }))
     }
 
-    fn line(&self, term: Term) -> Result<(), Trouble> {
-        let Some(first) = self.grove.tasks.first() else { return Ok(()) };
-        let (ink, verb) = match (self.kept, self.dry_run) {
-            (Some(_), _) => (Ink::Waits, "kept"),
+    fn print_line(&self, term: TerminalOutput) -> Result<(), CliError> {
+        let Some(first) = self.group.tasks.first() else { return Ok(()) };
+        let (ink, verb) = match (self.keep_reason, self.dry_run) {
+            (Some(_), _) => (Ink::Attention, "kept"),
             (None, true) => (Ink::Plain, "would go"),
             (None, false) => (Ink::Plain, "deleted"),
         };
@@ -194,23 +194,23 @@ impl Told<'_> {
             [one, ..] => format!("{one} and {} more", ids.len() - 1),
             [] => String::new(),
         };
-        let why = match self.kept {
+        let why = match self.keep_reason {
             None => String::new(),
-            Some(Kept::Open(open)) => format!("not ended: {} · ", few(open)),
-            Some(Kept::Unread(unread)) => format!("unread: {} · ", few(unread)),
-            Some(Kept::Busy) => "just now something happened to it · ".to_owned(),
+            Some(KeepReason::Open(open)) => format!("not ended: {} · ", few(open)),
+            Some(KeepReason::Unread(unread)) => format!("unread: {} · ", few(unread)),
+            Some(KeepReason::Busy) => "just now something happened to it · ".to_owned(),
         };
-        let size = many(self.grove.tasks.len(), "task");
-        let age = ago(self.grove.active(), self.now);
+        let size = pluralize(self.group.tasks.len(), "task");
+        let age = format_ago(self.group.last_active(), self.now);
         let text = format!("{size:<9} {age:<12} {why}{}", one_line(&first.headline));
         let room = term.size().0.saturating_sub(8 + 2 + 7 + 2);
         let id = term.paint(Ink::Id, &first.id.to_string());
-        term.line(&format!("{}  {id}  {}", term.paint(ink, &format!("{verb:<8}")), fit(&text, room)))
+        term.print_line(&format!("{}  {id}  {}", term.paint(ink, &format!("{verb:<8}")), truncate(&text, room)))
     }
 }
 
 #[derive(Default)]
-struct Tally {
+struct PruneSummary {
     trees: usize,
     tasks: usize,
     kept: usize,
@@ -218,8 +218,8 @@ struct Tally {
     logs: usize,
 }
 
-impl Tally {
-    fn count(&mut self, grove: &Grove, kept: Option<&Kept>) {
+impl PruneSummary {
+    fn count(&mut self, grove: &TreeGroup, kept: Option<&KeepReason>) {
         match kept {
             None => {
                 self.trees += grove.tasks.iter().filter(|head| head.parent.is_none()).count();
@@ -227,16 +227,16 @@ impl Tally {
             }
             Some(kept) => {
                 self.kept += 1;
-                self.unread += usize::from(matches!(kept, Kept::Unread(_)));
+                self.unread += usize::from(matches!(kept, KeepReason::Unread(_)));
             }
         }
     }
 
-    fn words(&self, args: &PruneArgs) -> String {
+    fn to_text(&self, args: &PruneArgs) -> String {
         let verb = if args.dry_run { "would be deleted" } else { "deleted" };
         let logs = match self.logs {
             0 => None,
-            logs => Some(format!("{} of background processes", many(logs, "log"))),
+            logs => Some(format!("{} of background processes", pluralize(logs, "log"))),
         };
         if self.trees == 0 && self.kept == 0 {
             return match logs {
@@ -244,7 +244,7 @@ impl Tally {
                 Some(logs) => format!("{logs} {verb}."),
             };
         }
-        let mut words = format!("{} of {} {verb}", many(self.tasks, "task"), many(self.trees, "tree"));
+        let mut words = format!("{} of {} {verb}", pluralize(self.tasks, "task"), pluralize(self.trees, "tree"));
         if let Some(logs) = logs {
             words += &format!("; {logs}, too");
         }

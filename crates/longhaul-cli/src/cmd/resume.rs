@@ -8,55 +8,55 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use longhaul::agent::Nobody;
+use longhaul::agent::Unattended;
 use longhaul::entry::TeamRef;
-use longhaul::store::{Filter, Health, Store, StoreError};
+use longhaul::store::{TaskFilter, DatabaseHealth, Store, StoreError};
 use longhaul::supervisor::LonghaulBuilder;
-use longhaul::task::Head;
-use longhaul::teamfile::Outfit;
+use longhaul::task::TaskState;
+use longhaul::teamfile::Environment;
 use longhaul::worker::TeamLoader as _;
 use longhaul::{Budget, Longhaul, TaskId, Team};
 
-use super::Desk;
-use super::run::{bounds, priced};
-use crate::args::{Outside, ResumeArgs, Unattended};
-use crate::carrier::{self, CarryOptions};
-use crate::carry::{Carry, Manner};
-use crate::demo::{self, Pace};
-use crate::exit::{Code, Trouble};
+use super::CliContext;
+use super::run::{bounds, check_prices_known};
+use crate::args::{ProviderArgs, ResumeArgs, UnattendedArg};
+use crate::carrier::{self, BackgroundOptions};
+use crate::carry::{RunSession, OutputMode};
+use crate::demo::{self, DemoPace};
+use crate::exit::{CliExitCode, CliError};
 use crate::heard;
 use crate::holder;
-use crate::place::Place;
+use crate::place::DataDir;
 use crate::project::{project_of, project_of_run};
-use crate::team::{self, Kept};
-use crate::trust::agreed;
-use crate::verdict::verdict;
-use crate::view::{Ink, clean, many, one_line};
+use crate::team::{self, StoredTeamLoader};
+use crate::trust::ask_yes_no;
+use crate::verdict::exit_code_of_run;
+use crate::view::{Ink, sanitize, pluralize, one_line};
 
-pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
     let since =
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let place = desk.place()?;
+    let place = desk.data_dir()?;
     let more = bounds(args.max_tokens, args.max_cost)?;
-    let store = place.open()?;
-    let team = demo::team(args.pace).map_err(super::demo::broken)?;
+    let store = place.open_store()?;
+    let team = demo::demo_team(args.pace).map_err(super::demo::demo_failure)?;
     let known = team.reference().clone();
 
-    let mut damaged = store.check(Filter::default().live(), true).await?;
-    damaged.extend(store.check(Filter::newest(Health::NEWEST), true).await?);
-    let loader = Kept::new(args.pace, team::outfit(desk, &args.outside, &place)?);
-    let (named, asked) = asked(&*store, &args.ids).await?;
+    let mut damaged = store.find_damaged(TaskFilter::default().live(), true).await?;
+    damaged.extend(store.find_damaged(TaskFilter::newest(DatabaseHealth::NEWEST), true).await?);
+    let loader = StoredTeamLoader::new(args.pace, team::build_environment(desk, &args.providers, &place)?);
+    let (named, asked) = find_requested(&*store, &args.ids).await?;
     let others = match args.ids.is_empty() && !args.all {
-        true => match of_other_projects(desk, args, &place, &*store).await? {
+        true => match runs_of_other_projects(desk, args, &place, &*store).await? {
             Some(others) => others,
             // Somebody was asked, and wants none of them.
-            None => return Ok(Code::Fine),
+            None => return Ok(CliExitCode::Success),
         },
         false => HashSet::new(),
     };
     let is_asked =
         |root: &TaskId| asked.as_ref().is_none_or(|asked| asked.contains(root)) && !others.contains(root);
-    let owned = taken(desk, &place, &*store, is_asked).await?;
+    let owned = trees_run_elsewhere(desk, &place, &*store, is_asked).await?;
     let mut roots: Vec<TaskId> = Vec::new();
     let mut open = 0;
     let mut left: IndexMap<TaskId, String> = IndexMap::new();
@@ -65,7 +65,7 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
         left.entry(damage.root).or_insert(told);
     }
     let mut unloadable = !left.is_empty();
-    for Head { id, root, team, .. } in store.list(Filter::default().live()).await? {
+    for TaskState { id, root, team, .. } in store.list(TaskFilter::default().live()).await? {
         if !is_asked(&root) || left.contains_key(&root) {
             continue;
         }
@@ -73,12 +73,12 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
             // Whoever runs some of a tree sees to all of it.
             left.insert(
                 root,
-                format!("{root} is run by another process; watch it with:  {}", place.attach(root)),
+                format!("{root} is run by another process; watch it with:  {}", place.attach_command(root)),
             );
-        } else if let Some(why) = unknown(&*store, &team, &known, &loader).await? {
+        } else if let Some(why) = why_not_runnable(&*store, &team, &known, &loader).await? {
             unloadable |= team != known && matches!(team, TeamRef::File(_));
             roots.retain(|other| *other != root);
-            left.insert(root, format!("{id} {}", clean(&why)));
+            left.insert(root, format!("{id} {}", sanitize(&why)));
         } else {
             open += 1;
             if !roots.contains(&root) {
@@ -91,14 +91,14 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
     }
     if roots.is_empty() {
         if !args.json {
-            desk.term.line(&nothing(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?)?;
+            desk.term.print_line(&nothing_to_resume_message(&place, &*store, asked.as_ref(), !left.is_empty(), more).await?)?;
         }
         // Not as if it had been done.
         return match asked {
-            _ if unloadable => Ok(Code::Store),
-            _ if !left.is_empty() => Ok(Code::Failed),
-            Some(asked) => ended_as(store, asked).await,
-            None => Ok(Code::Fine),
+            _ if unloadable => Ok(CliExitCode::Store),
+            _ if !left.is_empty() => Ok(CliExitCode::Failed),
+            Some(asked) => exit_code_of_ended(store, asked).await,
+            None => Ok(CliExitCode::Success),
         };
     }
     let undone = asked.is_some() && !left.is_empty();
@@ -115,44 +115,44 @@ pub(super) async fn run(desk: &Desk, args: &ResumeArgs) -> Result<Code, Trouble>
 
     let mut subjects = Vec::new();
     for root in &roots {
-        subjects.extend(heard::subjects(&store.list(Filter::tree(*root)).await?, *root, &named));
+        subjects.extend(heard::tasks_to_report(&store.list(TaskFilter::tree(*root)).await?, *root, &named));
     }
     if args.detach {
-        let done = detached(desk, args, &place, &roots).await;
+        let done = start_in_background(desk, args, &place, &roots).await;
         return match done? {
-            Code::Fine if unloadable => Ok(Code::Store),
-            Code::Fine if undone => Ok(Code::Failed),
+            CliExitCode::Success if unloadable => Ok(CliExitCode::Store),
+            CliExitCode::Success if undone => Ok(CliExitCode::Failed),
             code => Ok(code),
         };
     }
     let attended = std::io::stdin().is_terminal() && desk.term.live && !args.json;
-    let people = People { nobody: args.unattended.map(Into::into), ask_timeout: args.ask_timeout, attended };
-    let hands = Hands::start(desk, &place, store, &roots, &args.outside, team, args.pace, people).await?;
+    let people = AttendanceOptions { unattended: args.unattended.map(Into::into), ask_timeout: args.ask_timeout, attended };
+    let hands = TreeRunner::start(desk, &place, store, &roots, &args.providers, team, args.pace, people).await?;
     let which: Vec<String> = roots.iter().map(|root| desk.term.paint(Ink::Id, &root.to_string())).collect();
-    let intro = vec![format!("Carrying on {} of {}", many(open, "task"), which.join(", ")), String::new()];
-    let manner = if args.json { Manner::Json } else { Manner::Told };
-    let needs_nobody = args.unattended == Some(Unattended::Stop) && !attended;
+    let intro = vec![format!("Carrying on {} of {}", pluralize(open, "task"), which.join(", ")), String::new()];
+    let manner = if args.json { OutputMode::Json } else { OutputMode::Human };
+    let needs_nobody = args.unattended == Some(UnattendedArg::Stop) && !attended;
     let (timeout, fail_on_denied) = (args.timeout, args.fail_on_denied);
-    let carry = Carry::new(desk, &place, hands.longhaul, roots);
-    let carry = Carry { since, manner, intro, subjects, needs_nobody, timeout, fail_on_denied, ..carry };
-    let done = carry.on().await;
-    team::close(&hands.outfit).await;
+    let carry = RunSession::new(desk, &place, hands.longhaul, roots);
+    let carry = RunSession { since, mode: manner, intro, reported_tasks: subjects, stop_on_question: needs_nobody, timeout, fail_on_denied, ..carry };
+    let done = carry.run().await;
+    team::close_environment(&hands.environment).await;
     // Not as if all had been done that was asked for.
     match done {
-        Ok(Code::Fine) if unloadable => Ok(Code::Store),
-        Ok(Code::Fine) if undone => Ok(Code::Failed),
+        Ok(CliExitCode::Success) if unloadable => Ok(CliExitCode::Store),
+        Ok(CliExitCode::Success) if undone => Ok(CliExitCode::Failed),
         done => done,
     }
 }
 
 /// The trees that other processes run. What may be free in a moment is waited for.
-async fn taken(
-    desk: &Desk,
-    place: &Place,
+async fn trees_run_elsewhere(
+    desk: &CliContext,
+    place: &DataDir,
     store: &dyn Store,
     is_asked: impl Fn(&TaskId) -> bool,
-) -> Result<HashSet<TaskId>, Trouble> {
-    let owned = holder::owned(store).await?;
+) -> Result<HashSet<TaskId>, CliError> {
+    let owned = holder::owned_trees(store).await?;
     let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
     if wanted.is_empty() {
         return Ok(owned);
@@ -162,29 +162,29 @@ async fn taken(
 }
 
 /// What trees that have ended say of themselves: they need not be carried on.
-async fn ended_as(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<Code, Trouble> {
+async fn exit_code_of_ended(store: Arc<dyn Store>, roots: HashSet<TaskId>) -> Result<CliExitCode, CliError> {
     let longhaul = Longhaul::client(store).await?;
     let roots: Vec<TaskId> = roots.into_iter().collect();
     let mut heads = Vec::new();
     for root in &roots {
-        heads.extend(longhaul.snapshots(Filter::tree(*root)).await?);
+        heads.extend(longhaul.list(TaskFilter::tree(*root)).await?);
     }
-    let verdict = verdict(&longhaul, &heads, &roots).await;
+    let verdict = exit_code_of_run(&longhaul, &heads, &roots).await;
     longhaul.shutdown().await;
     Ok(verdict?.0)
 }
 
 /// The runs of other projects, which are left alone. Where there are none of this one, whoever is at the terminal is asked
 /// about the others (`None` if that was all), and elsewhere it is an error that names them.
-async fn of_other_projects(
-    desk: &Desk,
+async fn runs_of_other_projects(
+    desk: &CliContext,
     args: &ResumeArgs,
-    place: &Place,
+    place: &DataDir,
     store: &dyn Store,
-) -> Result<Option<HashSet<TaskId>>, Trouble> {
+) -> Result<Option<HashSet<TaskId>>, CliError> {
     let here = project_of(Path::new("."));
-    let mut roots: IndexMap<TaskId, Head> = IndexMap::new();
-    for head in store.list(Filter::default().live()).await? {
+    let mut roots: IndexMap<TaskId, TaskState> = IndexMap::new();
+    for head in store.list(TaskFilter::default().live()).await? {
         roots.entry(head.root).or_insert(head);
     }
     let mut others: IndexMap<TaskId, String> = IndexMap::new();
@@ -192,15 +192,15 @@ async fn of_other_projects(
         let project = project_of_run(store, *root).await;
         if let Some(project) = project.filter(|project| *project != here) {
             let told = format!("{root}  {}  in {}", one_line(&head.headline), project.display());
-            others.insert(*root, clean(&told));
+            others.insert(*root, sanitize(&told));
         }
     }
     let which: HashSet<TaskId> = others.keys().copied().collect();
-    let runs = many(others.len(), "run");
+    let runs = pluralize(others.len(), "run");
     if others.is_empty() {
         return Ok(Some(which));
     }
-    let all = place.command("resume --all");
+    let all = place.shell_command("resume --all");
     if others.len() < roots.len() {
         desk.note(&format!("{runs} of other projects left as they are; carry on all with:  {all}"));
         return Ok(Some(which));
@@ -208,57 +208,57 @@ async fn of_other_projects(
     desk.note(&format!("nothing to resume in {}; of other projects there are:", here.display()));
     others.values().for_each(|line| desk.note(&format!("  {line}")));
     let on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !args.json;
-    if on_terminal && agreed(&format!("Carry on {runs}? [y/N] "))? {
+    if on_terminal && ask_yes_no(&format!("Carry on {runs}? [y/N] "))? {
         return Ok(Some(HashSet::new()));
     }
     if !on_terminal {
         let what =
             format!("nothing was resumed: no run of this project is open, and {runs} of other projects are");
-        let one = place.command("resume ID");
+        let one = place.shell_command("resume ID");
         return Err(
-            Trouble::new(Code::Usage, what).hint(format!("carry one on with `{one}`, or all with `{all}`"))
+            CliError::new(CliExitCode::Usage, what).with_hint(format!("carry one on with `{one}`, or all with `{all}`"))
         );
     }
-    desk.note(&format!("carry one on with:  {}", place.command("resume ID")));
+    desk.note(&format!("carry one on with:  {}", place.shell_command("resume ID")));
     desk.note(&format!("or all of them with:  {all}"));
     Ok(None)
 }
 
 /// Hands each run to a process in the background.
-async fn detached(desk: &Desk, args: &ResumeArgs, place: &Place, roots: &[TaskId]) -> Result<Code, Trouble> {
+async fn start_in_background(desk: &CliContext, args: &ResumeArgs, place: &DataDir, roots: &[TaskId]) -> Result<CliExitCode, CliError> {
     for root in roots {
-        let options = CarryOptions {
-            unattended: args.unattended.unwrap_or(Unattended::Wait),
+        let options = BackgroundOptions {
+            unattended: args.unattended.unwrap_or(UnattendedArg::Wait),
             ask_timeout: args.ask_timeout,
             timeout: args.timeout,
-            ..CarryOptions::new(&args.outside)
+            ..BackgroundOptions::new(&args.providers)
         };
         carrier::start(place, *root, options).await?;
         if args.json {
-            desk.term.json(&serde_json::json!({ "task": root }))?;
+            desk.term.print_json(&serde_json::json!({ "task": root }))?;
             continue;
         }
-        desk.term.line(&root.to_string())?;
-        desk.note(&format!("it goes on in the background; watch it with:  {}", place.attach(*root)));
+        desk.term.print_line(&root.to_string())?;
+        desk.note(&format!("it goes on in the background; watch it with:  {}", place.attach_command(*root)));
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 /// Who answers what tasks ask, and for how long that is waited for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct People {
+pub(super) struct AttendanceOptions {
     /// What becomes of it when nobody is there, where that is not left to the agents.
-    pub(super) nobody: Option<Nobody>,
+    pub(super) unattended: Option<Unattended>,
     pub(super) ask_timeout: Option<Duration>,
     /// Whether somebody is at the terminal.
     pub(super) attended: bool,
 }
 
-impl People {
-    pub(super) fn tell(self, mut builder: LonghaulBuilder) -> LonghaulBuilder {
+impl AttendanceOptions {
+    pub(super) fn apply_to(self, mut builder: LonghaulBuilder) -> LonghaulBuilder {
         builder = builder.attended(self.attended);
-        if let Some(nobody) = self.nobody {
-            builder = builder.when_nobody(nobody);
+        if let Some(nobody) = self.unattended {
+            builder = builder.unattended(nobody);
         }
         match self.ask_timeout {
             Some(time) => builder.ask_timeout(time),
@@ -268,63 +268,63 @@ impl People {
 }
 
 /// What carries on trees that others left: any team whose file is in the store, and the demo's.
-pub(super) struct Hands {
+pub(super) struct TreeRunner {
     pub(super) longhaul: Longhaul,
-    pub(super) outfit: Outfit,
+    pub(super) environment: Environment,
 }
 
-impl Hands {
+impl TreeRunner {
     #[expect(clippy::too_many_arguments, reason = "what a process is made of, said once")]
     pub(super) async fn start(
-        desk: &Desk,
-        place: &Place,
+        desk: &CliContext,
+        place: &DataDir,
         store: Arc<dyn Store>,
         roots: &[TaskId],
-        outside: &Outside,
+        outside: &ProviderArgs,
         demo: Team,
-        pace: Pace,
-        people: People,
-    ) -> Result<Hands, Trouble> {
-        let outfit = team::outfit(desk, outside, place)?;
-        let mut builder = super::builder(demo).loader(Kept::new(pace, outfit.clone()));
+        pace: DemoPace,
+        people: AttendanceOptions,
+    ) -> Result<TreeRunner, CliError> {
+        let outfit = team::build_environment(desk, outside, place)?;
+        let mut builder = super::longhaul_builder(demo).loader(StoredTeamLoader::new(pace, outfit.clone()));
         for root in roots {
-            builder = builder.tree(*root);
+            builder = builder.only_tree(*root);
         }
         // Bounds are a process's, not a tree's: several trees have the usual ones.
         if let [root] = roots
-            && let Some(head) = store.head(*root).await?
-            && let Some(limits) = team::limits(&*store, &head.team, &outfit).await?
+            && let Some(head) = store.task_state(*root).await?
+            && let Some(limits) = team::stored_team_limits(&*store, &head.team, &outfit).await?
         {
             builder = builder.limits(limits);
         }
-        builder = people.tell(builder);
-        let longhaul = builder.store_arc(store).start().await?;
-        Ok(Hands { longhaul, outfit })
+        builder = people.apply_to(builder);
+        let longhaul = builder.shared_store(store).start().await?;
+        Ok(TreeRunner { longhaul, environment: outfit })
     }
 }
 
 /// That a limit of cost can be kept to by the team of a tree.
-pub(super) async fn priced_tree(store: &dyn Store, root: TaskId, loader: &Kept) -> Result<(), Trouble> {
-    let Some(Head { team: TeamRef::File(digest), .. }) = store.head(root).await? else { return Ok(()) };
-    let Some(file) = store.kept(digest).await? else { return Ok(()) };
+pub(super) async fn priced_tree(store: &dyn Store, root: TaskId, loader: &StoredTeamLoader) -> Result<(), CliError> {
+    let Some(TaskState { team: TeamRef::File(digest), .. }) = store.task_state(root).await? else { return Ok(()) };
+    let Some(file) = store.blob(digest).await? else { return Ok(()) };
     // What does not load is told by whoever runs it.
-    loader.load(&file).map_or(Ok(()), |team| priced(&team))
+    loader.load(&file).map_or(Ok(()), |team| check_prices_known(&team))
 }
 
 /// Why this program cannot run tasks of a team, if that is so: it runs the demo's, and those whose file or script is kept
 /// in the store.
-pub(super) async fn unknown(
+pub(super) async fn why_not_runnable(
     store: &dyn Store,
     team: &TeamRef,
     demo: &TeamRef,
-    loader: &Kept,
-) -> Result<Option<String>, Trouble> {
+    loader: &StoredTeamLoader,
+) -> Result<Option<String>, CliError> {
     let TeamRef::File(digest) = team else {
         return Ok((team != demo).then(|| format!("is of {team}, which this program does not know")));
     };
     let name = team::name(store, team).await;
-    Ok(match store.kept(digest.clone()).await {
-        Ok(Some(file)) if !Kept::knows(&file) => {
+    Ok(match store.blob(digest.clone()).await {
+        Ok(Some(file)) if !StoredTeamLoader::recognizes(&file) => {
             Some(format!("is of {name}, which this program does not know"))
         }
         Ok(Some(file)) => loader
@@ -338,7 +338,7 @@ pub(super) async fn unknown(
 }
 
 /// The tasks that were asked for, and their trees; all, if `None`.
-async fn asked(store: &dyn Store, ids: &[String]) -> Result<(Vec<TaskId>, Option<HashSet<TaskId>>), Trouble> {
+async fn find_requested(store: &dyn Store, ids: &[String]) -> Result<(Vec<TaskId>, Option<HashSet<TaskId>>), CliError> {
     if ids.is_empty() {
         return Ok((Vec::new(), None));
     }
@@ -346,19 +346,19 @@ async fn asked(store: &dyn Store, ids: &[String]) -> Result<(Vec<TaskId>, Option
     for typed in ids {
         let id = store.find(typed).await?;
         named.push(id);
-        roots.extend(store.head(id).await?.map(|head| head.root));
+        roots.extend(store.task_state(id).await?.map(|head| head.root));
     }
     Ok((named, Some(roots)))
 }
 
 /// Why there is nothing to do.
-async fn nothing(
-    place: &Place,
+async fn nothing_to_resume_message(
+    place: &DataDir,
     store: &dyn Store,
     asked: Option<&HashSet<TaskId>>,
     some: bool,
     more: Budget,
-) -> Result<String, Trouble> {
+) -> Result<String, CliError> {
     if some {
         return Ok("There is nothing that this process could carry on.".to_owned());
     }
@@ -367,13 +367,13 @@ async fn nothing(
     };
     let mut told = Vec::new();
     for root in asked {
-        if let Some(Head { id, status, headline, .. }) = store.head(*root).await? {
+        if let Some(TaskState { id, status, headline, .. }) = store.task_state(*root).await? {
             told.push(format!("{id} has ended ({status}): {}", one_line(&headline)));
             told.push(match more.is_open() {
-                true => format!("To continue it, write to it: {}", place.send(id)),
+                true => format!("To continue it, write to it: {}", place.send_command(id)),
                 false => {
                     let command =
-                        place.command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
+                        place.shell_command(&format!("run --session {id} PROMPT --max-tokens N --max-cost N"));
                     format!("To continue it with another limit: {command}")
                 }
             });

@@ -3,58 +3,58 @@
 use longhaul::LonghaulError;
 use serde_json::json;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::RetryArgs;
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 use crate::view::Ink;
 
-pub(super) async fn run(desk: &Desk, args: &RetryArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &RetryArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
     let mut ids = Vec::new();
     for typed in &args.ids {
         ids.push(longhaul.find(typed).await?);
     }
-    let (term, place) = (desk.term, desk.place()?);
+    let (term, place) = (desk.term, desk.data_dir()?);
     let mut tried = Vec::new();
     for id in ids {
         let again = match longhaul.retry(id).await {
             Err(error @ LonghaulError::NotFailed { .. }) => {
-                let head = longhaul.head(id).await?;
+                let head = longhaul.state(id).await?;
                 let hint = match head.status.is_final() {
-                    true => format!("to go on from its answer, write to it: {}", place.send(id)),
-                    false if head.worker.is_none() => format!("to carry it on: {}", place.resume(head.root)),
-                    false => format!("to end it first: {}", place.command(&format!("stop {id}"))),
+                    true => format!("to go on from its answer, write to it: {}", place.send_command(id)),
+                    false if head.worker.is_none() => format!("to carry it on: {}", place.resume_command(head.root)),
+                    false => format!("to end it first: {}", place.shell_command(&format!("stop {id}"))),
                 };
-                return Err(Trouble::from(error).hint(hint));
+                return Err(CliError::from(error).with_hint(hint));
             }
-            Err(error @ LonghaulError::Retried { by, .. }) => {
-                let hint = format!("see how it stands: {}", place.command(&format!("show {by}")));
-                return Err(Trouble::from(error).hint(hint));
+            Err(error @ LonghaulError::AlreadyRetried { by, .. }) => {
+                let hint = format!("see how it stands: {}", place.shell_command(&format!("show {by}")));
+                return Err(CliError::from(error).with_hint(hint));
             }
             again => again?,
         };
-        super::looked_at(&longhaul, id).await;
-        let head = longhaul.head(again).await?;
+        super::mark_read(&longhaul, id).await;
+        let head = longhaul.state(again).await?;
         tried.push(again);
         let background = match args.wait {
             true => Ok(false),
-            false => super::hand_over(&longhaul, &place, &head, &args.outside).await,
+            false => super::start_background_process(&longhaul, &place, &head, &args.providers).await,
         };
         if args.json {
             let background = background.unwrap_or_default();
-            term.json(&json!({
+            term.print_json(&json!({
                 "task": id, "retried_as": again, "parent": head.parent, "root": head.root, "background": background,
             }))?;
             continue;
         }
         let shown = term.paint(Ink::Id, &again.to_string());
         let below = head.parent.map(|parent| format!(", below {parent}")).unwrap_or_default();
-        term.line(&format!("{id} is tried again as {shown}{below}"))?;
-        super::told_who_runs(desk, &place, &head, background)?;
+        term.print_line(&format!("{id} is tried again as {shown}{below}"))?;
+        super::report_who_runs(desk, &place, &head, background)?;
     }
     if args.wait {
-        super::stay(desk, &longhaul, tried, &args.outside, args.json).await
+        super::wait_until_ended(desk, &longhaul, tried, &args.providers, args.json).await
     } else {
-        Ok(Code::Fine)
+        Ok(CliExitCode::Success)
     }
 }

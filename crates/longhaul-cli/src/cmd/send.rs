@@ -2,50 +2,50 @@
 
 use std::io::Read as _;
 
-use longhaul::supervisor::LONGEST_TEXT;
+use longhaul::supervisor::MAX_TEXT_BYTES;
 use serde_json::json;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::SendArgs;
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 use crate::view::Ink;
 
-pub(super) async fn run(desk: &Desk, args: &SendArgs) -> Result<Code, Trouble> {
-    let text = words(&args.text)?;
+pub(super) async fn run(desk: &CliContext, args: &SendArgs) -> Result<CliExitCode, CliError> {
+    let text = join_or_read_stdin(&args.text)?;
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
     let sent = longhaul.send(id, text.trim_end()).await?;
-    let (term, to, place) = (desk.term, sent.to, desk.place()?);
-    let head = longhaul.head(to).await?;
+    let (term, to, place) = (desk.term, sent.to, desk.data_dir()?);
+    let head = longhaul.state(to).await?;
     let background = match args.wait {
         true => Ok(false),
-        false => super::hand_over(&longhaul, &place, &head, &args.outside).await,
+        false => super::start_background_process(&longhaul, &place, &head, &args.providers).await,
     };
     let shown = term.paint(Ink::Id, &to.to_string());
     match (args.json, sent.continued) {
         (true, _) => {
             let background = background.unwrap_or_default();
-            term.json(&json!({ "to": to, "continued": sent.continued, "background": background }))?;
+            term.print_json(&json!({ "to": to, "continued": sent.continued, "background": background }))?;
         }
         (false, false) => {
-            term.line(&format!("sent to {shown}"))?;
-            super::told_who_runs(desk, &place, &head, background)?;
+            term.print_line(&format!("sent to {shown}"))?;
+            super::report_who_runs(desk, &place, &head, background)?;
         }
         (false, true) => {
             let told = format!("{id} had ended: it is continued as {shown}, which will read your letter");
-            term.line(&told)?;
-            super::told_who_runs(desk, &place, &head, background)?;
+            term.print_line(&told)?;
+            super::report_who_runs(desk, &place, &head, background)?;
         }
     }
     if args.wait {
-        super::stay(desk, &longhaul, vec![to], &args.outside, args.json).await
+        super::wait_until_ended(desk, &longhaul, vec![to], &args.providers, args.json).await
     } else {
-        Ok(Code::Fine)
+        Ok(CliExitCode::Success)
     }
 }
 
 /// What was typed, or what is on standard input.
-pub(super) fn words(typed: &[String]) -> Result<String, Trouble> {
+pub(super) fn join_or_read_stdin(typed: &[String]) -> Result<String, CliError> {
     match typed {
         [dash] if dash == "-" => from_stdin(),
         words => Ok(words.join(" ")),
@@ -53,20 +53,20 @@ pub(super) fn words(typed: &[String]) -> Result<String, Trouble> {
 }
 
 /// All of standard input, or enough of it to see that it is too much.
-fn from_stdin() -> Result<String, Trouble> {
+fn from_stdin() -> Result<String, CliError> {
     let unread =
-        |error| Trouble::new(Code::Usage, format!("the message on standard input cannot be read: {error}"));
+        |error| CliError::new(CliExitCode::Usage, format!("the message on standard input cannot be read: {error}"));
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
-    input.by_ref().take(LONGEST_TEXT as u64 + 1).read_to_end(&mut text).map_err(unread)?;
+    input.by_ref().take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut text).map_err(unread)?;
     // The rest is only counted, so that the error can say how long the message was.
     let rest = std::io::copy(&mut input, &mut std::io::sink()).map_err(unread)?;
-    if text.len() > LONGEST_TEXT {
+    if text.len() > MAX_TEXT_BYTES {
         let size = usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(text.len());
-        return Err(longhaul::LonghaulError::TooLong { what: "message", size, most: LONGEST_TEXT }.into());
+        return Err(longhaul::LonghaulError::TooLong { what: "message", size, most: MAX_TEXT_BYTES }.into());
     }
     String::from_utf8(text).map_err(|_| {
-        Trouble::new(Code::Usage, "the message on standard input is not text (UTF-8)")
-            .hint("put it in a file, and write the name of the file instead")
+        CliError::new(CliExitCode::Usage, "the message on standard input is not text (UTF-8)")
+            .with_hint("put it in a file, and write the name of the file instead")
     })
 }

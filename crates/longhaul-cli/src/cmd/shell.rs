@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::env::{CompleteEnv, Shells};
 
-use super::Desk;
+use super::CliContext;
 use crate::args::{self, CompletionsArgs, ManArgs};
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 
 /// The variable by which a shell asks for what may come next.
 const ASKS: &str = "LONGHAUL_COMPLETE";
@@ -27,31 +27,31 @@ pub(crate) fn complete() -> Option<ExitCode> {
     match answered {
         Ok(true) => Some(ExitCode::SUCCESS),
         Ok(false) => None,
-        Err(_) => Some(ExitCode::from(Code::Usage as u8)),
+        Err(_) => Some(ExitCode::from(CliExitCode::Usage as u8)),
     }
 }
 
-pub(super) fn completions(desk: &Desk, args: &CompletionsArgs) -> Result<Code, Trouble> {
+pub(super) fn completions(desk: &CliContext, args: &CompletionsArgs) -> Result<CliExitCode, CliError> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     match shells.completer(&args.shell.to_string()) {
         Some(shell) => shell.write_registration(ASKS, "longhaul", "longhaul", "longhaul", &mut script)?,
         None => clap_complete::generate(args.shell, &mut args::command(), "longhaul", &mut script),
     }
-    desk.term.line(String::from_utf8_lossy(&script).trim_end())?;
-    Ok(Code::Fine)
+    desk.term.print_line(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(CliExitCode::Success)
 }
 
-pub(super) fn man(desk: &Desk, args: &ManArgs) -> Result<Code, Trouble> {
+pub(super) fn man(desk: &CliContext, args: &ManArgs) -> Result<CliExitCode, CliError> {
     let mut command = args::command();
     command.build();
     let Some(dir) = &args.dir else {
-        desk.term.line(page(command)?.trim_end())?;
-        return Ok(Code::Fine);
+        desk.term.print_line(render_man_page(command)?.trim_end())?;
+        return Ok(CliExitCode::Success);
     };
     let cannot = |path: &Path, error: std::io::Error| {
-        Trouble::new(Code::Failed, format!("{} cannot be written: {error}", path.display()))
-            .hint("`--dir DIR` names a directory that you may write to")
+        CliError::new(CliExitCode::Failed, format!("{} cannot be written: {error}", path.display()))
+            .with_hint("`--dir DIR` names a directory that you may write to")
     };
     std::fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     let mut pages = vec![("longhaul.1".to_owned(), command.clone())];
@@ -60,13 +60,13 @@ pub(super) fn man(desk: &Desk, args: &ManArgs) -> Result<Code, Trouble> {
     }
     for (file, command) in pages {
         let path = dir.join(file);
-        std::fs::write(&path, page(command)?).map_err(|error| cannot(&path, error))?;
-        desk.term.line(&path.display().to_string())?;
+        std::fs::write(&path, render_man_page(command)?).map_err(|error| cannot(&path, error))?;
+        desk.term.print_line(&path.display().to_string())?;
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
-fn page(command: Command) -> Result<String, Trouble> {
+fn render_man_page(command: Command) -> Result<String, CliError> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;
     Ok(String::from_utf8_lossy(&page).into_owned())

@@ -1,23 +1,23 @@
 //! `longhaul show`.
 
 use jiff::Timestamp;
-use longhaul::entry::{Order, Outcome, Question, Wait, Wants};
+use longhaul::entry::{Order, Outcome, Question, WaitReason, ExpectedAnswer};
 use longhaul::id::QuestionId;
 use longhaul::message::Usage;
 use longhaul::snapshot::{Event, Snapshot};
-use longhaul::store::Filter;
-use longhaul::task::{Head, Waiting};
+use longhaul::store::TaskFilter;
+use longhaul::task::{TaskState, WaitState};
 use longhaul::{Longhaul, Status, TaskId};
 use serde::Serialize;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::ShowArgs;
-use crate::exit::{Code, Trouble};
-use crate::place::Place;
+use crate::exit::{CliExitCode, CliError};
+use crate::place::DataDir;
 use crate::team;
 use crate::view::{
-    self, Detail, Ink, Layout, Teller, Term, ago, clean, count, dollars, fit, many, moment, one_line,
-    standing, time_of, visible, waits_for,
+    self, EventDetail, Ink, TaskLayout, EventFormatter, TerminalOutput, format_ago, sanitize, format_count, format_dollars, truncate, pluralize, format_timestamp, one_line,
+    status_label, time_of, escape_invisible, describe_wait,
 };
 
 /// How many of the last events are shown.
@@ -27,17 +27,17 @@ const FIELD: usize = 12;
 
 /// A task as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
-    head: &'a Head,
+struct ShownTask<'a> {
+    head: &'a TaskState,
     order: &'a Order,
-    children: Vec<&'a Head>,
+    children: Vec<&'a TaskState>,
     /// What it and all below it have used.
-    tree: Spent,
+    tree: UsageTotals,
     /// The tasks that try its order again.
     retried_as: &'a [TaskId],
     outcome: &'a Option<Outcome>,
     /// What it asks a person, whole.
-    questions: Vec<Asking<'a>>,
+    questions: Vec<ShownQuestion<'a>>,
     output: &'a str,
     events: Vec<&'a Event>,
     /// How many events there were before those.
@@ -46,7 +46,7 @@ struct Shown<'a> {
 
 /// A question as JSON.
 #[derive(Serialize)]
-struct Asking<'a> {
+struct ShownQuestion<'a> {
     question: QuestionId,
     #[serde(flatten)]
     asks: &'a Question,
@@ -54,7 +54,7 @@ struct Asking<'a> {
 
 /// What tasks have used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-struct Spent {
+struct UsageTotals {
     tasks: usize,
     turns: u64,
     calls: u64,
@@ -65,9 +65,9 @@ struct Spent {
     unpriced: u64,
 }
 
-impl Spent {
-    fn of<'a>(heads: impl IntoIterator<Item = &'a Head>) -> Spent {
-        heads.into_iter().fold(Spent::default(), |mut sum, head| {
+impl UsageTotals {
+    fn sum_of<'a>(heads: impl IntoIterator<Item = &'a TaskState>) -> UsageTotals {
+        heads.into_iter().fold(UsageTotals::default(), |mut sum, head| {
             sum.tasks += 1;
             sum.turns += u64::from(head.turns);
             sum.calls += u64::from(head.calls);
@@ -79,44 +79,44 @@ impl Spent {
     }
 
     /// What it cost; of what the price is not known, that is said.
-    fn cost(&self) -> Option<String> {
+    fn cost_text(&self) -> Option<String> {
         match (self.cost, self.unpriced) {
             _ if self.turns == 0 => None,
             (0, 0) => Some("$0".to_owned()),
             (0, _) => Some("price unknown".to_owned()),
-            (cost, 0) => Some(dollars(cost)),
-            (cost, 1) => Some(format!("{} and 1 reply of unknown price", dollars(cost))),
-            (cost, more) => Some(format!("{} and {more} replies of unknown price", dollars(cost))),
+            (cost, 0) => Some(format_dollars(cost)),
+            (cost, 1) => Some(format!("{} and 1 reply of unknown price", format_dollars(cost))),
+            (cost, more) => Some(format!("{} and {more} replies of unknown price", format_dollars(cost))),
         }
     }
 
-    fn words(&self) -> String {
-        let tokens = count(self.usage.total());
-        let (input, output) = (count(self.usage.input), count(self.usage.output));
-        let turns = many(usize::try_from(self.turns).unwrap_or(usize::MAX), "turn");
-        let calls = many(usize::try_from(self.calls).unwrap_or(usize::MAX), "tool call");
-        let cost = self.cost().map(|cost| format!(", {cost}")).unwrap_or_default();
+    fn to_text(&self) -> String {
+        let tokens = format_count(self.usage.total());
+        let (input, output) = (format_count(self.usage.input), format_count(self.usage.output));
+        let turns = pluralize(usize::try_from(self.turns).unwrap_or(usize::MAX), "turn");
+        let calls = pluralize(usize::try_from(self.calls).unwrap_or(usize::MAX), "tool call");
+        let cost = self.cost_text().map(|cost| format!(", {cost}")).unwrap_or_default();
         format!("{turns}, {calls}, {tokens} tokens ({input} in, {output} out){cost}")
     }
 }
 
-pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &ShowArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
     let id = longhaul.find(&args.id).await?;
     // People see the last events, programs how many there were before.
-    let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.glance(id).await? };
-    let tree = longhaul.snapshots(Filter::tree(task.head.root)).await?;
-    let below = below(&tree, id);
-    let again = Filter { retries: Some(id), ..Filter::default() };
+    let task = if args.json { longhaul.snapshot(id).await? } else { longhaul.recent_snapshot(id).await? };
+    let tree = longhaul.list(TaskFilter::tree(task.state.root)).await?;
+    let below = descendants_of(&tree, id);
+    let again = TaskFilter { retries: Some(id), ..TaskFilter::default() };
     let retried = longhaul.store().ids(again).await?;
-    let spent = Spent::of(below.iter().copied().chain([&task.head]));
+    let spent = UsageTotals::sum_of(below.iter().copied().chain([&task.state]));
     let term = desk.term;
     if args.json {
-        let Snapshot { head, order, output, outcome, questions, events, dropped, .. } = &task;
+        let Snapshot { state: head, order, output, outcome, questions, events, dropped, .. } = &task;
         let questions =
-            questions.iter().map(|(question, asks)| Asking { question: *question, asks }).collect();
+            questions.iter().map(|(question, asks)| ShownQuestion { question: *question, asks }).collect();
         let children = below.iter().copied().filter(|head| head.parent == Some(id)).collect();
-        term.json(&Shown {
+        term.print_json(&ShownTask {
             head,
             order,
             children,
@@ -129,31 +129,31 @@ pub(super) async fn run(desk: &Desk, args: &ShowArgs) -> Result<Code, Trouble> {
             dropped: *dropped,
         })?;
     } else {
-        let mut page = Page { term, place: desk.place()?, now: Timestamp::now(), lines: Vec::new() };
-        let team = team::name(&**longhaul.store(), &task.head.team).await;
-        page.head(&task, &team);
-        if let Some(since) = silent_since(&longhaul, &task.head).await? {
-            let (resume, since) = (page.place.resume(task.head.root), ago(since, page.now));
+        let mut page = ShowPage { term, data_dir: desk.data_dir()?, now: Timestamp::now(), lines: Vec::new() };
+        let team = team::name(&**longhaul.store(), &task.state.team).await;
+        page.status_fields(&task, &team);
+        if let Some(since) = silent_since(&longhaul, &task.state).await? {
+            let (resume, since) = (page.data_dir.resume_command(task.state.root), format_ago(since, page.now));
             page.field(
                 "process",
                 &format!("silent: its lease ended {since}; if it stays silent, take over: {resume}"),
             );
         }
-        page.kin(&task.head, &retried);
-        page.used(&task.head, &spent);
+        page.links(&task.state, &retried);
+        page.used(&task.state, &spent);
         page.order(&task.order);
         page.children(&below);
         page.events(&task);
         page.output(&task);
-        term.lines(&page.lines)?;
+        term.print_lines(&page.lines)?;
     }
-    super::looked_at(&longhaul, id).await;
-    Ok(Code::Fine)
+    super::mark_read(&longhaul, id).await;
+    Ok(CliExitCode::Success)
 }
 
 /// When the lease of the process that runs a task ended, by the clock on the wall: a process that is stopped, or on a machine whose
 /// clock is wrong. That is only shown; whether it is gone, somebody has to watch who wants to take over.
-async fn silent_since(longhaul: &Longhaul, head: &Head) -> Result<Option<Timestamp>, Trouble> {
+async fn silent_since(longhaul: &Longhaul, head: &TaskState) -> Result<Option<Timestamp>, CliError> {
     let Some(worker) = head.worker.clone().filter(|_| head.status == Status::Running) else {
         return Ok(None);
     };
@@ -162,24 +162,24 @@ async fn silent_since(longhaul: &Longhaul, head: &Head) -> Result<Option<Timesta
 }
 
 /// All tasks below one, in the order of their submission: parents come before their children.
-fn below(tree: &[Head], id: TaskId) -> Vec<&Head> {
+fn descendants_of(tree: &[TaskState], id: TaskId) -> Vec<&TaskState> {
     let mut above = std::collections::HashSet::from([id]);
     tree.iter()
         .filter(|head| head.parent.is_some_and(|parent| above.contains(&parent)) && above.insert(head.id))
         .collect()
 }
 
-struct Page {
-    term: Term,
-    place: Place,
+struct ShowPage {
+    term: TerminalOutput,
+    data_dir: DataDir,
     now: Timestamp,
     lines: Vec<String>,
 }
 
-impl Page {
+impl ShowPage {
     /// A name and what it stands for, which goes on below itself.
     fn field(&mut self, name: &str, value: &str) {
-        let value = self.term.wrapped_to(value, FIELD);
+        let value = self.term.wrap_within(value, FIELD);
         for (index, line) in value.lines().enumerate() {
             let name = if index == 0 { name } else { "" };
             self.lines.push(format!("{}  {line}", self.term.paint(Ink::Faint, &format!("{name:<10}"))));
@@ -191,13 +191,13 @@ impl Page {
         self.lines.push(self.term.paint(Ink::Strong, name));
     }
 
-    fn head(&mut self, task: &Snapshot, team: &str) {
-        let head = &task.head;
-        let (sign, word, ink) = standing(head);
-        let room = self.term.size().0.saturating_sub(view::width(&format!("{}  {sign} {word}  ", head.id)));
+    fn status_fields(&mut self, task: &Snapshot, team: &str) {
+        let head = &task.state;
+        let (sign, word, ink) = status_label(head);
+        let room = self.term.size().0.saturating_sub(view::display_width(&format!("{}  {sign} {word}  ", head.id)));
         let state = self.term.paint(ink, &format!("{sign} {word}"));
         let id = self.term.paint(Ink::Id, &head.id.to_string());
-        let headline = self.term.paint(Ink::Strong, &fit(&one_line(&head.headline), room));
+        let headline = self.term.paint(Ink::Strong, &truncate(&one_line(&head.headline), room));
         self.lines.push(format!("{id}  {state}  {headline}").trim_end().to_owned());
         if let Some(error) = &head.error {
             self.field("why", &one_line(error));
@@ -211,7 +211,7 @@ impl Page {
         for (name, question) in &task.questions {
             // The journal has a call in few words, and whole beside it: who is to allow it needs all of it.
             let asks = match &question.wants {
-                Wants::Leave { tool, arguments, why, changed, .. } if !question.text.contains(arguments) => {
+                ExpectedAnswer::Leave { tool, arguments, why, changed, .. } if !question.text.contains(arguments) => {
                     let why = why
                         .as_ref()
                         .map(|why| format!(" A person has to decide: {why}."))
@@ -222,24 +222,24 @@ impl Page {
                 }
                 _ => question.text.clone(),
             };
-            self.field("asks", &visible(&asks));
+            self.field("asks", &escape_invisible(&asks));
             let named = (task.questions.len() > 1).then_some(*name);
-            self.field("answer", &self.place.answer(head.id, named, &question.wants));
+            self.field("answer", &self.data_dir.answer_command(head.id, named, &question.wants));
             if let Some(until) = head.asked.iter().find(|asked| asked.question == *name).and_then(|a| a.until)
             {
-                self.field("until", &moment(until));
+                self.field("until", &format_timestamp(until));
             }
         }
-        let asks = |waiting: &Waiting| matches!(waiting.on, Wait::Person(_));
+        let asks = |waiting: &WaitState| matches!(waiting.on, WaitReason::Person(_));
         if let Some(waiting) = head.waiting.as_ref().filter(|waiting| !asks(waiting)) {
-            let since = ago(waiting.since, self.now).replace(" ago", "");
-            self.field("waits for", &format!("{}, {since}", waits_for(&waiting.on)));
+            let since = format_ago(waiting.since, self.now).replace(" ago", "");
+            self.field("waits for", &format!("{}, {since}", describe_wait(&waiting.on)));
         }
         if let Some(stop) = head.stop.as_ref().filter(|_| !head.status.is_final()) {
             self.field("to stop", &stop.cause.to_string());
         }
-        if standing(head).1 == "interrupted" {
-            self.field("resume", &self.place.resume(head.root));
+        if status_label(head).1 == "interrupted" {
+            self.field("resume", &self.data_dir.resume_command(head.root));
         }
         if !head.calling.is_empty() {
             let tools: Vec<String> = head.calling.iter().map(|(_, tool)| one_line(tool)).collect();
@@ -249,13 +249,13 @@ impl Page {
             self.field("progress", &one_line(progress));
         }
         if head.unread > 0 {
-            self.field("unread", &many(head.unread as usize, "letter"));
+            self.field("unread", &pluralize(head.unread as usize, "letter"));
         }
-        let agent = format!("{} of {}", one_line(head.agent.as_str()), clean(team));
+        let agent = format!("{} of {}", one_line(head.agent.as_str()), sanitize(team));
         self.field("agent", &agent);
-        let mut created = format!("{} ({})", moment(head.created), ago(head.created, self.now));
-        if view::width(&created) + FIELD > self.term.size().0 {
-            created = moment(head.created);
+        let mut created = format!("{} ({})", format_timestamp(head.created), format_ago(head.created, self.now));
+        if view::display_width(&created) + FIELD > self.term.size().0 {
+            created = format_timestamp(head.created);
         }
         self.field("created", &created);
         if head.started.is_some() {
@@ -264,14 +264,14 @@ impl Page {
             self.field("elapsed", &format!("{}{again}", time_of(head, self.now)));
         }
         if let Some(directory) = &task.order.working_dir {
-            self.field("directory", &clean(&directory.display().to_string()));
+            self.field("directory", &sanitize(&directory.display().to_string()));
         }
         if let Some(model) = &task.order.model {
             self.field("model", &one_line(model));
         }
     }
 
-    fn kin(&mut self, head: &Head, retried: &[TaskId]) {
+    fn links(&mut self, head: &TaskState, retried: &[TaskId]) {
         let links = [
             ("parent", head.parent),
             ("root", Some(head.root).filter(|root| *root != head.id && Some(*root) != head.parent)),
@@ -288,41 +288,41 @@ impl Page {
         }
     }
 
-    fn used(&mut self, head: &Head, tree: &Spent) {
-        self.field("used", &Spent::of([head]).words());
+    fn used(&mut self, head: &TaskState, tree: &UsageTotals) {
+        self.field("used", &UsageTotals::sum_of([head]).to_text());
         if tree.tasks > 1 {
-            self.field("in all", &format!("{} tasks, {}", tree.tasks, tree.words()));
+            self.field("in all", &format!("{} tasks, {}", tree.tasks, tree.to_text()));
         }
     }
 
     fn order(&mut self, order: &Order) {
         self.title("Order");
-        self.lines.push(self.term.wrapped(clean(&order.task).trim_end()));
+        self.lines.push(self.term.wrap(sanitize(&order.task).trim_end()));
         if let Some(expected) = &order.expected_output {
-            self.lines.push(self.term.wrapped(&format!("Expected: {}", clean(expected))));
+            self.lines.push(self.term.wrap(&format!("Expected: {}", sanitize(expected))));
         }
     }
 
-    fn children(&mut self, below: &[&Head]) {
+    fn children(&mut self, below: &[&TaskState]) {
         if below.is_empty() {
             return;
         }
         self.title("Children");
-        let heads: Vec<Head> = below.iter().copied().cloned().collect();
-        self.lines.extend(view::tasks(&heads, self.term, self.now, Layout::Tree));
+        let heads: Vec<TaskState> = below.iter().copied().cloned().collect();
+        self.lines.extend(view::task_table(&heads, self.term, self.now, TaskLayout::Tree));
     }
 
     fn events(&mut self, task: &Snapshot) {
-        let mut teller = Teller::new(self.term, Detail::Own);
-        let told: Vec<String> = task.events.iter().flat_map(|event| teller.tell(event)).collect();
+        let mut teller = EventFormatter::new(self.term, EventDetail::OneTask);
+        let told: Vec<String> = task.events.iter().flat_map(|event| teller.format_event(event)).collect();
         let all = task.dropped + told.len() as u64;
         let last = &told[told.len().saturating_sub(LAST)..];
         match all > last.len() as u64 {
             true => {
-                let logs = format!("logs {}", task.head.id);
-                let title = format!("Last events (all: {})", self.place.command(&logs));
+                let logs = format!("logs {}", task.state.id);
+                let title = format!("Last events (all: {})", self.data_dir.shell_command(&logs));
                 let short = format!("Last events (all: {logs})");
-                self.title(if view::width(&title) > self.term.size().0 { &short } else { &title });
+                self.title(if view::display_width(&title) > self.term.size().0 { &short } else { &title });
             }
             false => self.title("Events"),
         }
@@ -330,12 +330,12 @@ impl Page {
     }
 
     fn output(&mut self, task: &Snapshot) {
-        let output = clean(&task.output);
+        let output = sanitize(&task.output);
         if output.trim().is_empty() {
             return;
         }
-        self.title(if task.head.status.is_final() { "Output" } else { "Output so far" });
-        self.lines.push(self.term.wrapped(output.trim_end()));
+        self.title(if task.state.status.is_final() { "Output" } else { "Output so far" });
+        self.lines.push(self.term.wrap(output.trim_end()));
     }
 }
 
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn a_price_that_is_not_known_is_said_to_be_unknown() {
-        let spent = |cost, unpriced| Spent { turns: 3, cost, unpriced, ..Spent::default() }.cost();
-        assert_eq!(Spent::default().cost(), None);
+        let spent = |cost, unpriced| UsageTotals { turns: 3, cost, unpriced, ..UsageTotals::default() }.cost_text();
+        assert_eq!(UsageTotals::default().cost_text(), None);
         assert_eq!(spent(0, 3).as_deref(), Some("price unknown"));
         assert_eq!(spent(0, 0).as_deref(), Some("$0"));
         assert_eq!(spent(12_000, 0).as_deref(), Some("$0.0120"));

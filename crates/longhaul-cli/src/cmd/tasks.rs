@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::store::{Filter, Health};
-use longhaul::task::Head;
+use longhaul::store::{TaskFilter, DatabaseHealth};
+use longhaul::task::TaskState;
 use longhaul::{Longhaul, Status, TaskId};
 
-use super::Desk;
-use crate::args::{State, TasksArgs};
-use crate::exit::{Code, Trouble};
-use crate::view::{self, Ink, Layout, many, one_line, standing};
+use super::CliContext;
+use crate::args::{StateFilter, TasksArgs};
+use crate::exit::{CliExitCode, CliError};
+use crate::view::{self, Ink, TaskLayout, pluralize, one_line, status_label};
 
 mod watch;
 
@@ -20,117 +20,117 @@ const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How far tasks that are not shown are counted.
 const COUNTED: usize = 1_000;
 
-pub(super) async fn run(desk: &Desk, args: &TasksArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &TasksArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
-    let wanted = Wanted::of(&longhaul, args).await?;
+    let wanted = TaskSelection::new(&longhaul, args).await?;
     if args.watch {
         return watch::run(desk, &longhaul, &wanted).await;
     }
     let now = Timestamp::now();
-    let code = unloadable(desk, &longhaul, &wanted.filters(now)).await?;
+    let code = report_unloadable(desk, &longhaul, &wanted.filters(now)).await?;
     let heads = wanted.list(&longhaul, now).await?;
     if args.json {
-        heads.iter().try_for_each(|head| desk.term.json(head))?;
+        heads.iter().try_for_each(|head| desk.term.print_json(head))?;
         return Ok(code);
     }
     if heads.is_empty() {
-        desk.term.line(&desk.term.wrapped(&wanted.nothing(&longhaul).await?))?;
+        desk.term.print_line(&desk.term.wrap(&wanted.empty_message(&longhaul).await?))?;
         return Ok(code);
     }
-    for line in view::tasks(&heads, desk.term, now, wanted.layout()) {
-        desk.term.line(&line)?;
+    for line in view::task_table(&heads, desk.term, now, wanted.layout()) {
+        desk.term.print_line(&line)?;
     }
-    let older = wanted.older(&longhaul, now).await?;
+    let older = wanted.count_older(&longhaul, now).await?;
     for (ink, line) in wanted.footer(&heads, older) {
-        desk.term.line(&desk.term.paint(ink, &desk.term.wrapped(&line)))?;
+        desk.term.print_line(&desk.term.paint(ink, &desk.term.wrap(&line)))?;
     }
     Ok(code)
 }
 
 /// Names the tasks that cannot be shown, and why: of those that are to be shown, of the open ones and of the newest.
-async fn unloadable(desk: &Desk, longhaul: &Longhaul, wanted: &[Filter]) -> Result<Code, Trouble> {
+async fn report_unloadable(desk: &CliContext, longhaul: &Longhaul, wanted: &[TaskFilter]) -> Result<CliExitCode, CliError> {
     let mut damaged = HashSet::new();
-    let others = [Filter::default().live(), Filter::newest(Health::NEWEST)];
+    let others = [TaskFilter::default().live(), TaskFilter::newest(DatabaseHealth::NEWEST)];
     for which in wanted.iter().chain(&others) {
-        for damage in longhaul.store().check(which.clone(), false).await? {
+        for damage in longhaul.store().find_damaged(which.clone(), false).await? {
             if damaged.insert(damage.task) {
                 desk.note(&format!("warning: {} cannot be loaded: {}", damage.task, damage.why));
             }
         }
     }
-    Ok(if damaged.is_empty() { Code::Fine } else { Code::Store })
+    Ok(if damaged.is_empty() { CliExitCode::Success } else { CliExitCode::Store })
 }
 
 /// Which tasks are wanted.
-struct Wanted<'a> {
+struct TaskSelection<'a> {
     args: &'a TasksArgs,
     /// The trees, if only some are.
     roots: Vec<TaskId>,
 }
 
-impl<'a> Wanted<'a> {
-    async fn of(longhaul: &Longhaul, args: &'a TasksArgs) -> Result<Wanted<'a>, Trouble> {
+impl<'a> TaskSelection<'a> {
+    async fn new(longhaul: &Longhaul, args: &'a TasksArgs) -> Result<TaskSelection<'a>, CliError> {
         let mut roots = Vec::new();
         for typed in &args.root {
             let id = longhaul.find(typed).await?;
-            roots.extend(longhaul.store().head(id).await?.map(|head| head.root));
+            roots.extend(longhaul.store().task_state(id).await?.map(|head| head.root));
         }
-        Ok(Wanted { args, roots })
+        Ok(TaskSelection { args, roots })
     }
 
-    fn layout(&self) -> Layout {
-        if self.args.table { Layout::Table } else { Layout::Tree }
+    fn layout(&self) -> TaskLayout {
+        if self.args.table { TaskLayout::Table } else { TaskLayout::Tree }
     }
 
     /// What the store is asked for: a filter for each tree, if only some are wanted. Only finer words for open tasks are left to
     /// [`fits`](Self::fits).
-    fn filters(&self, now: Timestamp) -> Vec<Filter> {
+    fn filters(&self, now: Timestamp) -> Vec<TaskFilter> {
         let TasksArgs { state, agent, since, older_than, .. } = self.args;
         let ago = |time: Duration| now.saturating_sub(time).unwrap_or(Timestamp::MIN);
-        let filter = match self.is_said() {
-            false => Filter { active_since: Some(ago(RECENT)), ..Filter::default() },
-            true => Filter {
+        let filter = match self.has_filter() {
+            false => TaskFilter { active_since: Some(ago(RECENT)), ..TaskFilter::default() },
+            true => TaskFilter {
                 status: Status::ALL
                     .into_iter()
-                    .filter(|status| state.iter().any(|state| may_stand(*status, *state)))
+                    .filter(|status| state.iter().any(|state| status_may_match(*status, *state)))
                     .collect(),
                 agents: agent.iter().map(|name| name.as_str().into()).collect(),
                 since: since.map(ago),
                 before: older_than.map(ago),
-                ..Filter::default()
+                ..TaskFilter::default()
             },
         };
         match self.roots.is_empty() {
             true => vec![filter],
-            false => self.roots.iter().map(|root| Filter { root: Some(*root), ..filter.clone() }).collect(),
+            false => self.roots.iter().map(|root| TaskFilter { root: Some(*root), ..filter.clone() }).collect(),
         }
     }
 
     /// The tasks that are wanted.
-    async fn list(&self, longhaul: &Longhaul, now: Timestamp) -> Result<Vec<Head>, Trouble> {
+    async fn list(&self, longhaul: &Longhaul, now: Timestamp) -> Result<Vec<TaskState>, CliError> {
         let mut heads = Vec::new();
         for filter in self.filters(now) {
-            heads.extend(longhaul.snapshots(filter).await?);
+            heads.extend(longhaul.list(filter).await?);
         }
         if self.roots.len() > 1 {
-            heads.sort_by_key(|head: &Head| head.created);
+            heads.sort_by_key(|head: &TaskState| head.created);
         }
-        heads.retain(|head| self.fits(head));
+        heads.retain(|head| self.matches_state(head));
         Ok(heads)
     }
 
     /// How many are left out because nothing has happened to them for long.
-    async fn older(&self, longhaul: &Longhaul, now: Timestamp) -> Result<usize, Trouble> {
-        if self.is_said() {
+    async fn count_older(&self, longhaul: &Longhaul, now: Timestamp) -> Result<usize, CliError> {
+        if self.has_filter() {
             return Ok(0);
         }
         let before = now.saturating_sub(RECENT).unwrap_or(Timestamp::MIN);
-        let older = Filter { quiet_before: Some(before), ..Filter::newest(COUNTED + 1) };
+        let older = TaskFilter { quiet_before: Some(before), ..TaskFilter::newest(COUNTED + 1) };
         Ok(longhaul.store().count(older).await?)
     }
 
     /// Whether it was said which are wanted.
-    fn is_said(&self) -> bool {
+    fn has_filter(&self) -> bool {
         let TasksArgs { all, state, agent, root, since, older_than, .. } = self.args;
         *all || !state.is_empty()
             || !agent.is_empty()
@@ -140,28 +140,28 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether it stands as is wanted; all else the store has looked at.
-    fn fits(&self, head: &Head) -> bool {
+    fn matches_state(&self, head: &TaskState) -> bool {
         let state = &self.args.state;
-        state.is_empty() || state.iter().any(|state| stands(head, *state))
+        state.is_empty() || state.iter().any(|state| matches_state_filter(head, *state))
     }
 
     /// What to say where there is nothing to show.
-    async fn nothing(&self, longhaul: &Longhaul) -> Result<String, Trouble> {
+    async fn empty_message(&self, longhaul: &Longhaul) -> Result<String, CliError> {
         let store = longhaul.store();
         let all = match self.roots[..] {
-            [root] => Filter::tree(root),
-            _ => Filter::default(),
+            [root] => TaskFilter::tree(root),
+            _ => TaskFilter::default(),
         };
-        let count = store.count(Filter { limit: Some(COUNTED + 1), ..all.clone() }).await?;
+        let count = store.count(TaskFilter { limit: Some(COUNTED + 1), ..all.clone() }).await?;
         if count == 0 {
             return Ok("There are no tasks yet. `longhaul demo` makes some.".to_owned());
         }
         for unknown in &self.args.agent {
-            let of_it = Filter { agents: vec![unknown.as_str().into()], limit: Some(1), ..all.clone() };
+            let of_it = TaskFilter { agents: vec![unknown.as_str().into()], limit: Some(1), ..all.clone() };
             if store.count(of_it).await? > 0 {
                 continue;
             }
-            let some = store.list(Filter { limit: Some(COUNTED), ..all }).await?;
+            let some = store.list(TaskFilter { limit: Some(COUNTED), ..all }).await?;
             let agents: BTreeSet<String> = some.iter().map(|head| one_line(head.agent.as_str())).collect();
             return Ok(format!(
                 "No task is of an agent '{}'. There are tasks of: {}.",
@@ -169,73 +169,73 @@ impl<'a> Wanted<'a> {
                 agents.into_iter().collect::<Vec<_>>().join(", ")
             ));
         }
-        Ok(match self.is_said() {
-            true => format!("None of {} fits.", counted(count)),
+        Ok(match self.has_filter() {
+            true => format!("None of {} fits.", format_task_count(count)),
             false => "No task is open, and none ended in the last day. `longhaul tasks --all` shows all."
                 .to_owned(),
         })
     }
 
     /// What is said below the tasks: who needs somebody, and what is not shown.
-    fn footer(&self, heads: &[Head], older: usize) -> Vec<(Ink, String)> {
+    fn footer(&self, heads: &[TaskState], older: usize) -> Vec<(Ink, String)> {
         let mut footer = Vec::new();
         let asking = heads.iter().filter(|head| !head.asked.is_empty()).count();
         if asking > 0 {
             let ask = if asking == 1 { "1 task asks".to_owned() } else { format!("{asking} tasks ask") };
-            footer.push((Ink::Waits, format!("{ask} a person: longhaul show ID, longhaul answer ID …")));
+            footer.push((Ink::Attention, format!("{ask} a person: longhaul show ID, longhaul answer ID …")));
         }
-        let left = heads.iter().filter(|head| stands(head, State::Interrupted)).count();
+        let left = heads.iter().filter(|head| matches_state_filter(head, StateFilter::Interrupted)).count();
         if left > 0 {
-            let left = many(left, "task");
+            let left = pluralize(left, "task");
             footer.push((Ink::Faint, format!("{left} interrupted: longhaul resume")));
         }
         if older > 0 {
-            footer.push((Ink::Faint, format!("{} older: longhaul tasks --all", counted(older))));
+            footer.push((Ink::Faint, format!("{} older: longhaul tasks --all", format_task_count(older))));
         }
         footer
     }
 }
 
 /// So many tasks, or more than were counted.
-fn counted(count: usize) -> String {
+fn format_task_count(count: usize) -> String {
     match count > COUNTED {
         true => format!("more than {COUNTED} tasks"),
-        false => many(count, "task"),
+        false => pluralize(count, "task"),
     }
 }
 
 /// Whether a task with this status may stand like this. One that runs may be shown as interrupted, and so as pending.
-fn may_stand(status: Status, state: State) -> bool {
+fn status_may_match(status: Status, state: StateFilter) -> bool {
     match state {
-        State::Ended => status.is_final(),
-        State::Completed => status == Status::Completed,
-        State::Failed => status == Status::Failed,
-        State::Cancelled => status == Status::Cancelled,
-        State::Open
-        | State::Pending
-        | State::Running
-        | State::Interrupted
-        | State::Waiting
-        | State::Asks
-        | State::Stopping => !status.is_final(),
+        StateFilter::Ended => status.is_final(),
+        StateFilter::Completed => status == Status::Completed,
+        StateFilter::Failed => status == Status::Failed,
+        StateFilter::Cancelled => status == Status::Cancelled,
+        StateFilter::Open
+        | StateFilter::Pending
+        | StateFilter::Running
+        | StateFilter::Interrupted
+        | StateFilter::Waiting
+        | StateFilter::Asks
+        | StateFilter::Stopping => !status.is_final(),
     }
 }
 
 /// Whether a task stands like this.
-fn stands(head: &Head, state: State) -> bool {
-    let word = || standing(head).1;
+fn matches_state_filter(head: &TaskState, state: StateFilter) -> bool {
+    let word = || status_label(head).1;
     match state {
-        State::Open => !head.status.is_final(),
-        State::Ended => head.status.is_final(),
-        State::Pending => head.status == Status::Pending,
-        State::Running => head.status == Status::Running,
-        State::Completed => head.status == Status::Completed,
-        State::Failed => head.status == Status::Failed,
-        State::Cancelled => head.status == Status::Cancelled,
-        State::Interrupted => word() == "interrupted",
-        State::Waiting => word() == "waiting",
+        StateFilter::Open => !head.status.is_final(),
+        StateFilter::Ended => head.status.is_final(),
+        StateFilter::Pending => head.status == Status::Pending,
+        StateFilter::Running => head.status == Status::Running,
+        StateFilter::Completed => head.status == Status::Completed,
+        StateFilter::Failed => head.status == Status::Failed,
+        StateFilter::Cancelled => head.status == Status::Cancelled,
+        StateFilter::Interrupted => word() == "interrupted",
+        StateFilter::Waiting => word() == "waiting",
         // Also one that nobody runs just now: it can be answered all the same.
-        State::Asks => !head.asked.is_empty() && !head.status.is_final(),
-        State::Stopping => word() == "stopping",
+        StateFilter::Asks => !head.asked.is_empty() && !head.status.is_final(),
+        StateFilter::Stopping => word() == "stopping",
     }
 }

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use longhaul::Status;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
-use super::Desk;
+use super::CliContext;
 use crate::args::WaitArgs;
-use crate::exit::{Code, Trouble};
+use crate::exit::{CliExitCode, CliError};
 use crate::view;
 
-pub(super) async fn run(desk: &Desk, args: &WaitArgs) -> Result<Code, Trouble> {
+pub(super) async fn run(desk: &CliContext, args: &WaitArgs) -> Result<CliExitCode, CliError> {
     let longhaul = desk.client().await?;
     let mut ids = Vec::new();
     for typed in &args.ids {
@@ -23,25 +23,25 @@ pub(super) async fn run(desk: &Desk, args: &WaitArgs) -> Result<Code, Trouble> {
         wait = wait.timeout(timeout);
     }
     let waited = wait.await?;
-    let heads: Vec<Head> = waited.tasks.into_iter().map(|task| task.head).collect();
+    let heads: Vec<TaskState> = waited.tasks.into_iter().map(|task| task.state).collect();
     for head in &heads {
-        super::looked_at(&longhaul, head.id).await;
+        super::mark_read(&longhaul, head.id).await;
     }
     if args.json {
-        heads.iter().try_for_each(|head| desk.term.json(head))?;
+        heads.iter().try_for_each(|head| desk.term.print_json(head))?;
     } else {
-        view::tasks(&heads, desk.term, Timestamp::now(), view::Layout::Tree)
+        view::task_table(&heads, desk.term, Timestamp::now(), view::TaskLayout::Tree)
             .iter()
-            .try_for_each(|line| desk.term.line(line))?;
+            .try_for_each(|line| desk.term.print_line(line))?;
     }
     if waited.timed_out {
         desk.note("the time is up; the tasks go on");
-        return Ok(Code::TimedOut);
+        return Ok(CliExitCode::TimedOut);
     }
     let any = |status| heads.iter().any(|head| head.status == status);
     Ok(match () {
-        () if any(Status::Failed) => Code::Failed,
-        () if any(Status::Cancelled) => Code::Cancelled,
-        () => Code::Fine,
+        () if any(Status::Failed) => CliExitCode::Failed,
+        () if any(Status::Cancelled) => CliExitCode::Cancelled,
+        () => CliExitCode::Success,
     })
 }

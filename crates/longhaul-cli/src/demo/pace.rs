@@ -4,35 +4,35 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longhaul::model::{Model, ReplyStream, Request};
+use longhaul::model::{Model, ReplyStream, ModelRequest};
 
 /// How slowly the demo goes: 1 is made for watching, 0 does not wait at all.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pace(f64);
+pub(crate) struct DemoPace(f64);
 
-impl Pace {
+impl DemoPace {
     /// No waiting at all.
     #[cfg(test)]
-    pub(crate) const NONE: Pace = Pace(0.0);
+    pub(crate) const NONE: DemoPace = DemoPace(0.0);
 
-    fn of(self, time: Duration) -> Duration {
+    fn scale(self, time: Duration) -> Duration {
         time.mul_f64(self.0)
     }
 }
 
-impl Default for Pace {
+impl Default for DemoPace {
     fn default() -> Self {
-        Pace(1.0)
+        DemoPace(1.0)
     }
 }
 
-impl FromStr for Pace {
+impl FromStr for DemoPace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let pace: f64 = text.parse().map_err(|_| "a pace is a number: 0, 0.5, 1, 3 …".to_owned())?;
         if (0.0..=1000.0).contains(&pace) {
-            Ok(Pace(pace))
+            Ok(DemoPace(pace))
         } else {
             Err("a pace is from 0 to 1000".to_owned())
         }
@@ -45,30 +45,30 @@ const THINKS: Duration = Duration::from_millis(850);
 const SPEAKS: Duration = Duration::from_millis(70);
 
 /// A model that waits before it answers, and between its words.
-pub(super) struct Paced<M> {
+pub(super) struct PacedModel<M> {
     model: M,
-    pace: Pace,
+    pace: DemoPace,
 }
 
-impl<M> Paced<M> {
-    pub(super) fn new(model: M, pace: Pace) -> Self {
-        Paced { model, pace }
+impl<M> PacedModel<M> {
+    pub(super) fn new(model: M, pace: DemoPace) -> Self {
+        PacedModel { model, pace }
     }
 
     /// Not all think equally fast, but each always alike: it is more like life, and shows more.
-    fn thinks(&self, request: &Request<'_>) -> Duration {
+    fn thinking_time(&self, request: &ModelRequest<'_>) -> Duration {
         let letters = request.agent.as_str().bytes().map(u32::from).sum::<u32>() + request.turn * 3;
-        self.pace.of(THINKS + THINKS * (letters % 7) / 8)
+        self.pace.scale(THINKS + THINKS * (letters % 7) / 8)
     }
 }
 
-impl<M: Model> Model for Paced<M> {
+impl<M: Model> Model for PacedModel<M> {
     fn name(&self) -> &str {
         self.model.name()
     }
 
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
-        let (first, then) = (self.thinks(&request), self.pace.of(SPEAKS));
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        let (first, then) = (self.thinking_time(&request), self.pace.scale(SPEAKS));
         self.model
             .stream(request)
             .enumerate()
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_pace_is_a_number_that_makes_sense() {
-        assert_eq!("0".parse(), Ok(Pace(0.0)));
-        assert_eq!("1.5".parse(), Ok(Pace(1.5)));
+        assert_eq!("0".parse(), Ok(DemoPace(0.0)));
+        assert_eq!("1.5".parse(), Ok(DemoPace(1.5)));
         for wrong in ["", "fast", "-1", "NaN", "inf", "1e9"] {
-            assert!(wrong.parse::<Pace>().is_err(), "{wrong}");
+            assert!(wrong.parse::<DemoPace>().is_err(), "{wrong}");
         }
     }
 }

@@ -5,26 +5,26 @@ use ratatui::layout::Rect;
 use super::model::Pane;
 
 /// The smallest screen that something can be shown on.
-pub(crate) const SMALLEST: (u16, u16) = (40, 12);
+pub(crate) const MIN_SIZE: (u16, u16) = (40, 12);
 /// From so many columns on there is room for two panes.
 const TWO_PANES: u16 = 72;
 
 /// The places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Areas {
+pub(crate) struct ScreenAreas {
     /// Whether both panes are shown.
-    pub(crate) both: bool,
+    pub(crate) two_panes: bool,
     /// The lines of tasks.
     pub(crate) list: Rect,
     /// Of the chosen task: the tabs, how it stands, its text, and what it asks.
     pub(crate) tabs: Rect,
-    pub(crate) facts: Rect,
+    pub(crate) status: Rect,
     pub(crate) text: Rect,
-    pub(crate) asks: Rect,
+    pub(crate) question: Rect,
     /// The rows that are typed into.
     pub(crate) prompt: Rect,
     /// The last line.
-    pub(crate) foot: Rect,
+    pub(crate) footer: Rect,
 }
 
 /// How many rows may be typed into on a screen of this height.
@@ -34,9 +34,9 @@ pub(crate) fn most_typed(height: u16) -> u16 {
 
 /// The places on a screen of this size, with so many rows for what is asked, and so many that are typed into; none, if it
 /// is too small.
-pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) -> Option<Areas> {
+pub(crate) fn screen_areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) -> Option<ScreenAreas> {
     let (width, height) = size;
-    if width < SMALLEST.0 || height < SMALLEST.1 {
+    if width < MIN_SIZE.0 || height < MIN_SIZE.1 {
         return None;
     }
     let typed = typed.clamp(1, most_typed(height));
@@ -57,14 +57,14 @@ pub(crate) fn areas(size: (u16, u16), pane: Pane, asks: u16, typed: u16) -> Opti
     let row = |from: u16, rows: u16| {
         Rect::new(detail.x, (detail.y + from).min(detail.bottom()), detail.width, rows.min(detail.height))
     };
-    Some(Areas {
-        both,
+    Some(ScreenAreas {
+        two_panes: both,
         list,
         tabs: row(0, 1),
-        facts: row(1, 1),
+        status: row(1, 1),
         text: row(2, detail.height.saturating_sub(2 + asks)),
-        asks: row(detail.height.saturating_sub(asks), asks),
+        question: row(detail.height.saturating_sub(asks), asks),
         prompt: Rect::new(0, height - 1 - typed, width, typed),
-        foot: Rect::new(0, height - 1, width, 1),
+        footer: Rect::new(0, height - 1, width, 1),
     })
 }

@@ -1,72 +1,72 @@
 //! What the system calls out to the screen: to end, to step aside, to come back.
 
 #[cfg(unix)]
-use crate::exit::Code;
-use crate::exit::Trouble;
-use crate::signals::Signals;
+use crate::exit::CliExitCode;
+use crate::exit::CliError;
+use crate::signals::ExitSignals;
 
 /// What was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum TuiSignal {
     /// The program is to end, or its terminal is gone.
-    End,
+    Exit,
     /// Somebody wants the terminal: Ctrl-Z.
-    Aside,
+    Suspend,
     /// It is ours again: `fg`.
-    Back,
+    Resume,
 }
 
 /// Who listens.
-pub(super) struct Calls {
-    end: Option<Signals>,
+pub(super) struct TuiSignals {
+    exit: Option<ExitSignals>,
     #[cfg(unix)]
-    aside: Option<[tokio::signal::unix::Signal; 2]>,
+    job_control: Option<[tokio::signal::unix::Signal; 2]>,
 }
 
-impl Calls {
+impl TuiSignals {
     /// Listens from now on.
-    pub(super) fn listen() -> Result<Calls, Trouble> {
+    pub(super) fn listen() -> Result<TuiSignals, CliError> {
         #[cfg(unix)]
         let aside = {
             use nix::sys::signal::Signal::{SIGCONT, SIGTSTP};
             use tokio::signal::unix::{SignalKind, signal};
-            let deaf = |error| Trouble::new(Code::Failed, format!("signals cannot be received: {error}"));
+            let deaf = |error| CliError::new(CliExitCode::Failed, format!("signals cannot be received: {error}"));
             let listen = |kind: nix::sys::signal::Signal| signal(SignalKind::from_raw(kind as i32));
             Some([listen(SIGTSTP).map_err(deaf)?, listen(SIGCONT).map_err(deaf)?])
         };
-        Ok(Calls {
-            end: Some(Signals::listen()?),
+        Ok(TuiSignals {
+            exit: Some(ExitSignals::listen()?),
             #[cfg(unix)]
-            aside,
+            job_control: aside,
         })
     }
 
     /// Nobody listens.
     #[cfg(test)]
-    pub(super) fn none() -> Calls {
-        Calls {
-            end: None,
+    pub(super) fn none() -> TuiSignals {
+        TuiSignals {
+            exit: None,
             #[cfg(unix)]
-            aside: None,
+            job_control: None,
         }
     }
 
     /// The next call.
-    pub(super) async fn next(&mut self) -> Call {
+    pub(super) async fn next(&mut self) -> TuiSignal {
         let end = async {
-            match &mut self.end {
+            match &mut self.exit {
                 Some(signals) => signals.next().await,
                 None => std::future::pending().await,
             }
-            Call::End
+            TuiSignal::Exit
         };
         #[cfg(unix)]
         let aside = async {
-            let Some([stop, back]) = &mut self.aside else { return std::future::pending().await };
+            let Some([stop, back]) = &mut self.job_control else { return std::future::pending().await };
             tokio::select! {
                 biased;
-                Some(()) = back.recv() => Call::Back,
-                Some(()) = stop.recv() => Call::Aside,
+                Some(()) = back.recv() => TuiSignal::Resume,
+                Some(()) = stop.recv() => TuiSignal::Suspend,
                 else => std::future::pending().await,
             }
         };
@@ -93,7 +93,7 @@ pub(super) fn is_job() -> bool {
 }
 
 /// Asks all of this job to step aside, as a terminal does that is not raw: who started us (`make`, `time`) has to, too.
-pub(super) fn call_aside() {
+pub(super) fn suspend_job() {
     #[cfg(unix)]
     {
         use nix::sys::signal::{Signal, kill};
@@ -102,7 +102,7 @@ pub(super) fn call_aside() {
 }
 
 /// Stops this process until somebody has it go on.
-pub(super) fn stop() {
+pub(super) fn stop_process() {
     #[cfg(unix)]
     let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
 }

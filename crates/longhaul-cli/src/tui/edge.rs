@@ -8,59 +8,59 @@ use crossterm::event::{Event, EventStream};
 use futures::{Stream, StreamExt as _};
 use indexmap::IndexSet;
 use longhaul::store::Hint;
-use longhaul::teamfile::Bundle;
+use longhaul::teamfile::TeamBundle;
 use longhaul::{Longhaul, TaskId};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::calls::{self, Call, Calls};
-use super::deeds::Hands;
-use super::model::{Effect, Model, Msg};
-use super::terminal::{Stage, Taken};
+use super::calls::{self, TuiSignal, TuiSignals};
+use super::deeds::EffectRunner;
+use super::model::{TuiEffect, TuiModel, TuiMessage};
+use super::terminal::{TuiScreen, TerminalScreen};
 use super::theme::Theme;
 use super::update::update;
 use crate::args::TuiArgs;
-use crate::cmd::Desk;
-use crate::exit::{Code, Trouble};
-use crate::trust::Trust;
-use crate::view::{Ink, clean, many};
+use crate::cmd::CliContext;
+use crate::exit::{CliExitCode, CliError};
+use crate::trust::TeamFileTrust;
+use crate::view::{Ink, sanitize, pluralize};
 
 /// No more often than this is anything drawn, or looked at.
 const FRAME: Duration = Duration::from_millis(34);
 /// How often elapsed times are drawn anew, while something runs.
 const TICK: Duration = Duration::from_secs(1);
 /// How often tasks that have not ended are looked at, though no hint came.
-const LOOK_ANYWAY: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Shows the screen until somebody leaves it.
-pub(crate) async fn run(desk: &Desk, args: TuiArgs) -> Result<Code, Trouble> {
+pub(crate) async fn run(desk: &CliContext, args: TuiArgs) -> Result<CliExitCode, CliError> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Trouble::new(Code::Usage, "the screen needs a terminal, on standard input and output")
-            .hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
+        return Err(CliError::new(CliExitCode::Usage, "the screen needs a terminal, on standard input and output")
+            .with_hint("`longhaul tasks` lists tasks anywhere; `longhaul --help` tells what else there is"));
     }
     if std::env::var_os("TERM").is_none_or(|kind| kind == "dumb") {
-        return Err(Trouble::new(Code::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
-            .hint("`longhaul tasks` lists tasks anywhere; `export TERM=xterm-256color` if the terminal is better than that"));
+        return Err(CliError::new(CliExitCode::Usage, "this terminal cannot show the screen: TERM is not set, or dumb")
+            .with_hint("`longhaul tasks` lists tasks anywhere; `export TERM=xterm-256color` if the terminal is better than that"));
     }
     if let Some(team) = args.team.as_ref().filter(|team| !team.is_file()) {
-        return Err(Trouble::new(Code::Team, format!("there is no team file {}", team.display()))
-            .hint("`longhaul init FILE` writes one to begin with"));
+        return Err(CliError::new(CliExitCode::Team, format!("there is no team file {}", team.display()))
+            .with_hint("`longhaul init FILE` writes one to begin with"));
     }
-    let place = desk.place()?;
+    let place = desk.data_dir()?;
     // Before the screen: its runs are started where nobody can be asked.
     if let Some(team) = &args.team
-        && let Ok(bundle) = Bundle::gather(team)
+        && let Ok(bundle) = TeamBundle::load(team)
     {
-        Trust::of(&place, team, &bundle).ask(desk, args.trust)?;
+        TeamFileTrust::new(&place, team, &bundle).ask_for_trust(desk, args.trust)?;
     }
-    let store = place.open()?;
-    let hands = Hands { longhaul: Longhaul::client(store).await?, place, args: Arc::new(args) };
+    let store = place.open_store()?;
+    let hands = EffectRunner { longhaul: Longhaul::client(store).await?, data_dir: place, args: Arc::new(args) };
     let team = hands.args.team.as_ref().and_then(|team| team.file_name());
-    let team = team.map(|name| clean(&name.to_string_lossy()));
-    let model = Model::new(Theme { color: desk.term.color }, team, hands.store().now());
-    let left = match (Calls::listen(), Taken::take()) {
+    let team = team.map(|name| sanitize(&name.to_string_lossy()));
+    let model = TuiModel::new(Theme { color: desk.term.color }, team, hands.store().now());
+    let left = match (TuiSignals::listen(), TerminalScreen::enter()) {
         (Ok(calls), Ok(taken)) => {
-            Edge::new(model, hands.clone(), taken).show(EventStream::new(), calls).await
+            TuiEventLoop::new(model, hands.clone(), taken).run(EventStream::new(), calls).await
         }
         (Err(trouble), _) => Err(trouble),
         (_, Err(error)) => Err(error.into()),
@@ -70,45 +70,45 @@ pub(crate) async fn run(desk: &Desk, args: TuiArgs) -> Result<Code, Trouble> {
     if let Some(asked) = drained {
         desk.note(&match asked {
             0 => "nobody could be asked to drain".to_owned(),
-            asked => format!("{} asked to drain; `longhaul resume` carries on", many(asked, "process")),
+            asked => format!("{} asked to drain; `longhaul resume` carries on", pluralize(asked, "process")),
         });
     } else if open > 0 {
         desk.note(&format!("{} on; `longhaul` shows this screen again", goes(open)));
     }
-    Ok(Code::Fine)
+    Ok(CliExitCode::Success)
 }
 
 fn goes(open: usize) -> String {
-    format!("{} {}", many(open, "task"), if open == 1 { "goes" } else { "go" })
+    format!("{} {}", pluralize(open, "task"), if open == 1 { "goes" } else { "go" })
 }
 
-struct Edge<S> {
-    model: Model,
-    hands: Hands,
-    stage: S,
-    work: JoinSet<Result<Msg, Trouble>>,
+struct TuiEventLoop<S> {
+    model: TuiModel,
+    effects: EffectRunner,
+    screen: S,
+    work: JoinSet<Result<TuiMessage, CliError>>,
     /// What is read for the chosen task: nobody waits for what was chosen before.
     reading: Option<AbortHandle>,
     /// Tasks with something new, and whether any may have.
     changed: IndexSet<TaskId>,
     lagged: bool,
-    looking: bool,
+    refreshing: bool,
     dirty: bool,
     clear: bool,
     drain: bool,
 }
 
-impl<S: Stage> Edge<S> {
-    fn new(model: Model, hands: Hands, stage: S) -> Edge<S> {
-        Edge {
+impl<S: TuiScreen> TuiEventLoop<S> {
+    fn new(model: TuiModel, hands: EffectRunner, stage: S) -> TuiEventLoop<S> {
+        TuiEventLoop {
             model,
-            hands,
-            stage,
+            effects: hands,
+            screen: stage,
             work: JoinSet::new(),
             reading: None,
             changed: IndexSet::new(),
             lagged: false,
-            looking: false,
+            refreshing: false,
             dirty: true,
             clear: false,
             drain: false,
@@ -116,58 +116,58 @@ impl<S: Stage> Edge<S> {
     }
 
     /// Until somebody leaves: how many tasks go on, and how many processes were asked to drain.
-    async fn show(
+    async fn run(
         mut self,
         mut events: impl Stream<Item = std::io::Result<Event>> + Unpin,
-        mut calls: Calls,
-    ) -> Result<(usize, Option<usize>), Trouble> {
+        mut calls: TuiSignals,
+    ) -> Result<(usize, Option<usize>), CliError> {
         // Before the first look, so that nothing falls between.
-        let mut hints = self.hands.store().hints();
-        let fault = self.stage.fault();
+        let mut hints = self.effects.store().hints();
+        let fault = self.screen.panic_notify();
         self.lagged = true;
         let (mut frame, mut tick, mut anyway) =
-            (Instant::now(), Instant::now() + TICK, Instant::now() + LOOK_ANYWAY);
+            (Instant::now(), Instant::now() + TICK, Instant::now() + POLL_INTERVAL);
         let mut look = Instant::now();
-        while !self.model.leaving {
-            let news = (self.lagged || !self.changed.is_empty()) && !self.looking;
+        while !self.model.quitting {
+            let news = (self.lagged || !self.changed.is_empty()) && !self.refreshing;
             tokio::select! {
                 biased;
                 call = calls.next() => match call {
-                    Call::End => break,
-                    Call::Aside if calls::is_job() => {
-                        self.stage.leave();
-                        calls::stop();
+                    TuiSignal::Exit => break,
+                    TuiSignal::Suspend if calls::is_job() => {
+                        self.screen.suspend();
+                        calls::stop_process();
                     }
-                    Call::Aside => self.stays(),
-                    Call::Back => {
-                        self.stage.come_back()?;
+                    TuiSignal::Suspend => self.refuse_suspend(),
+                    TuiSignal::Resume => {
+                        self.screen.resume()?;
                         (self.clear, self.dirty) = (true, true);
                     }
                 },
                 () = fault.notified() => {
-                    return Err(Trouble::new(Code::Failed, "a fault in Longhaul: what it was is above")
-                        .hint("the tasks go on: `longhaul` shows them again"));
+                    return Err(CliError::new(CliExitCode::Failed, "a fault in Longhaul: what it was is above")
+                        .with_hint("the tasks go on: `longhaul` shows them again"));
                 }
                 event = events.next() => match event {
-                    Some(Ok(event)) => self.event(event),
+                    Some(Ok(event)) => self.handle_input(event),
                     // The terminal is gone.
                     Some(Err(_)) | None => break,
                 },
                 // What has been done comes before what has been heard, and both before a picture of them; a picture
                 // that is due is not put off for ever.
                 () = sleep_until(frame), if self.dirty => {
-                    self.picture()?;
+                    self.render()?;
                     frame = Instant::now() + FRAME;
                 }
                 Some(done) = self.work.join_next() => match done {
-                    Ok(msg) => self.happens(msg?),
+                    Ok(msg) => self.dispatch(msg?),
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => {
-                        return Err(Trouble::new(Code::Failed, format!("a fault in Longhaul: {error}")));
+                        return Err(CliError::new(CliExitCode::Failed, format!("a fault in Longhaul: {error}")));
                     }
                 },
                 () = sleep_until(look), if news => {
-                    self.look();
+                    self.refresh();
                     look = Instant::now() + FRAME;
                 }
                 hint = hints.next() => match hint {
@@ -177,54 +177,54 @@ impl<S: Stage> Edge<S> {
                     Some(Hint::Lagged) => self.lagged = true,
                     None => break,
                 },
-                () = sleep_until(tick), if self.model.ticks() => {
+                () = sleep_until(tick), if self.model.has_running_tasks() => {
                     tick = Instant::now() + TICK;
-                    self.happens(Msg::Tick);
+                    self.dispatch(TuiMessage::Tick);
                 }
-                () = sleep_until(anyway), if self.model.open() > 0 && !self.looking => {
-                    anyway = Instant::now() + LOOK_ANYWAY;
-                    self.looking = true;
-                    self.work.spawn(self.hands.clone().live());
+                () = sleep_until(anyway), if self.model.open_task_count() > 0 && !self.refreshing => {
+                    anyway = Instant::now() + POLL_INTERVAL;
+                    self.refreshing = true;
+                    self.work.spawn(self.effects.clone().read_open_tasks());
                 }
             }
         }
-        drop(self.stage);
+        drop(self.screen);
         let drained = match self.drain {
-            true => Some(self.hands.drain(self.model.heads.values())?),
+            true => Some(self.effects.drain(self.model.tasks.values())?),
             false => None,
         };
-        Ok((self.model.open(), drained))
+        Ok((self.model.open_task_count(), drained))
     }
 
-    fn event(&mut self, event: Event) {
+    fn handle_input(&mut self, event: Event) {
         match event {
-            Event::Key(key) => self.happens(Msg::Key(key)),
+            Event::Key(key) => self.dispatch(TuiMessage::Key(key)),
             Event::Mouse(mouse) => {
                 // That the pointer moves is of no interest.
                 if !matches!(mouse.kind, crossterm::event::MouseEventKind::Moved) {
-                    self.happens(Msg::Mouse(mouse));
+                    self.dispatch(TuiMessage::Mouse(mouse));
                 }
             }
-            Event::Paste(text) => self.happens(Msg::Paste(text)),
-            Event::Resize(width, height) => self.happens(Msg::Resize(width, height)),
+            Event::Paste(text) => self.dispatch(TuiMessage::Paste(text)),
+            Event::Resize(width, height) => self.dispatch(TuiMessage::Resize(width, height)),
             Event::FocusGained | Event::FocusLost => {}
         }
     }
 
-    fn happens(&mut self, msg: Msg) {
-        if matches!(msg, Msg::Loaded(..) | Msg::Heads(_)) {
-            self.looking = false;
+    fn dispatch(&mut self, msg: TuiMessage) {
+        if matches!(msg, TuiMessage::Loaded(..) | TuiMessage::TasksChanged(_)) {
+            self.refreshing = false;
         }
         self.dirty = true;
-        self.model.now = self.hands.store().now();
+        self.model.now = self.effects.store().now();
         for effect in update(&mut self.model, msg) {
             match effect {
-                Effect::Redraw => self.clear = true,
-                Effect::Aside if calls::is_job() => calls::call_aside(),
-                Effect::Aside => self.stays(),
-                Effect::Leave { drain } => self.drain = drain,
-                Effect::Read { order, .. } => {
-                    let handle = self.work.spawn(self.hands.clone().act(effect));
+                TuiEffect::Redraw => self.clear = true,
+                TuiEffect::Suspend if calls::is_job() => calls::suspend_job(),
+                TuiEffect::Suspend => self.refuse_suspend(),
+                TuiEffect::Quit { drain } => self.drain = drain,
+                TuiEffect::ReadJournal { order, .. } => {
+                    let handle = self.work.spawn(self.effects.clone().run_effect(effect));
                     let before = self.reading.replace(handle);
                     // Another task was chosen.
                     if let Some(before) = before.filter(|_| order) {
@@ -232,53 +232,53 @@ impl<S: Stage> Edge<S> {
                     }
                 }
                 effect => {
-                    self.work.spawn(self.hands.clone().act(effect));
+                    self.work.spawn(self.effects.clone().run_effect(effect));
                 }
             }
         }
     }
 
     /// Reads what has changed, in one go.
-    fn look(&mut self) {
-        self.looking = true;
+    fn refresh(&mut self) {
+        self.refreshing = true;
         if std::mem::take(&mut self.lagged) {
             self.changed.clear();
-            self.work.spawn(self.hands.clone().load());
+            self.work.spawn(self.effects.clone().load_all());
         } else {
             let ids = std::mem::take(&mut self.changed).into_iter().collect();
-            self.work.spawn(self.hands.clone().heads(ids));
+            self.work.spawn(self.effects.clone().read_tasks(ids));
         }
     }
 
     /// Says why it does not step aside.
-    fn stays(&mut self) {
+    fn refuse_suspend(&mut self) {
         self.dirty = true;
-        for effect in self.model.say(Ink::Plain, "there is no shell to go back to: q leaves") {
-            self.work.spawn(self.hands.clone().act(effect));
+        for effect in self.model.show_notice(Ink::Plain, "there is no shell to go back to: q leaves") {
+            self.work.spawn(self.effects.clone().run_effect(effect));
         }
     }
 
-    fn picture(&mut self) -> Result<(), Trouble> {
+    fn render(&mut self) -> Result<(), CliError> {
         self.dirty = false;
         let anew = std::mem::take(&mut self.clear);
         if anew {
-            fault("draw");
+            inject_fault("draw");
         }
-        let size = self.stage.size()?;
+        let size = self.screen.size()?;
         if size != self.model.size {
-            update(&mut self.model, Msg::Resize(size.0, size.1));
+            update(&mut self.model, TuiMessage::Resize(size.0, size.1));
         }
-        self.model.prepare();
+        self.model.prepare_frame();
         if let Some(effect) = self.model.unknown_calls() {
-            self.work.spawn(self.hands.clone().act(effect));
+            self.work.spawn(self.effects.clone().run_effect(effect));
         }
-        self.stage.show(&self.model, anew)?;
+        self.screen.draw(&self.model, anew)?;
         Ok(())
     }
 }
 
 /// Panics where a test wants to see what becomes of the terminal then. What people use knows nothing of this.
-pub(super) fn fault(at: &str) {
+pub(super) fn inject_fault(at: &str) {
     let wished = || std::env::var("LONGHAUL_TUI_FAULT").is_ok_and(|wished| wished == at);
     assert!(!cfg!(debug_assertions) || !wished(), "a fault, as a test wished for");
 }

@@ -5,38 +5,38 @@ use std::sync::Mutex;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use futures::channel::mpsc;
-use longhaul::entry::{Entry, Order, Record, Submitted, TeamRef, Voice};
+use longhaul::entry::{Entry, Order, Record, Submission, TeamRef, LiveTextKind};
 use longhaul::id::{Attempt, Digest, Seq, TaskKey, WorkerId};
-use longhaul::store::{Batch, Claim, Claimed, Fence, Filter, Hints, Memory, Slip, Store, StoreFuture};
-use longhaul::task::Head;
+use longhaul::store::{Batch, ClaimRequest, ClaimedTask, Fence, TaskFilter, HintStream, MemoryStore, StoredValue, Store, StoreFuture};
+use longhaul::task::TaskState;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::args::Outside;
-use crate::place::Place;
+use crate::args::ProviderArgs;
+use crate::place::DataDir;
 
 /// A store that remembers what is read from it.
-struct Watched {
-    store: Memory,
-    read: Mutex<Reads>,
+struct CountingStore {
+    store: MemoryStore,
+    read: Mutex<ReadCounts>,
 }
 
 /// How often what was read.
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Reads {
+struct ReadCounts {
     heads: BTreeMap<TaskId, usize>,
     /// How many entries of whose journal.
     entries: BTreeMap<TaskId, usize>,
     lists: usize,
 }
 
-impl Watched {
-    fn reads(&self) -> Reads {
+impl CountingStore {
+    fn reads(&self) -> ReadCounts {
         std::mem::take(&mut self.read.lock().unwrap())
     }
 }
 
-impl Store for Watched {
+impl Store for CountingStore {
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
         Box::pin(async move {
             let records = self.store.read(task, after, limit).await?;
@@ -45,12 +45,12 @@ impl Store for Watched {
         })
     }
 
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
         *self.read.lock().unwrap().heads.entry(task).or_default() += 1;
-        self.store.head(task)
+        self.store.task_state(task)
     }
 
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         self.read.lock().unwrap().lists += 1;
         self.store.list(filter)
     }
@@ -61,38 +61,38 @@ impl Store for Watched {
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.store.find(typed)
     }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
         self.store.claim(claim)
     }
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        self.store.renew(worker, lease)
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        self.store.renew_lease(worker, lease)
     }
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        self.store.retire(worker)
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.store.retire_worker(worker)
     }
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        self.store.abandoned()
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
+        self.store.abandoned_tasks()
     }
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
         self.store.lease(worker)
     }
 
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        self.store.keep(bytes)
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        self.store.put_blob(bytes)
     }
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.store.kept(digest)
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.blob(digest)
     }
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
-        self.store.slip(name)
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue> {
+        self.store.stored_value(name)
     }
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
-        self.store.write_slip(name, after, bytes)
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.store.put_stored_value(name, after, bytes)
     }
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         self.store.delete(tasks)
     }
-    fn hints(&self) -> Hints {
+    fn hints(&self) -> HintStream {
         self.store.hints()
     }
     fn now(&self) -> jiff::Timestamp {
@@ -101,71 +101,71 @@ impl Store for Watched {
 }
 
 /// When something was drawn, and what was chosen then.
-type Shown = (Instant, Option<TaskId>);
+type FrameRecord = (Instant, Option<TaskId>);
 
 /// A stage that remembers what was drawn on it.
 #[derive(Clone, Default)]
-struct Drawn(Arc<Mutex<Vec<Shown>>>);
+struct RecordingScreen(Arc<Mutex<Vec<FrameRecord>>>);
 
-impl Drawn {
-    fn frames(&self) -> Vec<Shown> {
+impl RecordingScreen {
+    fn frames(&self) -> Vec<FrameRecord> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Stage for Drawn {
+impl TuiScreen for RecordingScreen {
     fn size(&self) -> std::io::Result<(u16, u16)> {
         Ok((120, 40))
     }
-    fn show(&mut self, model: &Model, _: bool) -> std::io::Result<()> {
+    fn draw(&mut self, model: &TuiModel, _: bool) -> std::io::Result<()> {
         self.0.lock().unwrap().push((Instant::now(), model.selected));
         Ok(())
     }
-    fn leave(&mut self) {}
-    fn come_back(&mut self) -> std::io::Result<()> {
+    fn suspend(&mut self) {}
+    fn resume(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-    fn fault(&self) -> Arc<Notify> {
+    fn panic_notify(&self) -> Arc<Notify> {
         Arc::default()
     }
 }
 
 /// A thousand tasks, all of which run; and a screen that shows them.
-struct Scene {
-    store: Arc<Watched>,
+struct EventLoopFixture {
+    store: Arc<CountingStore>,
     tasks: Vec<TaskId>,
-    drawn: Drawn,
+    drawn: RecordingScreen,
     keys: mpsc::UnboundedSender<std::io::Result<Event>>,
-    shown: tokio::task::JoinHandle<Result<(usize, Option<usize>), Trouble>>,
+    shown: tokio::task::JoinHandle<Result<(usize, Option<usize>), CliError>>,
 }
 
-impl Scene {
-    async fn of(many: usize) -> Scene {
-        let store = Arc::new(Watched { store: Memory::new(), read: Mutex::default() });
+impl EventLoopFixture {
+    async fn of(many: usize) -> EventLoopFixture {
+        let store = Arc::new(CountingStore { store: MemoryStore::new(), read: Mutex::default() });
         let team = TeamRef::Named("test".into());
         let mut tasks = Vec::new();
         for number in 0..many {
-            let key = TaskKey::chosen(&number.to_string());
-            let id = key.candidates().next().unwrap();
-            let submitted = Submitted::root(id, key, Order::new("scout", "Look"), team.clone());
+            let key = TaskKey::named(&number.to_string());
+            let id = key.candidate_ids().next().unwrap();
+            let submitted = Submission::root(id, key, Order::new("scout", "Look"), team.clone());
             let batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
             store.append(batch).await.unwrap();
             tasks.push(id);
         }
-        let worker = WorkerId::fresh();
-        store.renew(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
-        let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: many };
+        let worker = WorkerId::random();
+        store.renew_lease(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
+        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: many };
         assert_eq!(store.claim(claim).await.unwrap().len(), many);
 
         let longhaul = Longhaul::client(store.clone() as Arc<dyn Store>).await.unwrap();
-        let args = Arc::new(TuiArgs { team: None, trust: false, outside: Outside::default() });
-        let hands = Hands { longhaul, place: Place::of(Some("unused".as_ref())).unwrap(), args };
-        let model = Model::new(Theme { color: true }, None, store.now());
-        let drawn = Drawn::default();
+        let args = Arc::new(TuiArgs { team: None, trust: false, providers: ProviderArgs::default() });
+        let hands = EffectRunner { longhaul, data_dir: DataDir::resolve(Some("unused".as_ref())).unwrap(), args };
+        let model = TuiModel::new(Theme { color: true }, None, store.now());
+        let drawn = RecordingScreen::default();
         let (keys, events) = mpsc::unbounded();
-        let edge = Edge::new(model, hands, drawn.clone());
-        let shown = tokio::spawn(edge.show(events, Calls::none()));
-        let scene = Scene { store, tasks, drawn, keys, shown };
+        let edge = TuiEventLoop::new(model, hands, drawn.clone());
+        let shown = tokio::spawn(edge.run(events, TuiSignals::none()));
+        let scene = EventLoopFixture { store, tasks, drawn, keys, shown };
         // All is read, and drawn.
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(scene.drawn.frames().last().unwrap().1.is_some());
@@ -173,7 +173,7 @@ impl Scene {
     }
 
     async fn says(&self, task: TaskId) {
-        let said = Entry::Said { voice: Voice::Text, text: "word ".to_owned() };
+        let said = Entry::Said { voice: LiveTextKind::Text, text: "word ".to_owned() };
         self.store.append(Batch::one(task, Fence::Attempt(Attempt(1)), vec![said])).await.unwrap();
     }
 
@@ -191,7 +191,7 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn two_hundred_events_a_second_are_thirty_pictures_a_second_at_most() {
-    let scene = Scene::of(1_000).await;
+    let scene = EventLoopFixture::of(1_000).await;
     let (begin, before) = (Instant::now(), scene.drawn.frames().len());
     let mut pace = tokio::time::interval(Duration::from_millis(5));
     for number in 0..4_000 {
@@ -209,7 +209,7 @@ async fn two_hundred_events_a_second_are_thirty_pictures_a_second_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_picture_and_silence_is_a_second_each() {
-    let scene = Scene::of(50).await;
+    let scene = EventLoopFixture::of(50).await;
     let before = scene.drawn.frames().len();
     for number in 0..2_000 {
         scene.says(scene.tasks[1 + number % 49]).await;
@@ -227,7 +227,7 @@ async fn a_burst_is_one_picture_and_silence_is_a_second_each() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_has_one_task_looked_at_and_no_other() {
-    let scene = Scene::of(1_000).await;
+    let scene = EventLoopFixture::of(1_000).await;
     let chosen = scene.drawn.frames().last().unwrap().1.unwrap();
     let other = *scene.tasks.iter().find(|task| **task != chosen).unwrap();
     scene.store.reads();
@@ -235,18 +235,18 @@ async fn an_event_has_one_task_looked_at_and_no_other() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let reads = scene.store.reads();
     let once = |task| BTreeMap::from([(task, 1)]);
-    assert_eq!(reads, Reads { heads: once(other), ..Reads::default() });
+    assert_eq!(reads, ReadCounts { heads: once(other), ..ReadCounts::default() });
     // Of the one that is open, what is new is read, too, and only that.
     scene.says(chosen).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let reads = scene.store.reads();
-    assert_eq!(reads, Reads { heads: once(chosen), entries: once(chosen), lists: 0 });
+    assert_eq!(reads, ReadCounts { heads: once(chosen), entries: once(chosen), lists: 0 });
     scene.leave().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_answered_by_the_next_picture_whatever_else_happens() {
-    let scene = Scene::of(1_000).await;
+    let scene = EventLoopFixture::of(1_000).await;
     for round in 0..50 {
         for number in 0..20 {
             scene.says(scene.tasks[(round * 20 + number) % 1_000]).await;

@@ -1,8 +1,8 @@
 use super::*;
-use crate::tui::testing::{Story, picture, press, screen};
+use crate::tui::testing::{TestJournal, picture, press, screen};
 
-fn at(model: &mut Model) -> String {
-    model.prepare();
+fn at(model: &mut TuiModel) -> String {
+    model.prepare_frame();
     let detail = model.detail.as_ref().unwrap();
     let line = detail.page.lines(detail.cursor, 1).next().unwrap();
     line.spans.iter().map(|span| span.content.as_ref()).collect::<String>().trim().to_owned()
@@ -11,19 +11,19 @@ fn at(model: &mut Model) -> String {
 #[test]
 fn words_are_found_in_any_case_and_over_the_ends_of_lines() {
     let lines = ["  the quick Brown", "  fox jumps", "", "世界 the fox"].map(Line::raw);
-    let marks = |words: &str| Needle::of(words).unwrap().marks(&lines);
+    let marks = |words: &str| TextSearchPattern::parse(words).unwrap().find_in_lines(&lines);
     assert_eq!(marks("quick"), [(0, 6, 5)]);
     assert_eq!(marks("brown  fox"), [(0, 12, 5), (1, 2, 3)]);
     assert_eq!(marks("Brown"), [(0, 12, 5)]);
     assert_eq!(marks("bRown"), []);
     assert_eq!(marks("fox"), [(1, 2, 3), (3, 9, 3)]);
     assert_eq!(marks("界"), [(3, 2, 2)]);
-    assert!(Needle::of("  ").is_none());
+    assert!(TextSearchPattern::parse("  ").is_none());
 }
 
 #[test]
 fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
-    let stories = [Story::new(1, "a", "Find the needle.")
+    let stories = [TestJournal::new(1, "a", "Find the needle.")
         .claimed()
         .replied("Hay.\n\nMore hay.", &[("shell", r#"{"cmd":"ls"}"#)])
         .called(0, "shell")
@@ -45,17 +45,17 @@ fn a_search_goes_from_match_to_match_and_unfolds_what_it_finds() {
     assert_eq!(at(&mut model), "another Needle here");
     // Esc ends it, and only then goes back.
     press(&mut model, "Esc", &stories);
-    assert!(!model.finds() && model.focus == Focus::Detail);
+    assert!(!model.has_text_search() && model.focus == Focus::Detail);
     // Nothing typed is what was searched for before.
     press(&mut model, "Home / Enter", &stories);
-    assert_eq!((model.finds(), at(&mut model).as_str()), (true, "› Find the needle."));
+    assert_eq!((model.has_text_search(), at(&mut model).as_str()), (true, "› Find the needle."));
     press(&mut model, "Esc Esc", &stories);
     assert_eq!(model.focus, Focus::List);
 }
 
 #[test]
 fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing() {
-    let mut story = Story::new(1, "a", "Do.").claimed();
+    let mut story = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..9_000 {
         story = story.replied(&format!("number {number}."), &[]);
     }
@@ -70,12 +70,12 @@ fn a_search_reads_as_far_back_as_it_has_to_and_comes_back_where_it_finds_nothing
     press(&mut model, "Esc f / nowhere Enter", &stories);
     let shown = picture(&mut model);
     assert!(shown.contains("\"nowhere\" is not in it") && shown.contains("number 8999."), "{shown}");
-    assert!(model.detail.as_ref().unwrap().talk.entries <= KEPT);
+    assert!(model.detail.as_ref().unwrap().transcript.entries <= MAX_ENTRIES);
 }
 
 #[test]
 fn a_search_that_finds_nothing_leaves_the_reader_where_they_were() {
-    let mut story = Story::new(1, "a", "Do.").claimed();
+    let mut story = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..9_000 {
         story = story.replied(&format!("number {number}."), &[]);
     }
@@ -94,9 +94,9 @@ fn a_search_that_finds_nothing_leaves_the_reader_where_they_were() {
 #[test]
 fn n_answers_no_question_while_something_is_searched_for() {
     use crate::tui::testing::leave;
-    let stories = [Story::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];
+    let stories = [TestJournal::new(1, "a", "Do.").claimed().asked(leave(), "May it?")];
     let mut model = screen((100, 30), &stories);
-    let answers = |effects: Vec<Effect>| effects.iter().any(|e| matches!(e, Effect::Answer { .. }));
+    let answers = |effects: Vec<TuiEffect>| effects.iter().any(|e| matches!(e, TuiEffect::Answer { .. }));
     assert!(!answers(press(&mut model, "Enter / Do Enter n", &stories)));
     assert!(picture(&mut model).contains("Esc, then n no"), "{}", picture(&mut model));
     assert!(answers(press(&mut model, "Esc n", &stories)));

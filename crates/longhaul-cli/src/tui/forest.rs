@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 
 use crate::view::one_line;
 
 /// What a tree is to whoever watches: the most pressing thing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Group {
+pub(crate) enum TuiGroup {
     /// A person has pinned it.
     Pinned,
     /// It asks something, or nobody runs it.
@@ -24,65 +24,65 @@ pub(crate) enum Group {
     Finished,
 }
 
-impl Group {
+impl TuiGroup {
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Group::Pinned => "Pinned",
-            Group::NeedsYou => "Needs you",
-            Group::Working => "Working",
-            Group::Waiting => "Waiting",
-            Group::Finished => "Finished",
+            TuiGroup::Pinned => "Pinned",
+            TuiGroup::NeedsYou => "Needs you",
+            TuiGroup::Working => "Working",
+            TuiGroup::Waiting => "Waiting",
+            TuiGroup::Finished => "Finished",
         }
     }
 
     /// The group of one task.
-    pub(crate) fn of(head: &Head, now: Timestamp) -> Group {
+    pub(crate) fn for_task(head: &TaskState, now: Timestamp) -> TuiGroup {
         match head.status {
-            status if status.is_final() => Group::Finished,
-            _ if !head.asked.is_empty() || is_interrupted(head) => Group::NeedsYou,
-            Status::Running if head.waits_at(now).is_none() => Group::Working,
-            _ => Group::Waiting,
+            status if status.is_final() => TuiGroup::Finished,
+            _ if !head.asked.is_empty() || is_interrupted(head) => TuiGroup::NeedsYou,
+            Status::Running if head.waiting_at(now).is_none() => TuiGroup::Working,
+            _ => TuiGroup::Waiting,
         }
     }
 }
 
 /// Whether it was begun, and nobody runs it now.
-pub(crate) fn is_interrupted(head: &Head) -> bool {
+pub(crate) fn is_interrupted(head: &TaskState) -> bool {
     head.status == Status::Pending && head.attempt.0 > 0
 }
 
 /// What a task and all below it are together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Sum {
+pub(crate) struct SubtreeTotals {
     /// How many tasks are below it.
-    pub(crate) below: usize,
+    pub(crate) descendants: usize,
     pub(crate) tokens: u64,
     pub(crate) cost: u64,
     /// Replies of which nobody knows what they cost.
     pub(crate) unpriced: u64,
     /// The first below it, or itself, that asks something.
-    pub(crate) asks: Option<TaskId>,
-    group: Option<Group>,
+    pub(crate) asking_task: Option<TaskId>,
+    group: Option<TuiGroup>,
 }
 
 /// A line of the list.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Row {
+pub(crate) enum TuiRow {
     /// The title of a group, and how many trees are in it.
-    Title(Group, usize),
+    GroupTitle(TuiGroup, usize),
     /// Nothing.
     Gap,
     /// A task.
-    Task(Place),
+    Task(TreePosition),
     /// What the task above this line does.
-    Doing(Place),
+    Activity(TreePosition),
 }
 
-impl Row {
+impl TuiRow {
     /// The task of this line.
     pub(crate) fn task(&self) -> Option<TaskId> {
         match self {
-            Row::Task(place) | Row::Doing(place) => Some(place.id),
+            TuiRow::Task(place) | TuiRow::Activity(place) => Some(place.id),
             _ => None,
         }
     }
@@ -90,19 +90,19 @@ impl Row {
 
 /// Where in its tree a task is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct TreePosition {
     pub(crate) id: TaskId,
     pub(crate) depth: u16,
     /// At which levels above it, its own included, more tasks follow.
-    pub(crate) more: u32,
+    pub(crate) open_levels: u32,
     pub(crate) folded: bool,
     /// Whether anything is below it.
-    pub(crate) parent: bool,
+    pub(crate) has_children: bool,
 }
 
 /// What the lines are made of.
-pub(crate) struct Plan<'a> {
-    pub(crate) heads: &'a IndexMap<TaskId, Head>,
+pub(crate) struct TreeViewOptions<'a> {
+    pub(crate) tasks: &'a IndexMap<TaskId, TaskState>,
     pub(crate) folded: &'a HashSet<TaskId>,
     pub(crate) pinned: &'a IndexSet<TaskId>,
     pub(crate) grouped: bool,
@@ -114,85 +114,85 @@ pub(crate) struct Plan<'a> {
 
 /// The lines, and what tasks are together with those below them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Forest {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) sums: HashMap<TaskId, Sum>,
+pub(crate) struct TaskTreeView {
+    pub(crate) rows: Vec<TuiRow>,
+    pub(crate) totals: HashMap<TaskId, SubtreeTotals>,
 }
 
-impl Forest {
+impl TaskTreeView {
     /// Makes the lines.
-    pub(crate) fn grow(plan: &Plan<'_>) -> Forest {
-        let mut children: HashMap<TaskId, Vec<&Head>> = HashMap::new();
-        let mut tops: Vec<&Head> = Vec::new();
-        for head in plan.heads.values() {
-            match head.parent.filter(|parent| plan.heads.contains_key(parent)) {
+    pub(crate) fn build(plan: &TreeViewOptions<'_>) -> TaskTreeView {
+        let mut children: HashMap<TaskId, Vec<&TaskState>> = HashMap::new();
+        let mut tops: Vec<&TaskState> = Vec::new();
+        for head in plan.tasks.values() {
+            match head.parent.filter(|parent| plan.tasks.contains_key(parent)) {
                 Some(parent) => children.entry(parent).or_default().push(head),
                 None => tops.push(head),
             }
         }
-        let mut sums = HashMap::with_capacity(plan.heads.len());
+        let mut sums = HashMap::with_capacity(plan.tasks.len());
         for top in &tops {
-            sum(top, &children, plan.now, &mut sums);
+            subtree_totals(top, &children, plan.now, &mut sums);
         }
         let words: Vec<String> = plan.search.split_whitespace().map(str::to_lowercase).collect();
-        let hits = (!words.is_empty()).then(|| hits(plan.heads, &words));
+        let hits = (!words.is_empty()).then(|| matching_tasks(plan.tasks, &words));
         // The newest first.
         tops.reverse();
-        let mut trees: Vec<(Group, &Head)> = tops
+        let mut trees: Vec<(TuiGroup, &TaskState)> = tops
             .into_iter()
             .filter(|top| hits.as_ref().is_none_or(|hits| hits.contains(&top.id)))
             .map(|top| {
                 let pinned = plan.pinned.contains(&top.id);
-                let group = sums.get(&top.id).and_then(|sum| sum.group).unwrap_or(Group::Finished);
-                (if pinned { Group::Pinned } else { group }, top)
+                let group = sums.get(&top.id).and_then(|sum| sum.group).unwrap_or(TuiGroup::Finished);
+                (if pinned { TuiGroup::Pinned } else { group }, top)
             })
             .collect();
         if plan.grouped {
             trees.sort_by_key(|(group, _)| *group);
         } else {
-            trees.sort_by_key(|(group, _)| *group != Group::Pinned);
+            trees.sort_by_key(|(group, _)| *group != TuiGroup::Pinned);
         }
-        let mut grower = Grower { plan, children: &children, hits: hits.as_ref(), rows: Vec::new() };
+        let mut grower = TreeRowBuilder { options: plan, children: &children, matching: hits.as_ref(), rows: Vec::new() };
         let mut last = None;
         for (group, top) in &trees {
             if plan.grouped && last != Some(*group) {
                 if plan.gaps && last.is_some() {
-                    grower.rows.push(Row::Gap);
+                    grower.rows.push(TuiRow::Gap);
                 }
                 let many = trees.iter().filter(|(other, _)| other == group).count();
-                grower.rows.push(Row::Title(*group, many));
+                grower.rows.push(TuiRow::GroupTitle(*group, many));
                 last = Some(*group);
             }
-            grower.grow(top, 0, 0);
+            grower.push_subtree(top, 0, 0);
         }
-        Forest { rows: grower.rows, sums }
+        TaskTreeView { rows: grower.rows, totals: sums }
     }
 
     /// Where a task's line is.
-    pub(crate) fn line(&self, id: TaskId) -> Option<usize> {
-        self.rows.iter().position(|row| matches!(row, Row::Task(place) if place.id == id))
+    pub(crate) fn line_of(&self, id: TaskId) -> Option<usize> {
+        self.rows.iter().position(|row| matches!(row, TuiRow::Task(place) if place.id == id))
     }
 }
 
-struct Grower<'a> {
-    plan: &'a Plan<'a>,
-    children: &'a HashMap<TaskId, Vec<&'a Head>>,
-    hits: Option<&'a HashSet<TaskId>>,
-    rows: Vec<Row>,
+struct TreeRowBuilder<'a> {
+    options: &'a TreeViewOptions<'a>,
+    children: &'a HashMap<TaskId, Vec<&'a TaskState>>,
+    matching: Option<&'a HashSet<TaskId>>,
+    rows: Vec<TuiRow>,
 }
 
-impl Grower<'_> {
-    fn grow(&mut self, head: &Head, depth: u16, more: u32) {
+impl TreeRowBuilder<'_> {
+    fn push_subtree(&mut self, head: &TaskState, depth: u16, more: u32) {
         let none = Vec::new();
         let all = self.children.get(&head.id).unwrap_or(&none);
-        let shown: Vec<&&Head> =
-            all.iter().filter(|child| self.hits.is_none_or(|hits| hits.contains(&child.id))).collect();
+        let shown: Vec<&&TaskState> =
+            all.iter().filter(|child| self.matching.is_none_or(|hits| hits.contains(&child.id))).collect();
         // What is searched for is not hidden.
-        let folded = !all.is_empty() && self.hits.is_none() && self.plan.folded.contains(&head.id);
-        let place = Place { id: head.id, depth, more, folded, parent: !all.is_empty() };
-        self.rows.push(Row::Task(place));
+        let folded = !all.is_empty() && self.matching.is_none() && self.options.folded.contains(&head.id);
+        let place = TreePosition { id: head.id, depth, open_levels: more, folded, has_children: !all.is_empty() };
+        self.rows.push(TuiRow::Task(place));
         if !head.status.is_final() || head.status == Status::Failed {
-            self.rows.push(Row::Doing(place));
+            self.rows.push(TuiRow::Activity(place));
         }
         if folded {
             return;
@@ -200,32 +200,32 @@ impl Grower<'_> {
         for (index, child) in shown.iter().enumerate() {
             let bit = if depth < 31 { 1 << depth } else { 0 };
             let more = if index + 1 < shown.len() { more | bit } else { more & !bit };
-            self.grow(child, depth + 1, more);
+            self.push_subtree(child, depth + 1, more);
         }
     }
 }
 
-fn sum(
-    head: &Head,
-    children: &HashMap<TaskId, Vec<&Head>>,
+fn subtree_totals(
+    head: &TaskState,
+    children: &HashMap<TaskId, Vec<&TaskState>>,
     now: Timestamp,
-    sums: &mut HashMap<TaskId, Sum>,
-) -> Sum {
-    let mut whole = Sum {
-        below: 0,
+    sums: &mut HashMap<TaskId, SubtreeTotals>,
+) -> SubtreeTotals {
+    let mut whole = SubtreeTotals {
+        descendants: 0,
         tokens: head.usage.total(),
         cost: head.cost,
         unpriced: head.unpriced.into(),
-        asks: (!head.status.is_final() && !head.asked.is_empty()).then_some(head.id),
-        group: Some(Group::of(head, now)),
+        asking_task: (!head.status.is_final() && !head.asked.is_empty()).then_some(head.id),
+        group: Some(TuiGroup::for_task(head, now)),
     };
     for child in children.get(&head.id).into_iter().flatten() {
-        let part = sum(child, children, now, sums);
-        whole.below += 1 + part.below;
+        let part = subtree_totals(child, children, now, sums);
+        whole.descendants += 1 + part.descendants;
         whole.tokens = whole.tokens.saturating_add(part.tokens);
         whole.cost = whole.cost.saturating_add(part.cost);
         whole.unpriced += part.unpriced;
-        whole.asks = whole.asks.or(part.asks);
+        whole.asking_task = whole.asking_task.or(part.asking_task);
         whole.group = whole.group.min(part.group);
     }
     sums.insert(head.id, whole);
@@ -233,7 +233,7 @@ fn sum(
 }
 
 /// The tasks in which all words occur, and those above them.
-fn hits(heads: &IndexMap<TaskId, Head>, words: &[String]) -> HashSet<TaskId> {
+fn matching_tasks(heads: &IndexMap<TaskId, TaskState>, words: &[String]) -> HashSet<TaskId> {
     let mut hits = HashSet::new();
     for head in heads.values() {
         let text = format!("{} {} {} {}", head.id, head.agent, one_line(&head.headline), head.status);

@@ -1,11 +1,11 @@
 use super::*;
-use crate::tui::testing::{Story, at, leave};
+use crate::tui::testing::{TestJournal, at, leave};
 
-fn grow(stories: &[Story], with: impl FnOnce(&mut Plan<'_>)) -> Forest {
+fn grow(stories: &[TestJournal], with: impl FnOnce(&mut TreeViewOptions<'_>)) -> TaskTreeView {
     let heads = stories.iter().map(|story| (story.id, story.head())).collect();
     let (folded, pinned) = (HashSet::new(), IndexSet::new());
-    let mut plan = Plan {
-        heads: &heads,
+    let mut plan = TreeViewOptions {
+        tasks: &heads,
         folded: &folded,
         pinned: &pinned,
         grouped: true,
@@ -14,27 +14,27 @@ fn grow(stories: &[Story], with: impl FnOnce(&mut Plan<'_>)) -> Forest {
         now: at(10),
     };
     with(&mut plan);
-    Forest::grow(&plan)
+    TaskTreeView::build(&plan)
 }
 
-fn shape(forest: &Forest) -> Vec<String> {
-    let row = |row: &Row| match row {
-        Row::Title(group, many) => format!("{} {many}", group.title()),
-        Row::Gap => String::new(),
-        Row::Task(place) => format!("{}{}", "  ".repeat(place.depth.into()), place.id),
-        Row::Doing(_) => "…".to_owned(),
+fn shape(forest: &TaskTreeView) -> Vec<String> {
+    let row = |row: &TuiRow| match row {
+        TuiRow::GroupTitle(group, many) => format!("{} {many}", group.title()),
+        TuiRow::Gap => String::new(),
+        TuiRow::Task(place) => format!("{}{}", "  ".repeat(place.depth.into()), place.id),
+        TuiRow::Activity(_) => "…".to_owned(),
     };
     forest.rows.iter().map(row).filter(|row| row != "…").collect()
 }
 
-fn stories() -> Vec<Story> {
-    let asks = Story::new(1, "lead", "Ask about it").claimed();
+fn stories() -> Vec<TestJournal> {
+    let asks = TestJournal::new(1, "lead", "Ask about it").claimed();
     let child = asks.child(2, "writer", "Write it").claimed().asked(leave(), "May it?");
-    let works = Story::new(3, "lead", "Work on it").claimed();
-    let done = Story::new(4, "lead", "Have it done").claimed().replied("Yes.", &[]).completed("Yes.");
+    let works = TestJournal::new(3, "lead", "Work on it").claimed();
+    let done = TestJournal::new(4, "lead", "Have it done").claimed().replied("Yes.", &[]).completed("Yes.");
     let below = done.child(5, "scout", "Look at it").claimed().replied("Seen.", &[]).completed("Seen.");
-    let lost = Story::new(6, "lead", "Lost it").claimed().released();
-    let queued = Story::new(7, "lead", "Wait for it");
+    let lost = TestJournal::new(6, "lead", "Lost it").claimed().released();
+    let queued = TestJournal::new(7, "lead", "Wait for it");
     vec![asks, child, works, done, below, lost, queued]
 }
 
@@ -65,9 +65,9 @@ fn what_is_folded_is_summed_up() {
     let folded = HashSet::from([stories[3].id, stories[0].id]);
     let forest = grow(&stories, |plan| plan.folded = Box::leak(Box::new(folded)));
     assert!(!shape(&forest).iter().any(|row| row.starts_with("  ")), "{:?}", shape(&forest));
-    let sum = forest.sums[&stories[3].id];
-    assert_eq!((sum.below, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
-    assert_eq!(forest.sums[&stories[0].id].asks, Some(stories[1].id), "who asks below is known above");
+    let sum = forest.totals[&stories[3].id];
+    assert_eq!((sum.descendants, sum.tokens, sum.cost), (1, 2 * 1234, 2 * 2500));
+    assert_eq!(forest.totals[&stories[0].id].asking_task, Some(stories[1].id), "who asks below is known above");
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn a_child_whose_parent_is_not_known_is_shown_all_the_same() {
 /// A cost that nobody knows has its column, and is shown as that.
 #[test]
 fn an_unknown_cost_is_shown_as_unknown() {
-    use crate::view::{Layout, summary, tasks};
+    use crate::view::{TaskLayout, summary_table, task_table};
 
-    let unknown = Story::new(1, "lead", "x").claimed().replied_unpriced("Hi.").completed("Hi.").head();
-    let known = Story::new(2, "lead", "x").claimed().replied("Hi.", &[]).completed("Hi.").head();
+    let unknown = TestJournal::new(1, "lead", "x").claimed().replied_unpriced("Hi.").completed("Hi.").head();
+    let known = TestJournal::new(2, "lead", "x").claimed().replied("Hi.", &[]).completed("Hi.").head();
     assert_eq!((unknown.cost, unknown.unpriced), (0, 1));
-    let term = crate::view::Term { out: Default::default(), color: false, live: false };
+    let term = crate::view::TerminalOutput { stream: Default::default(), color: false, live: false };
     for heads in [vec![unknown.clone()], vec![unknown, known]] {
-        for lines in [tasks(&heads, term, at(60), Layout::Table), summary(&heads, term, at(60))] {
+        for lines in [task_table(&heads, term, at(60), TaskLayout::Table), summary_table(&heads, term, at(60))] {
             let told = lines.join("\n");
             assert!(told.contains("COST") && told.contains('?'), "{told}");
             assert_eq!(told.contains("$0.0025"), heads.len() == 2, "{told}");

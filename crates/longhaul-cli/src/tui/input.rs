@@ -5,19 +5,19 @@ use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::view::typed;
+use crate::view::strip_control_chars;
 
 /// How much may be typed or pasted.
 const LONGEST: usize = 256 * 1024;
 
 /// The text and where the cursor is in it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Input {
+pub(crate) struct TextInput {
     text: String,
     cursor: usize,
 }
 
-impl Input {
+impl TextInput {
     /// What was typed.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -37,7 +37,7 @@ impl Input {
 
     /// Puts something in at the cursor. What is pasted may hold anything: only its words are taken.
     pub(crate) fn insert(&mut self, text: &str) {
-        let text = typed(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        let text = strip_control_chars(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if self.text.len() + text.len() <= LONGEST {
             self.text.insert_str(self.cursor, &text);
             self.cursor += text.len();
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_line_is_edited_by_what_people_see_as_characters() {
-        let mut input = Input::default();
+        let mut input = TextInput::default();
         input.insert("héllo 👩‍👩‍👧 wörld");
         input.word_left();
         input.left();
@@ -220,14 +220,14 @@ mod tests {
 
     #[test]
     fn what_is_pasted_commands_no_terminal_and_no_line() {
-        let mut input = Input::default();
+        let mut input = TextInput::default();
         input.insert("two\r\nlines\x1b[2J\x07");
         assert_eq!(input.text(), "two\nlines[2J");
         assert_eq!(shown(&input, 40).0, ["two", "lines[2J"]);
     }
 
     /// The rows, and where the cursor is.
-    fn shown(input: &Input, columns: usize) -> (Vec<String>, (usize, usize)) {
+    fn shown(input: &TextInput, columns: usize) -> (Vec<String>, (usize, usize)) {
         let rows = input.rows(columns, columns);
         let texts = rows.ranges.iter().map(|range| input.row(range.clone())).collect();
         (texts, (rows.row, rows.column))
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_cursor_is_always_in_sight() {
-        let mut input = Input::default();
+        let mut input = TextInput::default();
         input.insert(&"世".repeat(40));
         let (rows, at) = shown(&input, 11);
         assert_eq!((rows.len(), at), (8, (7, 10)));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn words_go_to_the_next_row_whole() {
-        let mut input = Input::default();
+        let mut input = TextInput::default();
         input.insert("one two three\nfour");
         assert_eq!(shown(&input, 10), (vec!["one two ".to_owned(), "three".into(), "four".into()], (2, 4)));
         // The first row may be shorter: something stands before it.
@@ -274,7 +274,7 @@ mod tests {
             ["", "a", "\n\n", "  a  b  ", "averylongwordwithoutanyspace in it", "世界 世界 e\u{301} 👩‍👩‍👧 x\ty"]
         {
             for columns in [3, 5, 8, 20] {
-                let mut input = Input::default();
+                let mut input = TextInput::default();
                 input.insert(text);
                 let rows = input.rows(columns, columns);
                 for range in &rows.ranges {

@@ -4,14 +4,14 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
 use super::draw::tab_at;
-use super::forest::Row;
-use super::model::{Effect, Focus, Model, Pane};
+use super::forest::TuiRow;
+use super::model::{TuiEffect, Focus, TuiModel, Pane};
 
 /// How far the wheel goes.
 const WHEEL: isize = 3;
 
-impl Model {
-    pub(super) fn mouse(&mut self, mouse: MouseEvent) -> Vec<Effect> {
+impl TuiModel {
+    pub(super) fn handle_mouse(&mut self, mouse: MouseEvent) -> Vec<TuiEffect> {
         let Some(areas) = self.areas() else { return Vec::new() };
         if self.confirm.is_some() {
             return Vec::new();
@@ -29,7 +29,7 @@ impl Model {
             MouseEventKind::Down(MouseButton::Left) if areas.list.contains(at) => self.click(areas.list, at),
             MouseEventKind::Down(MouseButton::Left) if areas.tabs.contains(at) => {
                 match tab_at(areas.tabs, at.x) {
-                    Some(tab) => self.tab(tab),
+                    Some(tab) => self.select_tab(tab),
                     None => Vec::new(),
                 }
             }
@@ -47,27 +47,27 @@ impl Model {
                 Vec::new()
             }
             MouseEventKind::Down(MouseButton::Left) if areas.prompt.contains(at) => {
-                self.write(None);
+                self.focus_prompt(None);
                 Vec::new()
             }
             _ => Vec::new(),
         }
     }
 
-    pub(super) fn click(&mut self, area: Rect, at: Position) -> Vec<Effect> {
-        let line = self.top + usize::from(at.y - area.y);
-        let Some((Row::Task(place) | Row::Doing(place), is_task)) =
-            self.forest.rows.get(line).map(|row| (*row, matches!(row, Row::Task(_))))
+    pub(super) fn click(&mut self, area: Rect, at: Position) -> Vec<TuiEffect> {
+        let line = self.list_top + usize::from(at.y - area.y);
+        let Some((TuiRow::Task(place) | TuiRow::Activity(place), is_task)) =
+            self.tree.rows.get(line).map(|row| (*row, matches!(row, TuiRow::Task(_))))
         else {
             (self.focus, self.pane) = (Focus::List, Pane::List);
             return Vec::new();
         };
         let fold = 1 + 2 * place.depth;
-        if place.parent && is_task && (fold..fold + 2).contains(&(at.x - area.x)) {
+        if place.has_children && is_task && (fold..fold + 2).contains(&(at.x - area.x)) {
             if !self.folded.remove(&place.id) {
                 self.folded.insert(place.id);
             }
-            self.stale = true;
+            self.tree_stale = true;
             return self.select(Some(place.id));
         }
         if self.selected == Some(place.id) && self.focus == Focus::List {
@@ -79,11 +79,11 @@ impl Model {
         self.select(Some(place.id))
     }
 
-    pub(super) fn wheel(&mut self, at: Position, by: isize) -> Vec<Effect> {
+    pub(super) fn wheel(&mut self, at: Position, by: isize) -> Vec<TuiEffect> {
         let Some(areas) = self.areas() else { return Vec::new() };
         if areas.list.contains(at) {
-            let most = self.forest.rows.len().saturating_sub(usize::from(areas.list.height));
-            self.top = self.top.saturating_add_signed(by).min(most);
+            let most = self.tree.rows.len().saturating_sub(usize::from(areas.list.height));
+            self.list_top = self.list_top.saturating_add_signed(by).min(most);
             return Vec::new();
         }
         let height = usize::from(areas.text.height);
@@ -91,7 +91,7 @@ impl Model {
         let most = detail.page.total().saturating_sub(height);
         detail.top = detail.top.saturating_add_signed(by).min(most);
         detail.cursor = detail.cursor.clamp(detail.top, detail.top + height.saturating_sub(1));
-        detail.follow = detail.top == most && by > 0 && !detail.behind;
-        self.further(height)
+        detail.follow = detail.top == most && by > 0 && !detail.has_newer;
+        self.read_further(height)
     }
 }

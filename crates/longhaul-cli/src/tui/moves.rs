@@ -2,20 +2,20 @@
 
 use longhaul::TaskId;
 
-use super::forest::Row;
-use super::model::{Effect, Focus, Model, Pane, Tab};
+use super::forest::TuiRow;
+use super::model::{TuiEffect, Focus, TuiModel, Pane, DetailTab};
 
-impl Model {
-    pub(super) fn step(&mut self, by: isize) -> Vec<Effect> {
+impl TuiModel {
+    pub(super) fn move_selection(&mut self, by: isize) -> Vec<TuiEffect> {
         if self.focus == Focus::Detail {
-            return self.point(by);
+            return self.move_cursor(by);
         }
         let tasks: Vec<TaskId> = self
-            .forest
+            .tree
             .rows
             .iter()
             .filter_map(|row| match row {
-                Row::Task(place) => Some(place.id),
+                TuiRow::Task(place) => Some(place.id),
                 _ => None,
             })
             .collect();
@@ -33,8 +33,8 @@ impl Model {
         }
     }
 
-    pub(super) fn ends(&mut self, last: bool) -> Vec<Effect> {
-        let mut tasks = self.forest.rows.iter().filter_map(Row::task);
+    pub(super) fn select_first_or_last(&mut self, last: bool) -> Vec<TuiEffect> {
+        let mut tasks = self.tree.rows.iter().filter_map(TuiRow::task);
         let found = if last { tasks.next_back() } else { tasks.next() };
         found.map(|task| self.select(Some(task))).unwrap_or_default()
     }
@@ -48,24 +48,24 @@ impl Model {
     }
 
     /// Moves what is pointed at in the text.
-    pub(super) fn point(&mut self, by: isize) -> Vec<Effect> {
+    pub(super) fn move_cursor(&mut self, by: isize) -> Vec<TuiEffect> {
         let height = self.text_height();
         let Some(detail) = &mut self.detail else { return Vec::new() };
         let last = detail.page.total().saturating_sub(1);
         detail.cursor = detail.cursor.saturating_add_signed(by).min(last);
         detail.top = detail.top.clamp((detail.cursor + 1).saturating_sub(height), detail.cursor);
-        detail.follow = detail.cursor == last && !detail.behind && by > 0;
-        self.further(height)
+        detail.follow = detail.cursor == last && !detail.has_newer && by > 0;
+        self.read_further(height)
     }
 
-    pub(super) fn scroll(&mut self, by: isize) -> Vec<Effect> {
+    pub(super) fn scroll(&mut self, by: isize) -> Vec<TuiEffect> {
         match self.focus {
-            Focus::Detail => self.point(by),
+            Focus::Detail => self.move_cursor(by),
             _ => {
                 let mut effects = Vec::new();
                 for _ in 0..by.unsigned_abs() {
                     let had = self.selected;
-                    effects = self.step(by.signum());
+                    effects = self.move_selection(by.signum());
                     if self.selected == had {
                         break;
                     }
@@ -75,69 +75,69 @@ impl Model {
         }
     }
 
-    pub(super) fn fold(&mut self, fold: bool) -> Vec<Effect> {
+    pub(super) fn set_folded(&mut self, fold: bool) -> Vec<TuiEffect> {
         if self.focus == Focus::Detail {
             let Some(detail) = &mut self.detail else { return Vec::new() };
-            if let Some((seq, _)) = detail.page.block(detail.cursor) {
+            if let Some((seq, _)) = detail.page.block_at(detail.cursor) {
                 if fold {
-                    detail.opened.remove(&seq)
+                    detail.unfolded.remove(&seq)
                 } else {
-                    detail.opened.insert(seq)
+                    detail.unfolded.insert(seq)
                 };
                 detail.follow = false;
             }
             return Vec::new();
         }
         let Some(id) = self.selected else { return Vec::new() };
-        let place = self.forest.rows.iter().find_map(|row| match row {
-            Row::Task(place) if place.id == id => Some(*place),
+        let place = self.tree.rows.iter().find_map(|row| match row {
+            TuiRow::Task(place) if place.id == id => Some(*place),
             _ => None,
         });
         let Some(place) = place else { return Vec::new() };
-        self.stale = true;
-        match (fold, place.parent, place.folded) {
+        self.tree_stale = true;
+        match (fold, place.has_children, place.folded) {
             (true, true, false) => {
                 self.folded.insert(id);
                 Vec::new()
             }
-            (true, ..) => match self.heads.get(&id).and_then(|head| head.parent) {
-                Some(parent) if self.heads.contains_key(&parent) => self.select(Some(parent)),
+            (true, ..) => match self.tasks.get(&id).and_then(|head| head.parent) {
+                Some(parent) if self.tasks.contains_key(&parent) => self.select(Some(parent)),
                 _ => Vec::new(),
             },
             (false, true, true) => {
                 self.folded.remove(&id);
                 Vec::new()
             }
-            (false, true, false) => self.step(1),
+            (false, true, false) => self.move_selection(1),
             (false, false, _) => Vec::new(),
         }
     }
 
-    pub(super) fn toggle_block(&mut self) -> Vec<Effect> {
+    pub(super) fn toggle_block(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
-        let Some((seq, _)) = detail.page.block(detail.cursor) else { return Vec::new() };
-        let block = detail.talk.blocks.iter().find(|block| block.seq == seq);
-        if block.is_some_and(|block| block.what.folds()) {
-            if !detail.opened.remove(&seq) {
-                detail.opened.insert(seq);
+        let Some((seq, _)) = detail.page.block_at(detail.cursor) else { return Vec::new() };
+        let block = detail.transcript.blocks.iter().find(|block| block.seq == seq);
+        if block.is_some_and(|block| block.kind.is_foldable()) {
+            if !detail.unfolded.remove(&seq) {
+                detail.unfolded.insert(seq);
             }
             detail.follow = false;
         }
         Vec::new()
     }
 
-    pub(super) fn turn(&mut self, by: isize) -> Vec<Effect> {
-        let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
-        self.tab(Tab::ALL[(at as isize + by).rem_euclid(Tab::ALL.len() as isize) as usize])
+    pub(super) fn cycle_tab(&mut self, by: isize) -> Vec<TuiEffect> {
+        let at = DetailTab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
+        self.select_tab(DetailTab::ALL[(at as isize + by).rem_euclid(DetailTab::ALL.len() as isize) as usize])
     }
 
-    pub(super) fn tab(&mut self, tab: Tab) -> Vec<Effect> {
+    pub(super) fn select_tab(&mut self, tab: DetailTab) -> Vec<TuiEffect> {
         self.tab = tab;
-        if self.pane == Pane::List && self.areas().is_some_and(|areas| !areas.both) {
+        if self.pane == Pane::List && self.areas().is_some_and(|areas| !areas.two_panes) {
             (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
         }
         if let Some(detail) = &mut self.detail {
-            let runs = matches!(tab, Tab::Transcript | Tab::Timeline | Tab::Letters);
+            let runs = matches!(tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters);
             (detail.top, detail.cursor, detail.follow) = (0, 0, runs);
         }
         Vec::new()

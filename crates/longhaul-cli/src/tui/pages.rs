@@ -5,32 +5,32 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use longhaul::id::Seq;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::blocks::{Growing, Sheet, letter, timeline, transcript};
-use super::model::{Detail, Model, Tab};
-use super::talk::{Block, Talk, What};
-use crate::view::words::{count, elapsed, moment, short};
-use crate::view::{Ink, clean, one_line, standing};
+use super::blocks::{LiveReplyLayout, BlockRenderer, letter_lines, timeline_lines, transcript_lines};
+use super::model::{TuiDetail, TuiModel, DetailTab};
+use super::talk::{TranscriptBlock, TuiTranscript, TranscriptBlockKind};
+use crate::view::words::{format_count, format_duration, format_timestamp, format_short_count};
+use crate::view::{Ink, sanitize, one_line, status_label};
 
 /// The lines of a tab.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Page {
-    key: Option<(Tab, usize)>,
+pub(crate) struct DetailPage {
+    key: Option<(DetailTab, usize)>,
     /// What the page was made of, where that is told by a number.
     made_of: Option<u64>,
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<PageChunk>,
     total: usize,
-    growing: Growing,
+    growing: LiveReplyLayout,
     /// How many chunks were laid out in all.
-    pub(crate) laid: usize,
+    pub(crate) laid_out: usize,
 }
 
 /// The lines of a block.
 #[derive(Debug, Clone)]
-struct Chunk {
+struct PageChunk {
     seq: Seq,
     version: u32,
     opened: bool,
@@ -38,7 +38,7 @@ struct Chunk {
     lines: Vec<Line<'static>>,
 }
 
-impl Page {
+impl DetailPage {
     /// How many lines there are.
     pub(crate) fn total(&self) -> usize {
         self.total
@@ -46,34 +46,34 @@ impl Page {
 
     /// So many lines from one on, each with the block that it belongs to.
     pub(crate) fn lines(&self, from: usize, many: usize) -> impl Iterator<Item = &Line<'static>> {
-        let first = self.chunk(from).unwrap_or(self.chunks.len());
+        let first = self.chunk_index(from).unwrap_or(self.chunks.len());
         let skip = self.chunks.get(first).map_or(0, |chunk| from - chunk.start);
         self.chunks.range(first..).flat_map(|chunk| &chunk.lines).skip(skip).take(many)
     }
 
     /// The block of a line, and which of its lines it is.
-    pub(crate) fn block(&self, line: usize) -> Option<(Seq, usize)> {
-        let chunk = self.chunks.get(self.chunk(line)?)?;
+    pub(crate) fn block_at(&self, line: usize) -> Option<(Seq, usize)> {
+        let chunk = self.chunks.get(self.chunk_index(line)?)?;
         Some((chunk.seq, line - chunk.start))
     }
 
     /// A part by its number: its block, its first line, and its lines.
-    pub(crate) fn part(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
+    pub(crate) fn part_lines(&self, at: usize) -> Option<(Seq, usize, &[Line<'static>])> {
         self.chunks.get(at).map(|chunk| (chunk.seq, chunk.start, &chunk.lines[..]))
     }
 
     /// The number of the part that a line is in.
     pub(crate) fn part_at(&self, line: usize) -> Option<usize> {
-        self.chunk(line)
+        self.chunk_index(line)
     }
 
     /// The first line of a block, or of the first after it.
-    fn start(&self, seq: Seq) -> Option<usize> {
+    fn start_of(&self, seq: Seq) -> Option<usize> {
         let at = self.chunks.partition_point(|chunk| chunk.seq < seq);
         self.chunks.get(at).map(|chunk| chunk.start)
     }
 
-    fn chunk(&self, line: usize) -> Option<usize> {
+    fn chunk_index(&self, line: usize) -> Option<usize> {
         let after = self.chunks.partition_point(|chunk| chunk.start <= line);
         let at = after.checked_sub(1)?;
         // Some have no lines.
@@ -82,9 +82,9 @@ impl Page {
 
     fn fill<'a>(
         &mut self,
-        key: (Tab, usize),
-        blocks: impl Iterator<Item = (&'a Block, bool)>,
-        mut lay: impl FnMut(&Block, bool) -> Vec<Line<'static>>,
+        key: (DetailTab, usize),
+        blocks: impl Iterator<Item = (&'a TranscriptBlock, bool)>,
+        mut lay: impl FnMut(&TranscriptBlock, bool) -> Vec<Line<'static>>,
     ) {
         self.made_of = None;
         let mut old = std::mem::take(&mut self.chunks);
@@ -96,15 +96,15 @@ impl Page {
             while old.front().is_some_and(|chunk| chunk.seq < block.seq) {
                 old.pop_front();
             }
-            let same = |chunk: &Chunk| {
+            let same = |chunk: &PageChunk| {
                 (chunk.seq, chunk.version, chunk.opened) == (block.seq, block.version, opened)
             };
             let mut chunk = match old.pop_front_if(|chunk| same(chunk)) {
                 Some(chunk) => chunk,
                 None => {
-                    self.laid += 1;
+                    self.laid_out += 1;
                     let (seq, version) = (block.seq, block.version);
-                    Chunk { seq, version, opened, start, lines: lay(block, opened) }
+                    PageChunk { seq, version, opened, start, lines: lay(block, opened) }
                 }
             };
             chunk.start = start;
@@ -116,54 +116,54 @@ impl Page {
         self.total = start;
     }
 
-    fn fill_with(&mut self, key: (Tab, usize), lines: Vec<Line<'static>>) {
+    fn fill_with(&mut self, key: (DetailTab, usize), lines: Vec<Line<'static>>) {
         (self.key, self.made_of) = (Some(key), None);
         self.total = lines.len();
-        self.chunks = VecDeque::from([Chunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
+        self.chunks = VecDeque::from([PageChunk { seq: Seq(0), version: 0, opened: false, start: 0, lines }]);
     }
 
     /// The same, where it need not be made again of the same.
-    fn fill_once(&mut self, key: (Tab, usize), made_of: u64, lines: impl FnOnce() -> Vec<Line<'static>>) {
+    fn fill_once(&mut self, key: (DetailTab, usize), made_of: u64, lines: impl FnOnce() -> Vec<Line<'static>>) {
         if (self.key, self.made_of) != (Some(key), Some(made_of)) {
-            self.laid += 1;
+            self.laid_out += 1;
             self.fill_with(key, lines());
             self.made_of = Some(made_of);
         }
     }
 }
 
-impl Model {
+impl TuiModel {
     /// Lays out what is shown of the chosen task.
-    pub(super) fn lay(&mut self, area: Rect) {
+    pub(super) fn layout_detail(&mut self, area: Rect) {
         let (theme, tab, now) = (self.theme, self.tab, self.now);
         let below = self.usage_below();
         let Some(detail) = &mut self.detail else { return };
-        let head = self.heads.get(&detail.task);
+        let head = self.tasks.get(&detail.task);
         let columns = usize::from(area.width.saturating_sub(2)).max(10);
         let key = (tab, columns);
-        let Detail { page, talk, opened, order, team, .. } = detail;
-        let sheet = Sheet { theme, colors: &self.colors, columns, now };
+        let TuiDetail { page, transcript: talk, unfolded: opened, order, team, .. } = detail;
+        let sheet = BlockRenderer { theme, highlighter: &self.highlighter, columns, now };
         match tab {
-            Tab::Transcript => {
+            DetailTab::Transcript => {
                 let blocks = talk.blocks.iter().map(|block| (block, opened.contains(&block.seq)));
                 let mut growing = std::mem::take(&mut page.growing);
-                page.fill(key, blocks, |block, opened| transcript(block, opened, sheet, &mut growing));
+                page.fill(key, blocks, |block, opened| transcript_lines(block, opened, sheet, &mut growing));
                 page.growing = growing;
             }
-            Tab::Timeline => {
+            DetailTab::Timeline => {
                 let (before, last) = (Cell::<Option<Timestamp>>::default(), Cell::default());
                 let blocks = talk.blocks.iter().map(|block| {
                     before.set(last.replace(Some(block.at)));
                     (block, false)
                 });
-                page.fill(key, blocks, |block, _| timeline(block, before.get(), sheet));
+                page.fill(key, blocks, |block, _| timeline_lines(block, before.get(), sheet));
             }
-            Tab::Letters => {
-                let is_letter = |block: &&Block| matches!(block.what, What::Letter { .. });
+            DetailTab::Letters => {
+                let is_letter = |block: &&TranscriptBlock| matches!(block.kind, TranscriptBlockKind::Letter { .. });
                 page.fill(
                     key,
                     talk.blocks.iter().filter(is_letter).map(|block| (block, true)),
-                    |block, _| letter(block, sheet),
+                    |block, _| letter_lines(block, sheet),
                 );
                 if page.total == 0 {
                     let nothing = if talk.after.0 > 0 {
@@ -174,36 +174,36 @@ impl Model {
                     page.fill_with(key, vec![Line::styled(nothing, theme.ink(Ink::Faint))]);
                 }
             }
-            Tab::Order => page.fill_once(key, order.is_some().into(), || {
+            DetailTab::Order => page.fill_once(key, order.is_some().into(), || {
                 order
                     .as_ref()
                     .map(|order| order_lines((order, team.as_deref()), head, sheet))
                     .unwrap_or_default()
             }),
-            Tab::Output => page.fill_once(key, talk.last.0, || output_lines(talk, sheet)),
-            Tab::Usage => {
+            DetailTab::Output => page.fill_once(key, talk.last.0, || output_lines(talk, sheet)),
+            DetailTab::Usage => {
                 let lines = head.map(|head| usage_lines(head, below, sheet)).unwrap_or_default();
                 page.fill_with(key, lines);
             }
         }
         detail
-            .settle(usize::from(area.height), matches!(tab, Tab::Transcript | Tab::Timeline | Tab::Letters));
+            .clamp_scroll(usize::from(area.height), matches!(tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters));
     }
 
     fn usage_below(&self) -> Option<(usize, u64, String)> {
-        let sum = self.forest.sums.get(&self.selected?)?;
-        let cost = || crate::view::words::price(sum.cost, sum.unpriced);
-        (sum.below > 0).then(|| (sum.below, sum.tokens, cost()))
+        let sum = self.tree.totals.get(&self.selected?)?;
+        let cost = || crate::view::words::format_price(sum.cost, sum.unpriced);
+        (sum.descendants > 0).then(|| (sum.descendants, sum.tokens, cost()))
     }
 }
 
-impl Detail {
+impl TuiDetail {
     /// Which lines are in sight now.
-    fn settle(&mut self, height: usize, runs: bool) {
+    fn clamp_scroll(&mut self, height: usize, runs: bool) {
         let total = self.page.total();
         let most = total.saturating_sub(height);
         if let Some((seq, offset)) = self.anchor.take()
-            && let Some(start) = self.page.start(seq)
+            && let Some(start) = self.page.start_of(seq)
         {
             let moved = (start + offset) as isize - self.top as isize;
             self.cursor = self.cursor.saturating_add_signed(moved);
@@ -218,11 +218,11 @@ impl Detail {
     }
 }
 
-fn output_lines(talk: &Talk, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+fn output_lines(talk: &TuiTranscript, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let (text, note) = match &talk.end {
         Some(end) if end.output.is_empty() => (String::new(), "It said nothing."),
         Some(end) => (end.output.clone(), ""),
-        None => (talk.said(), "It has not ended yet: this is what it has said so far."),
+        None => (talk.text_so_far(), "It has not ended yet: this is what it has said so far."),
     };
     let mut lines = Vec::new();
     if let Some(error) = talk.end.as_ref().and_then(|end| end.error.as_ref()) {
@@ -233,20 +233,20 @@ fn output_lines(talk: &Talk, sheet: Sheet<'_>) -> Vec<Line<'static>> {
         lines.extend(sheet.wrapped(Ink::Faint, note));
         lines.push(Line::default());
     }
-    lines.extend(sheet.marked(&text));
+    lines.extend(sheet.markdown_lines(&text));
     lines
 }
 
 fn order_lines(
     (order, team): (&longhaul::Order, Option<&str>),
-    head: Option<&Head>,
-    sheet: Sheet<'_>,
+    head: Option<&TaskState>,
+    sheet: BlockRenderer<'_>,
 ) -> Vec<Line<'static>> {
-    let mut lines = sheet.marked(&clean(&order.task));
+    let mut lines = sheet.markdown_lines(&sanitize(&order.task));
     let mut more = |title: &str, text: &str| {
         lines.push(Line::default());
         lines.push(Line::styled(title.to_owned(), sheet.theme.ink(Ink::Strong)));
-        lines.extend(sheet.wrapped(Ink::Plain, &clean(text)));
+        lines.extend(sheet.wrapped(Ink::Plain, &sanitize(text)));
     };
     let texts = [("Expected output", &order.expected_output), ("Context", &order.context)];
     for (title, text) in texts {
@@ -264,29 +264,29 @@ fn order_lines(
     fact("model", order.model.clone());
     fact("works in", order.working_dir.as_ref().map(|dir| dir.display().to_string()));
     fact("turns", order.max_turns.map(|turns| format!("at most {turns}")));
-    fact("time", order.timeout.map(|time| format!("at most {}", elapsed(time))));
-    fact("tokens", order.budget.tokens.map(|tokens| format!("at most {}", count(tokens))));
+    fact("time", order.timeout.map(|time| format!("at most {}", format_duration(time))));
+    fact("tokens", order.budget.tokens.map(|tokens| format!("at most {}", format_count(tokens))));
     fact("tools", order.tools.as_ref().map(|tools| tools.join(", ")));
     more("Facts", &facts.join("\n"));
     lines
 }
 
-fn usage_lines(head: &Head, below: Option<(usize, u64, String)>, sheet: Sheet<'_>) -> Vec<Line<'static>> {
+fn usage_lines(head: &TaskState, below: Option<(usize, u64, String)>, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
     let dollars = |cost: u64| format!("${:.4}", cost as f64 / 1e6);
     let usage = &head.usage;
     let mut rows = vec![
-        ("status", standing(head).1.to_owned()),
+        ("status", status_label(head).1.to_owned()),
         ("elapsed", crate::view::time_of(head, sheet.now)),
-        ("submitted", moment(head.created)),
+        ("submitted", format_timestamp(head.created)),
     ];
-    rows.extend(head.ended.map(|ended| ("ended", moment(ended))));
+    rows.extend(head.ended.map(|ended| ("ended", format_timestamp(ended))));
     rows.extend([
-        ("turns", count(head.turns.into())),
-        ("tool calls", count(head.calls.into())),
-        ("tokens in", count(usage.input)),
-        ("  cached", count(usage.cached)),
-        ("tokens out", count(usage.output)),
-        ("  thinking", count(usage.reasoning)),
+        ("turns", format_count(head.turns.into())),
+        ("tool calls", format_count(head.calls.into())),
+        ("tokens in", format_count(usage.input)),
+        ("  cached", format_count(usage.cached)),
+        ("tokens out", format_count(usage.output)),
+        ("  thinking", format_count(usage.reasoning)),
         (
             "cost",
             if head.cost == 0 && head.unpriced > 0 { "not known".to_owned() } else { dollars(head.cost) },
@@ -301,7 +301,7 @@ fn usage_lines(head: &Head, below: Option<(usize, u64, String)>, sheet: Sheet<'_
     if let Some((tasks, tokens, cost)) = below {
         rows.push(("", String::new()));
         rows.push(("with below", format!("{} tasks", tasks + 1)));
-        rows.push(("tokens", short(tokens)));
+        rows.push(("tokens", format_short_count(tokens)));
         rows.push(("cost", if cost == "?" { "not known".to_owned() } else { cost }));
     }
     let line = |(name, value): (&str, String)| {

@@ -7,10 +7,10 @@ use indexmap::IndexMap;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{CallId, Seq};
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
-use super::forest::Row;
-use super::model::{Effect, Model};
+use super::forest::TuiRow;
+use super::model::{TuiEffect, TuiModel};
 use crate::view::one_line;
 use crate::view::tell::brief_call;
 
@@ -30,7 +30,7 @@ impl RunningCalls {
     }
 
     /// Forgets calls that have returned.
-    pub(super) fn forget(&mut self, head: &Head) {
+    pub(super) fn forget(&mut self, head: &TaskState) {
         if let Some(calls) = self.0.get_mut(&head.id) {
             calls.retain(|(known, _)| head.calling.iter().any(|(id, _)| id == known));
             if calls.is_empty() {
@@ -40,13 +40,13 @@ impl RunningCalls {
     }
 
     /// Forgets the calls of tasks that are not known any more, or do not make them any more.
-    pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, Head>) {
+    pub(super) fn forget_all_but(&mut self, heads: &IndexMap<TaskId, TaskState>) {
         self.0.retain(|id, _| heads.contains_key(id));
         heads.values().for_each(|head| self.forget(head));
     }
 
     /// What runs in a task: each call in few words, or the name of its tool where no more is known.
-    pub(crate) fn told(&self, head: &Head) -> Vec<String> {
+    pub(crate) fn told(&self, head: &TaskState) -> Vec<String> {
         let known = self.0.get(&head.id);
         let told = |id: &CallId| {
             let (_, told) = known?.iter().find(|(known, _)| known == id)?;
@@ -56,7 +56,7 @@ impl RunningCalls {
     }
 
     /// The calls of a task that are not known, and from now on are being read.
-    fn unknown(&mut self, head: &Head) -> Vec<CallId> {
+    fn unknown(&mut self, head: &TaskState) -> Vec<CallId> {
         if head.calling.is_empty() {
             return Vec::new();
         }
@@ -68,25 +68,25 @@ impl RunningCalls {
     }
 }
 
-impl Model {
+impl TuiModel {
     /// What has to be read so that all calls in sight can be told.
-    pub(crate) fn unknown_calls(&mut self) -> Option<Effect> {
+    pub(crate) fn unknown_calls(&mut self) -> Option<TuiEffect> {
         let height = self.areas()?.list.height;
-        let rows = self.forest.rows.iter().skip(self.top).take(usize::from(height));
+        let rows = self.tree.rows.iter().skip(self.list_top).take(usize::from(height));
         let in_sight = rows.filter_map(|row| match row {
-            Row::Doing(place) => Some(place.id),
+            TuiRow::Activity(place) => Some(place.id),
             _ => None,
         });
         let mut wanted = Vec::new();
         for id in in_sight.chain(self.selected) {
-            if let Some(head) = self.heads.get(&id) {
+            if let Some(head) = self.tasks.get(&id) {
                 let unknown = self.calls.unknown(head);
                 if !unknown.is_empty() {
                     wanted.push((id, head.seq, unknown));
                 }
             }
         }
-        (!wanted.is_empty()).then_some(Effect::ReadCalls(wanted))
+        (!wanted.is_empty()).then_some(TuiEffect::ReadCalls(wanted))
     }
 }
 

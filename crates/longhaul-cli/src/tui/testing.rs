@@ -5,17 +5,17 @@ use std::sync::Arc;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::Timestamp;
 use longhaul::entry::{
-    Entry, Letter, Outcome, Question, Record, Returned, Sender, Submitted, TeamRef, Voice, Wants,
+    Entry, Letter, Outcome, Question, Record, CallResult, Sender, Submission, TeamRef, LiveTextKind, ExpectedAnswer,
 };
 use longhaul::id::{Attempt, CallId, LetterId, QuestionId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply, Usage};
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use longhaul::{AgentName, Order};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::draw::draw;
-use super::model::{Effect, Model, Msg};
+use super::model::{TuiEffect, TuiModel, TuiMessage};
 use super::theme::Theme;
 use super::update::update;
 
@@ -36,72 +36,72 @@ pub(super) fn at(second: i64) -> Timestamp {
 
 /// A journal in the making.
 #[derive(Clone)]
-pub(super) struct Story {
+pub(super) struct TestJournal {
     pub(super) id: TaskId,
     pub(super) records: Vec<Record>,
     now: i64,
     turn: u32,
 }
 
-impl Story {
-    pub(super) fn new(number: u32, agent: &str, task: &str) -> Story {
-        Story::of(number, agent, task, None, id(number), 0)
+impl TestJournal {
+    pub(super) fn new(number: u32, agent: &str, task: &str) -> TestJournal {
+        TestJournal::with_parent(number, agent, task, None, id(number), 0)
     }
 
-    pub(super) fn of(
+    pub(super) fn with_parent(
         number: u32,
         agent: &str,
         task: &str,
         parent: Option<TaskId>,
         root: TaskId,
         depth: u32,
-    ) -> Story {
-        let submitted = Submitted {
+    ) -> TestJournal {
+        let submitted = Submission {
             parent,
             depth,
-            ..Submitted::root(
+            ..Submission::root(
                 root,
-                TaskKey::chosen(&number.to_string()),
+                TaskKey::named(&number.to_string()),
                 Order { agent: Some(AgentName::from(agent)), task: task.into(), ..Order::default() },
                 TeamRef::Named("test".into()),
             )
         };
-        let story = Story { id: id(number), records: Vec::new(), now: 0, turn: 0 };
+        let story = TestJournal { id: id(number), records: Vec::new(), now: 0, turn: 0 };
         story.and(Entry::Submitted(Box::new(submitted)))
     }
 
-    pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> Story {
+    pub(super) fn child(&self, number: u32, agent: &str, task: &str) -> TestJournal {
         let head = self.head();
-        Story::of(number, agent, task, Some(self.id), head.root, head.depth + 1)
+        TestJournal::with_parent(number, agent, task, Some(self.id), head.root, head.depth + 1)
     }
 
-    pub(super) fn and(mut self, entry: Entry) -> Story {
+    pub(super) fn and(mut self, entry: Entry) -> TestJournal {
         let seq = Seq(self.records.len() as u64 + 1);
         self.records.push(Record { seq, at: at(self.now), entry });
         self
     }
 
     /// So many seconds later.
-    pub(super) fn later(mut self, seconds: i64) -> Story {
+    pub(super) fn later(mut self, seconds: i64) -> TestJournal {
         self.now += seconds;
         self
     }
 
-    pub(super) fn claimed(self) -> Story {
+    pub(super) fn claimed(self) -> TestJournal {
         let attempt = self.head().attempt.next();
         self.and(Entry::Claimed { attempt, worker: WorkerId::from("w") })
     }
 
-    pub(super) fn released(self) -> Story {
+    pub(super) fn released(self) -> TestJournal {
         let attempt: Attempt = self.head().attempt;
-        self.and(Entry::Released { attempt, why: longhaul::entry::Release::Lost })
+        self.and(Entry::Released { attempt, why: longhaul::entry::ReleaseReason::Lost })
     }
 
-    pub(super) fn said(self, text: &str) -> Story {
-        self.and(Entry::Said { voice: Voice::Text, text: text.to_owned() })
+    pub(super) fn said(self, text: &str) -> TestJournal {
+        self.and(Entry::Said { voice: LiveTextKind::Text, text: text.to_owned() })
     }
 
-    pub(super) fn replied(mut self, text: &str, calls: &[(&str, &str)]) -> Story {
+    pub(super) fn replied(mut self, text: &str, calls: &[(&str, &str)]) -> TestJournal {
         self.turn += 1;
         let mut blocks = vec![Block::Text(text.to_owned())];
         blocks.extend(calls.iter().map(|(tool, arguments)| {
@@ -117,21 +117,21 @@ impl Story {
     }
 
     /// A reply of which nobody knows what it cost.
-    pub(super) fn replied_unpriced(mut self, text: &str) -> Story {
+    pub(super) fn replied_unpriced(mut self, text: &str) -> TestJournal {
         self.turn += 1;
         let usage = Usage { input: 1200, output: 34, ..Usage::default() };
         let blocks = vec![Block::Text(text.to_owned())];
         self.and(Entry::Replied(Arc::new(Reply { blocks, usage, model: "m".to_owned(), ..Reply::default() })))
     }
 
-    pub(super) fn called(self, index: u32, tool: &str) -> Story {
+    pub(super) fn called(self, index: u32, tool: &str) -> TestJournal {
         let call = CallId { turn: self.turn, index };
         self.and(Entry::Called { call, tool: tool.into(), arguments: None })
     }
 
-    pub(super) fn returned(self, index: u32, output: &str) -> Story {
+    pub(super) fn returned(self, index: u32, output: &str) -> TestJournal {
         let call = CallId { turn: self.turn, index };
-        self.and(Entry::Returned(Box::new(Returned {
+        self.and(Entry::Returned(Box::new(CallResult {
             call,
             output: output.into(),
             is_error: false,
@@ -142,30 +142,30 @@ impl Story {
         })))
     }
 
-    pub(super) fn letter(self, from: Sender, text: &str) -> Story {
+    pub(super) fn letter(self, from: Sender, text: &str) -> TestJournal {
         let (text, summary) = (text.into(), None);
         let letter =
-            Letter { id: LetterId::fresh(), from, text, summary, deliver: Default::default(), ending: None };
+            Letter { id: LetterId::random(), from, text, summary, deliver: Default::default(), ending: None };
         self.and(Entry::Letter(Box::new(letter)))
     }
 
-    pub(super) fn asked(self, wants: Wants, text: &str) -> Story {
+    pub(super) fn asked(self, wants: ExpectedAnswer, text: &str) -> TestJournal {
         let question = question();
         let asks = Box::new(Question { text: text.to_owned(), wants });
         self.and(Entry::Asked { question, asks, until: None })
     }
 
-    pub(super) fn completed(self, output: &str) -> Story {
+    pub(super) fn completed(self, output: &str) -> TestJournal {
         self.and(Entry::Finished(Box::new(Outcome::Completed { output: output.into(), cut_short: None })))
     }
 
-    pub(super) fn failed(self, why: &str) -> Story {
+    pub(super) fn failed(self, why: &str) -> TestJournal {
         let failure = longhaul::entry::Failure::new(longhaul::entry::FailureKind::Model, why);
         self.and(Entry::Finished(Box::new(Outcome::Failed { failure, partial: "".into() })))
     }
 
-    pub(super) fn head(&self) -> Head {
-        Head::of(self.id, &self.records).unwrap().unwrap()
+    pub(super) fn head(&self) -> TaskState {
+        TaskState::from_journal(self.id, &self.records).unwrap().unwrap()
     }
 }
 
@@ -174,8 +174,8 @@ pub(super) fn question() -> QuestionId {
     "1.0.0".parse().unwrap()
 }
 
-pub(super) fn leave() -> Wants {
-    Wants::Leave {
+pub(super) fn leave() -> ExpectedAnswer {
+    ExpectedAnswer::Leave {
         tool: "write_file".to_owned(),
         arguments: r#"{"path":"notes.txt"}"#.to_owned(),
         why: None,
@@ -185,20 +185,20 @@ pub(super) fn leave() -> Wants {
 }
 
 /// A screen of this size that knows these tasks.
-pub(super) fn screen(size: (u16, u16), stories: &[Story]) -> Model {
-    let mut model = Model::new(Theme { color: true }, None, at(100));
-    update(&mut model, Msg::Resize(size.0, size.1));
-    let heads = stories.iter().map(Story::head).collect();
-    let effects = update(&mut model, Msg::Loaded(heads, Vec::new()));
+pub(super) fn screen(size: (u16, u16), stories: &[TestJournal]) -> TuiModel {
+    let mut model = TuiModel::new(Theme { color: true }, None, at(100));
+    update(&mut model, TuiMessage::Resize(size.0, size.1));
+    let heads = stories.iter().map(TestJournal::head).collect();
+    let effects = update(&mut model, TuiMessage::Loaded(heads, Vec::new()));
     serve(&mut model, effects, stories);
     model
 }
 
 /// Reads what is to be read; what else is wished for.
-pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) -> Vec<Effect> {
+pub(super) fn serve(model: &mut TuiModel, effects: Vec<TuiEffect>, stories: &[TestJournal]) -> Vec<TuiEffect> {
     let mut rest = Vec::new();
     for effect in effects {
-        let Effect::Read { task, after, limit, order } = effect else {
+        let TuiEffect::ReadJournal { task, after, limit, order } = effect else {
             rest.push(effect);
             continue;
         };
@@ -211,12 +211,12 @@ pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) 
             }
             _ => None,
         };
-        let more = update(model, Msg::Records { task, after, limit, records, order });
-        model.prepare();
+        let more = update(model, TuiMessage::Records { task, after, limit, records, order });
+        model.prepare_frame();
         rest.extend(serve(model, more, stories));
     }
-    model.prepare();
-    if let Some(Effect::ReadCalls(wanted)) = model.unknown_calls() {
+    model.prepare_frame();
+    if let Some(TuiEffect::ReadCalls(wanted)) = model.unknown_calls() {
         let mut told = Vec::new();
         for (task, end, ids) in wanted {
             let story = stories.iter().find(|story| story.id == task).unwrap();
@@ -224,14 +224,14 @@ pub(super) fn serve(model: &mut Model, effects: Vec<Effect>, stories: &[Story]) 
             let calls = super::running::found(records, &ids).unwrap();
             told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
         }
-        update(model, Msg::Calls(told));
-        model.prepare();
+        update(model, TuiMessage::Calls(told));
+        model.prepare_frame();
     }
     rest
 }
 
 /// Presses keys, one after the other; what is wished for, without what was read.
-pub(super) fn press(model: &mut Model, keys: &str, stories: &[Story]) -> Vec<Effect> {
+pub(super) fn press(model: &mut TuiModel, keys: &str, stories: &[TestJournal]) -> Vec<TuiEffect> {
     let mut wishes = Vec::new();
     for word in keys.split_whitespace() {
         let codes: Vec<KeyCode> = match word {
@@ -249,7 +249,7 @@ pub(super) fn press(model: &mut Model, keys: &str, stories: &[Story]) -> Vec<Eff
             typed => typed.chars().map(KeyCode::Char).collect(),
         };
         for code in codes {
-            let effects = update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+            let effects = update(model, TuiMessage::Key(KeyEvent::new(code, KeyModifiers::NONE)));
             wishes.extend(serve(model, effects, stories));
         }
     }
@@ -257,8 +257,8 @@ pub(super) fn press(model: &mut Model, keys: &str, stories: &[Story]) -> Vec<Eff
 }
 
 /// The picture, without colours.
-pub(super) fn picture(model: &mut Model) -> String {
-    model.prepare();
+pub(super) fn picture(model: &mut TuiModel) -> String {
+    model.prepare_frame();
     let mut terminal = Terminal::new(TestBackend::new(model.size.0, model.size.1)).unwrap();
     terminal.draw(|frame| draw(model, frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -269,7 +269,7 @@ pub(super) fn picture(model: &mut Model) -> String {
             let symbol = buffer[(column, row)].symbol();
             line.push_str(symbol);
             // What is wide covers the next cell.
-            column += super::wrap::width(symbol).max(1) as u16;
+            column += super::wrap::grapheme_width(symbol).max(1) as u16;
         }
         line.trim_end().to_owned()
     };

@@ -24,12 +24,12 @@ impl Theme {
             Ink::Id | Ink::Busy => color(Color::Cyan),
             Ink::Good => color(Color::Green),
             Ink::Bad => color(Color::Red).add_modifier(Modifier::BOLD),
-            Ink::Waits => color(Color::Yellow),
+            Ink::Attention => color(Color::Yellow),
         }
     }
 
     /// A style of what is streamed to terminals.
-    pub(crate) fn of(self, style: anstyle::Style) -> Style {
+    pub(crate) fn from_anstyle(self, style: anstyle::Style) -> Style {
         let mut same = Style::new();
         if let Some(anstyle::Color::Ansi(color)) = style.get_fg_color().filter(|_| self.color) {
             same = same.fg(match color {
@@ -57,13 +57,13 @@ impl Theme {
     }
 
     /// What is chosen, where the keys go.
-    pub(crate) fn chosen(self) -> Style {
+    pub(crate) fn selected(self) -> Style {
         // One bar, whatever colours are below it.
         Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM).add_modifier(Modifier::REVERSED)
     }
 
     /// Words that were searched for.
-    pub(crate) fn found(self) -> Style {
+    pub(crate) fn search_match(self) -> Style {
         let style = Style::new().remove_modifier(Modifier::DIM | Modifier::REVERSED);
         match self.color {
             true => style.fg(Color::Black).bg(Color::Yellow),

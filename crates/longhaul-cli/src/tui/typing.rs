@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::input::Input;
-use super::model::{Effect, Focus, Model, Purpose};
+use super::input::TextInput;
+use super::model::{TuiEffect, Focus, TuiModel, PromptPurpose};
 use crate::view::Ink;
 
-impl Model {
-    pub(super) fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+impl TuiModel {
+    pub(super) fn prompt_key(&mut self, key: KeyEvent) -> Vec<TuiEffect> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
-        let Some(purpose) = self.purpose() else { return Vec::new() };
+        let Some(purpose) = self.current_purpose() else { return Vec::new() };
         let prompt = self.drafts.entry(purpose).or_default();
         match key.code {
             // What was typed stays with whom it is for.
             KeyCode::Esc => self.leave_prompt(),
-            KeyCode::Tab => return self.pane(1),
-            KeyCode::BackTab => return self.pane(-1),
+            KeyCode::Tab => return self.cycle_pane(1),
+            KeyCode::BackTab => return self.cycle_pane(-1),
             KeyCode::Enter if alt || key.modifiers.contains(KeyModifiers::SHIFT) => prompt.insert("\n"),
             KeyCode::Enter => return self.submit(),
             KeyCode::Up => self.row_or_recall(-1),
@@ -47,35 +47,35 @@ impl Model {
     /// A row up or down; beyond the first and the last, what was written before.
     fn row_or_recall(&mut self, by: isize) {
         let rows = self.rows_typed();
-        let draft = self.purpose().and_then(|purpose| self.drafts.get_mut(&purpose));
+        let draft = self.current_purpose().and_then(|purpose| self.drafts.get_mut(&purpose));
         if !draft.zip(rows).is_some_and(|(draft, rows)| draft.move_row(&rows, by)) {
-            self.recall(by);
+            self.recall_history(by);
         }
     }
 
-    pub(super) fn recall(&mut self, by: isize) {
-        let last = self.written.len();
-        let at = self.recalled.unwrap_or(last).saturating_add_signed(by).min(last);
-        self.recalled = (at < last).then_some(at);
-        let text = self.written.get(at).cloned().unwrap_or_default();
-        if let Some(purpose) = self.purpose() {
+    pub(super) fn recall_history(&mut self, by: isize) {
+        let last = self.history.len();
+        let at = self.history_index.unwrap_or(last).saturating_add_signed(by).min(last);
+        self.history_index = (at < last).then_some(at);
+        let text = self.history.get(at).cloned().unwrap_or_default();
+        if let Some(purpose) = self.current_purpose() {
             self.drafts.entry(purpose).or_default().set(text);
         }
     }
 
     /// What was typed so far of what the prompt is for.
-    pub(crate) fn draft(&self) -> Cow<'_, Input> {
-        match self.purpose().and_then(|purpose| self.drafts.get(&purpose)) {
+    pub(crate) fn draft(&self) -> Cow<'_, TextInput> {
+        match self.current_purpose().and_then(|purpose| self.drafts.get(&purpose)) {
             Some(draft) => Cow::Borrowed(draft),
-            None => Cow::Owned(Input::default()),
+            None => Cow::Owned(TextInput::default()),
         }
     }
 
     /// Keys while words to be found are typed: in the list, or in the text.
-    pub(super) fn search_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+    pub(super) fn search_key(&mut self, key: KeyEvent) -> Vec<TuiEffect> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let list = self.focus == Focus::Search;
-        let words = if list { &mut self.search } else { &mut self.find.words };
+        let words = if list { &mut self.list_search } else { &mut self.text_search.words };
         match key.code {
             KeyCode::Esc if list => {
                 words.take();
@@ -83,20 +83,20 @@ impl Model {
             }
             KeyCode::Esc => {
                 self.focus = Focus::Detail;
-                return self.end_find();
+                return self.end_text_search();
             }
-            KeyCode::Enter if list && self.forest.rows.is_empty() && !words.text().is_empty() => {
+            KeyCode::Enter if list && self.tree.rows.is_empty() && !words.text().is_empty() => {
                 // A list of nothing helps nobody.
                 let words = crate::view::one_line(&words.take());
                 self.focus = Focus::List;
-                let mut effects = self.searched();
-                effects.extend(self.say(Ink::Plain, format!("nothing is called \"{words}\"")));
+                let mut effects = self.apply_list_search();
+                effects.extend(self.show_notice(Ink::Plain, format!("nothing is called \"{words}\"")));
                 return effects;
             }
             KeyCode::Enter if list => self.focus = Focus::List,
-            KeyCode::Enter => return self.found(),
-            KeyCode::Up if list => return self.step(-1),
-            KeyCode::Down if list => return self.step(1),
+            KeyCode::Enter => return self.submit_text_search(),
+            KeyCode::Up if list => return self.move_selection(-1),
+            KeyCode::Down if list => return self.move_selection(1),
             KeyCode::Left => words.left(),
             KeyCode::Right => words.right(),
             KeyCode::Home => words.home(),
@@ -108,29 +108,29 @@ impl Model {
             KeyCode::Char(c) if !control => words.insert(c.encode_utf8(&mut [0; 4])),
             _ => {}
         }
-        if list { self.searched() } else { Vec::new() }
+        if list { self.apply_list_search() } else { Vec::new() }
     }
 
-    pub(super) fn searched(&mut self) -> Vec<Effect> {
-        (self.stale, self.seek) = (true, true);
-        self.prepare();
-        if self.forest.rows.is_empty() {
+    pub(super) fn apply_list_search(&mut self) -> Vec<TuiEffect> {
+        (self.tree_stale, self.scroll_to_selected) = (true, true);
+        self.prepare_frame();
+        if self.tree.rows.is_empty() {
             // Nothing is found: what was chosen before is chosen still, and not what was found on the way.
-            self.selected = self.sought_from.filter(|id| self.heads.contains_key(id));
+            self.selected = self.sought_from.filter(|id| self.tasks.contains_key(id));
         }
-        self.look()
+        self.ensure_selection()
     }
 
     /// Keys go to the prompt.
-    pub(super) fn write(&mut self, purpose: Option<Purpose>) {
+    pub(super) fn focus_prompt(&mut self, purpose: Option<PromptPurpose>) {
         if self.selected.is_none() && self.team.is_none() {
-            self.say(Ink::Plain, "there is no task to write to yet");
+            self.show_notice(Ink::Plain, "there is no task to write to yet");
             return;
         }
         // Whoever writes to something writes to that, whatever is chosen meanwhile.
         if purpose.is_some() || self.focus != Focus::Prompt {
-            self.purpose = purpose.or_else(|| self.purpose());
-            self.recalled = None;
+            self.purpose = purpose.or_else(|| self.current_purpose());
+            self.history_index = None;
         }
         self.focus = Focus::Prompt;
     }

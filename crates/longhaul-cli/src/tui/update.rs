@@ -3,59 +3,59 @@
 use longhaul::TaskId;
 use longhaul::entry::{Order, Record};
 use longhaul::id::Seq;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
-use super::forest::Row;
+use super::forest::TuiRow;
 use super::model::{
-    Confirm, Detail, Effect, Focus, KEPT, LOOK, Model, Msg, Notice, Pane, Purpose, STRIDE, Said, TASKS_KEPT,
-    Tab,
+    Confirmation, TuiDetail, TuiEffect, Focus, MAX_ENTRIES, INITIAL_ENTRIES, TuiModel, TuiMessage, TuiNotice, Pane, PromptPurpose, READ_CHUNK, ActionReport, MAX_TASKS,
+    DetailTab,
 };
-use super::talk::Talk;
+use super::talk::TuiTranscript;
 use crate::view::Ink;
 
 /// Takes a message in.
-pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+pub(crate) fn update(model: &mut TuiModel, msg: TuiMessage) -> Vec<TuiEffect> {
     match msg {
-        Msg::Key(key) => model.key(key),
-        Msg::Mouse(mouse) => model.mouse(mouse),
-        Msg::Paste(text) => model.paste(&text),
-        Msg::Resize(width, height) => {
+        TuiMessage::Key(key) => model.handle_key(key),
+        TuiMessage::Mouse(mouse) => model.handle_mouse(mouse),
+        TuiMessage::Paste(text) => model.handle_paste(&text),
+        TuiMessage::Resize(width, height) => {
             model.size = (width, height);
-            (model.stale, model.seek) = (true, true);
-            model.hold();
+            (model.tree_stale, model.scroll_to_selected) = (true, true);
+            model.anchor_view();
             Vec::new()
         }
-        Msg::Loaded(heads, pinned) => model.load(heads, pinned),
-        Msg::Heads(heads) => model.take(heads),
-        Msg::Records { task, after, limit, records, order } => {
-            let mut effects = model.read(task, after, limit, &records, order);
-            effects.extend(model.seek_on());
+        TuiMessage::Loaded(heads, pinned) => model.apply_loaded(heads, pinned),
+        TuiMessage::TasksChanged(heads) => model.apply_changed(heads),
+        TuiMessage::Records { task, after, limit, records, order } => {
+            let mut effects = model.apply_records(task, after, limit, &records, order);
+            effects.extend(model.continue_seek());
             effects
         }
-        Msg::Calls(calls) => {
+        TuiMessage::Calls(calls) => {
             calls.into_iter().for_each(|(task, call, told)| model.calls.take(task, call, told));
             Vec::new()
         }
-        Msg::Gone(task) => {
-            model.heads.shift_remove(&task);
-            model.stale = true;
-            model.prepare();
-            model.look()
+        TuiMessage::TaskGone(task) => {
+            model.tasks.shift_remove(&task);
+            model.tree_stale = true;
+            model.prepare_frame();
+            model.ensure_selection()
         }
-        Msg::Done(Ok(Said { text, show })) => {
-            let mut effects = model.say(Ink::Good, text);
+        TuiMessage::ActionDone(Ok(ActionReport { text, select: show })) => {
+            let mut effects = model.show_notice(Ink::Good, text);
             if let Some(task) = show {
-                effects.extend(model.show(task));
+                effects.extend(model.reveal_task(task));
             }
             effects
         }
-        Msg::Done(Err(error)) => model.say(Ink::Bad, error),
-        Msg::Tick => {
+        TuiMessage::ActionDone(Err(error)) => model.show_notice(Ink::Bad, error),
+        TuiMessage::Tick => {
             // A wait for a provider may be over though nothing was written down.
-            model.stale = true;
+            model.tree_stale = true;
             Vec::new()
         }
-        Msg::Forget(number) => {
+        TuiMessage::NoticeExpired(number) => {
             if model.notice.as_ref().is_some_and(|notice| notice.number == number) {
                 model.notice = None;
             }
@@ -64,72 +64,72 @@ pub(crate) fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     }
 }
 
-impl Model {
+impl TuiModel {
     /// Tells something for a while.
-    pub(super) fn say(&mut self, ink: Ink, text: impl Into<String>) -> Vec<Effect> {
-        self.notices += 1;
+    pub(super) fn show_notice(&mut self, ink: Ink, text: impl Into<String>) -> Vec<TuiEffect> {
+        self.notice_count += 1;
         let text = crate::view::one_line(&text.into());
-        self.notice = Some(Notice { number: self.notices, ink, text });
-        vec![Effect::Later(self.notices)]
+        self.notice = Some(TuiNotice { number: self.notice_count, ink, text });
+        vec![TuiEffect::ExpireNotice(self.notice_count)]
     }
 
-    fn load(&mut self, heads: Vec<Head>, pinned: Vec<TaskId>) -> Vec<Effect> {
+    fn apply_loaded(&mut self, heads: Vec<TaskState>, pinned: Vec<TaskId>) -> Vec<TuiEffect> {
         let first = !std::mem::replace(&mut self.loaded, true);
-        self.heads = heads.into_iter().map(|head| (head.id, head)).collect();
-        self.calls.forget_all_but(&self.heads);
-        self.stale = true;
+        self.tasks = heads.into_iter().map(|head| (head.id, head)).collect();
+        self.calls.forget_all_but(&self.tasks);
+        self.tree_stale = true;
         if first {
             self.pinned = pinned.into_iter().collect();
             // What has ended is a line a tree.
             let open: std::collections::HashSet<TaskId> =
-                self.heads.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
-            let ended = |head: &&Head| head.parent.is_none() && !open.contains(&head.root);
-            self.folded = self.heads.values().filter(ended).map(|head| head.id).collect();
+                self.tasks.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
+            let ended = |head: &&TaskState| head.parent.is_none() && !open.contains(&head.root);
+            self.folded = self.tasks.values().filter(ended).map(|head| head.id).collect();
         }
-        self.prepare();
-        let mut effects = self.look();
+        self.prepare_frame();
+        let mut effects = self.ensure_selection();
         let behind =
-            |detail: &Detail| self.heads.get(&detail.task).is_some_and(|head| head.seq > detail.talk.last);
+            |detail: &TuiDetail| self.tasks.get(&detail.task).is_some_and(|head| head.seq > detail.transcript.last);
         if !first && self.detail.as_ref().is_some_and(behind) {
-            effects.extend(self.more());
+            effects.extend(self.read_new_entries());
         }
         effects
     }
 
-    fn take(&mut self, heads: Vec<Head>) -> Vec<Effect> {
+    fn apply_changed(&mut self, heads: Vec<TaskState>) -> Vec<TuiEffect> {
         let mut effects = Vec::new();
         for head in heads {
             let id = head.id;
             // What was read first may come last.
-            if self.heads.get(&id).is_some_and(|had| had.seq > head.seq) {
+            if self.tasks.get(&id).is_some_and(|had| had.seq > head.seq) {
                 continue;
             }
-            let moved = self.heads.get(&id).is_none_or(|had| had.seq != head.seq);
+            let moved = self.tasks.get(&id).is_none_or(|had| had.seq != head.seq);
             self.calls.forget(&head);
-            self.heads.insert(id, head);
+            self.tasks.insert(id, head);
             if moved && self.detail.as_ref().is_some_and(|detail| detail.task == id) {
-                effects.extend(self.more());
+                effects.extend(self.read_new_entries());
             }
         }
-        self.forget();
-        self.stale = true;
+        self.forget_old_trees();
+        self.tree_stale = true;
         if self.selected.is_none() {
-            self.prepare();
-            effects.extend(self.look());
+            self.prepare_frame();
+            effects.extend(self.ensure_selection());
         }
         effects
     }
 
     /// Forgets trees that ended long ago, if there are too many.
-    fn forget(&mut self) {
-        if self.heads.len() <= TASKS_KEPT {
+    fn forget_old_trees(&mut self) {
+        if self.tasks.len() <= MAX_TASKS {
             return;
         }
         let open: std::collections::HashSet<TaskId> =
-            self.heads.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
-        let chosen = self.head().map(|head| head.root);
-        let mut over = self.heads.len() - TASKS_KEPT * 9 / 10;
-        self.heads.retain(|_, head| {
+            self.tasks.values().filter(|head| !head.status.is_final()).map(|head| head.root).collect();
+        let chosen = self.selected_task().map(|head| head.root);
+        let mut over = self.tasks.len() - MAX_TASKS * 9 / 10;
+        self.tasks.retain(|_, head| {
             let keep = over == 0
                 || open.contains(&head.root)
                 || Some(head.root) == chosen
@@ -137,53 +137,53 @@ impl Model {
             over -= usize::from(!keep);
             keep
         });
-        let heads = &self.heads;
+        let heads = &self.tasks;
         self.folded.retain(|id| heads.contains_key(id));
         self.calls.forget_all_but(heads);
     }
 
     /// Looks at what is chosen, and chooses something where nothing is.
-    pub(super) fn look(&mut self) -> Vec<Effect> {
-        let shown = |id: &TaskId| self.forest.line(*id).is_some();
-        if self.forest.rows.is_empty() && self.head().is_some() {
+    pub(super) fn ensure_selection(&mut self) -> Vec<TuiEffect> {
+        let shown = |id: &TaskId| self.tree.line_of(*id).is_some();
+        if self.tree.rows.is_empty() && self.selected_task().is_some() {
             // A search that finds nothing chooses nothing else.
-            return self.open_chosen();
+            return self.open_selected();
         }
         if self.selected.is_none_or(|id| !shown(&id)) {
             // What is folded away is seen in what is above it.
-            let mut above = self.head().and_then(|head| head.parent);
+            let mut above = self.selected_task().and_then(|head| head.parent);
             while let Some(id) = above.filter(|id| !shown(id)) {
-                above = self.heads.get(&id).and_then(|head| head.parent);
+                above = self.tasks.get(&id).and_then(|head| head.parent);
             }
-            let first = || self.forest.rows.iter().find_map(Row::task);
+            let first = || self.tree.rows.iter().find_map(TuiRow::task);
             self.selected = match (above, &self.team) {
                 (Some(above), _) => Some(above),
                 (None, Some(_)) if self.selected.is_none() => None,
                 (None, _) => first(),
             };
-            self.seek = true;
+            self.scroll_to_selected = true;
         }
-        self.open_chosen()
+        self.open_selected()
     }
 
     /// Chooses a task and brings it into sight.
-    pub(super) fn show(&mut self, task: TaskId) -> Vec<Effect> {
-        let mut above = self.heads.get(&task).and_then(|head| head.parent);
+    pub(super) fn reveal_task(&mut self, task: TaskId) -> Vec<TuiEffect> {
+        let mut above = self.tasks.get(&task).and_then(|head| head.parent);
         while let Some(id) = above {
             self.folded.remove(&id);
-            above = self.heads.get(&id).and_then(|head| head.parent);
+            above = self.tasks.get(&id).and_then(|head| head.parent);
         }
         self.select(Some(task))
     }
 
-    pub(super) fn select(&mut self, task: Option<TaskId>) -> Vec<Effect> {
+    pub(super) fn select(&mut self, task: Option<TaskId>) -> Vec<TuiEffect> {
         self.selected = task;
-        (self.stale, self.seek) = (true, true);
-        self.open_chosen()
+        (self.tree_stale, self.scroll_to_selected) = (true, true);
+        self.open_selected()
     }
 
     /// Opens the chosen task, unless it is open.
-    fn open_chosen(&mut self) -> Vec<Effect> {
+    fn open_selected(&mut self) -> Vec<TuiEffect> {
         let Some(task) = self.selected else {
             self.detail = None;
             return Vec::new();
@@ -191,161 +191,161 @@ impl Model {
         if self.detail.as_ref().is_some_and(|detail| detail.task == task) {
             return Vec::new();
         }
-        let detail = Detail::of(task, self.heads.get(&task));
-        let after = detail.talk.after;
+        let detail = TuiDetail::new(task, self.tasks.get(&task));
+        let after = detail.transcript.after;
         self.detail = Some(detail);
-        vec![Effect::Read { task, after, limit: LOOK + STRIDE, order: true }]
+        vec![TuiEffect::ReadJournal { task, after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]
     }
 
     /// The journal that is looked at has grown.
-    fn more(&mut self) -> Vec<Effect> {
+    fn read_new_entries(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         if detail.reading {
-            detail.again = true;
+            detail.read_again = true;
             return Vec::new();
         }
         // Whoever reads further up is not carried away; what is new is read when they come down.
-        if !detail.follow && detail.talk.entries >= KEPT {
-            detail.behind = true;
+        if !detail.follow && detail.transcript.entries >= MAX_ENTRIES {
+            detail.has_newer = true;
             return Vec::new();
         }
-        if detail.behind {
+        if detail.has_newer {
             return Vec::new();
         }
         detail.reading = true;
-        vec![Effect::Read { task: detail.task, after: detail.talk.last, limit: STRIDE, order: false }]
+        vec![TuiEffect::ReadJournal { task: detail.task, after: detail.transcript.last, limit: READ_CHUNK, order: false }]
     }
 
-    fn read(
+    fn apply_records(
         &mut self,
         task: TaskId,
         after: Seq,
         limit: usize,
         records: &[Record],
         order: Option<(Box<Order>, String)>,
-    ) -> Vec<Effect> {
+    ) -> Vec<TuiEffect> {
         let tab = self.tab;
         let Some(detail) = self.detail.as_mut().filter(|detail| detail.task == task) else {
             return Vec::new();
         };
         detail.reading = false;
-        detail.fresh = false;
+        detail.loading = false;
         if let Some((order, team)) = order {
             (detail.order, detail.team) = (Some(*order), Some(team));
         }
         let whole = records.len() < limit;
-        if after == detail.talk.last {
-            records.iter().for_each(|record| detail.talk.feed(record));
-            detail.behind = !whole && !detail.follow;
-            if detail.follow && detail.talk.entries > KEPT {
+        if after == detail.transcript.last {
+            records.iter().for_each(|record| detail.transcript.apply_record(record));
+            detail.has_newer = !whole && !detail.follow;
+            if detail.follow && detail.transcript.entries > MAX_ENTRIES {
                 // Half of it, so that this is rare.
-                detail.talk.keep(detail.talk.blocks.len() / 2);
+                detail.transcript.truncate_to(detail.transcript.blocks.len() / 2);
             }
         } else {
             // Another stretch: what is in sight stays where it is.
-            let in_sight = detail.page.block(detail.top).filter(|_| tab == Tab::Transcript);
+            let in_sight = detail.page.block_at(detail.top).filter(|_| tab == DetailTab::Transcript);
             detail.anchor = detail.back_to.take().or(in_sight);
-            detail.talk = Talk::of(after, records);
-            detail.behind = !whole;
+            detail.transcript = TuiTranscript::from_records(after, records);
+            detail.has_newer = !whole;
         }
-        let again = std::mem::take(&mut detail.again) || (detail.follow && !whole);
+        let again = std::mem::take(&mut detail.read_again) || (detail.follow && !whole);
         if again {
-            detail.behind &= !detail.follow;
-            return self.more();
+            detail.has_newer &= !detail.follow;
+            return self.read_new_entries();
         }
         Vec::new()
     }
 
     /// Where somebody scrolls beyond what was read, more is read.
-    pub(super) fn further(&mut self, height: usize) -> Vec<Effect> {
-        if !matches!(self.tab, Tab::Transcript | Tab::Timeline | Tab::Letters) {
+    pub(super) fn read_further(&mut self, height: usize) -> Vec<TuiEffect> {
+        if !matches!(self.tab, DetailTab::Transcript | DetailTab::Timeline | DetailTab::Letters) {
             return Vec::new();
         }
-        let Some(detail) = self.detail.as_mut().filter(|detail| !detail.reading && !detail.fresh) else {
+        let Some(detail) = self.detail.as_mut().filter(|detail| !detail.reading && !detail.loading) else {
             return Vec::new();
         };
-        let talk = &detail.talk;
+        let talk = &detail.transcript;
         let ahead = detail.top + height >= detail.page.total();
         let after = if detail.top == 0 && talk.after.0 > 0 {
-            Seq(talk.after.0.saturating_sub(STRIDE as u64))
-        } else if ahead && detail.behind {
-            Seq(talk.after.0 + STRIDE as u64)
+            Seq(talk.after.0.saturating_sub(READ_CHUNK as u64))
+        } else if ahead && detail.has_newer {
+            Seq(talk.after.0 + READ_CHUNK as u64)
         } else {
             return Vec::new();
         };
         detail.reading = true;
         // With a stretch that has been read before, so that there is something to hold on to.
-        vec![Effect::Read { task: detail.task, after, limit: KEPT - STRIDE, order: false }]
+        vec![TuiEffect::ReadJournal { task: detail.task, after, limit: MAX_ENTRIES - READ_CHUNK, order: false }]
     }
 
     /// Goes to the end, and stays there.
-    pub(super) fn follow(&mut self) -> Vec<Effect> {
-        let end = self.head().map_or(Seq(0), |head| head.seq);
+    pub(super) fn follow_end(&mut self) -> Vec<TuiEffect> {
+        let end = self.selected_task().map_or(Seq(0), |head| head.seq);
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = true;
-        if detail.behind && !detail.reading {
-            detail.behind = false;
+        if detail.has_newer && !detail.reading {
+            detail.has_newer = false;
             detail.reading = true;
-            let after = Seq(end.0.saturating_sub(LOOK as u64));
-            return vec![Effect::Read { task: detail.task, after, limit: LOOK + STRIDE, order: false }];
+            let after = Seq(end.0.saturating_sub(INITIAL_ENTRIES as u64));
+            return vec![TuiEffect::ReadJournal { task: detail.task, after, limit: INITIAL_ENTRIES + READ_CHUNK, order: false }];
         }
         Vec::new()
     }
 
     /// Goes to the beginning.
-    pub(super) fn beginning(&mut self) -> Vec<Effect> {
+    pub(super) fn scroll_to_start(&mut self) -> Vec<TuiEffect> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
         detail.follow = false;
         (detail.top, detail.cursor) = (0, 0);
-        if detail.talk.after.0 > 0 && !detail.reading {
+        if detail.transcript.after.0 > 0 && !detail.reading {
             detail.reading = true;
-            let limit = KEPT - STRIDE;
-            return vec![Effect::Read { task: detail.task, after: Seq(0), limit, order: false }];
+            let limit = MAX_ENTRIES - READ_CHUNK;
+            return vec![TuiEffect::ReadJournal { task: detail.task, after: Seq(0), limit, order: false }];
         }
         Vec::new()
     }
 
     /// What is in sight stays there though lines are laid out anew.
-    fn hold(&mut self) {
+    fn anchor_view(&mut self) {
         if let Some(detail) = &mut self.detail
             && !detail.follow
         {
-            detail.anchor = detail.page.block(detail.top).map(|(seq, _)| (seq, 0));
+            detail.anchor = detail.page.block_at(detail.top).map(|(seq, _)| (seq, 0));
         }
     }
 
     /// What the prompt is for, as things stand.
-    pub(crate) fn purpose(&self) -> Option<Purpose> {
+    pub(crate) fn current_purpose(&self) -> Option<PromptPurpose> {
         if let Some(purpose) = self.purpose.filter(|_| self.focus == Focus::Prompt) {
             return Some(purpose);
         }
-        let Some(selected) = self.selected else { return self.team.as_ref().map(|_| Purpose::Run) };
-        Some(match self.asks() {
-            Some((head, question)) if question.tool.is_none() => Purpose::Answer(head.id, question.question),
-            _ => Purpose::Write(selected),
+        let Some(selected) = self.selected else { return self.team.as_ref().map(|_| PromptPurpose::Run) };
+        Some(match self.open_question() {
+            Some((head, question)) if question.tool.is_none() => PromptPurpose::Answer(head.id, question.question),
+            _ => PromptPurpose::Write(selected),
         })
     }
 
     /// Sends what was typed.
-    pub(super) fn submit(&mut self) -> Vec<Effect> {
-        let Some(purpose) = self.purpose() else { return Vec::new() };
+    pub(super) fn submit(&mut self) -> Vec<TuiEffect> {
+        let Some(purpose) = self.current_purpose() else { return Vec::new() };
         let text = self.draft().text().trim().to_owned();
         if text.is_empty() {
             return Vec::new();
         }
         self.drafts.remove(&purpose);
         self.purpose = None;
-        self.recalled = None;
-        self.written.retain(|written| *written != text);
-        self.written.push(text.clone());
-        if self.written.len() > 50 {
-            self.written.remove(0);
+        self.history_index = None;
+        self.history.retain(|written| *written != text);
+        self.history.push(text.clone());
+        if self.history.len() > 50 {
+            self.history.remove(0);
         }
         self.leave_prompt();
         match purpose {
-            Purpose::Write(to) => vec![Effect::Send { to, text }],
-            Purpose::Answer(task, question) => vec![Effect::Answer { task, question, words: text }],
-            Purpose::Run => vec![Effect::Run(text)],
+            PromptPurpose::Write(to) => vec![TuiEffect::Send { to, text }],
+            PromptPurpose::Answer(task, question) => vec![TuiEffect::Answer { task, question, words: text }],
+            PromptPurpose::Run => vec![TuiEffect::Run(text)],
         }
     }
 
@@ -358,17 +358,17 @@ impl Model {
     }
 
     /// What was asked is to be done.
-    pub(super) fn confirmed(&mut self, confirm: Confirm) -> Vec<Effect> {
+    pub(super) fn apply_confirmation(&mut self, confirm: Confirmation) -> Vec<TuiEffect> {
         match confirm {
-            Confirm::Stop(task) => vec![Effect::Stop(task)],
-            Confirm::StopAll => vec![Effect::StopAll],
-            Confirm::Leave => self.leave(false),
+            Confirmation::Stop(task) => vec![TuiEffect::Stop(task)],
+            Confirmation::StopAll => vec![TuiEffect::StopAll],
+            Confirmation::Quit => self.exit(false),
         }
     }
 
-    pub(super) fn leave(&mut self, drain: bool) -> Vec<Effect> {
-        self.leaving = true;
-        vec![Effect::Leave { drain }]
+    pub(super) fn exit(&mut self, drain: bool) -> Vec<TuiEffect> {
+        self.quitting = true;
+        vec![TuiEffect::Quit { drain }]
     }
 }
 

@@ -1,9 +1,9 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use longhaul::entry::{Sender, Wants};
+use longhaul::entry::{Sender, ExpectedAnswer};
 
 use super::*;
 use crate::tui::draw::draw;
-use crate::tui::testing::{Story, at, id, leave, picture, press, question, screen, serve};
+use crate::tui::testing::{TestJournal, at, id, leave, picture, press, question, screen, serve};
 
 #[path = "update_tests/looks.rs"]
 mod looks;
@@ -13,8 +13,8 @@ mod pictures;
 mod writing;
 
 /// A run that asks, one that works, one that is over and one that is interrupted.
-fn stories() -> Vec<Story> {
-    let lead = Story::new(1, "lead", "Compare Go and Rust").claimed().later(2).replied(
+fn stories() -> Vec<TestJournal> {
+    let lead = TestJournal::new(1, "lead", "Compare Go and Rust").claimed().later(2).replied(
         "I ask two of my own.\n\n# Plan\n- one looks into Go\n- the other into Rust",
         &[
             ("run_background_agent", r#"{"agent":"scout","task":"Look into Go"}"#),
@@ -24,7 +24,7 @@ fn stories() -> Vec<Story> {
     let lead = lead.called(0, "run_background_agent").called(1, "run_background_agent");
     let lead = lead.returned(0, "t-00002").later(1).returned(1, "t-00003\nand more");
     let lead = lead.and(longhaul::entry::Entry::Waiting {
-        on: longhaul::entry::Wait::Tasks(vec![id(2), id(3)]),
+        on: longhaul::entry::WaitReason::Tasks(vec![id(2), id(3)]),
         until: None,
     });
     let scout =
@@ -33,23 +33,23 @@ fn stories() -> Vec<Story> {
     let writer =
         lead.child(3, "writer", "Write it down").claimed().asked(leave(), "May write_file be called?");
     let over =
-        Story::new(4, "cook", "Make a soup").claimed().later(65).replied("Soup.", &[]).completed("Soup.");
+        TestJournal::new(4, "cook", "Make a soup").claimed().later(65).replied("Soup.", &[]).completed("Soup.");
     let failed = over.child(5, "taster", "Taste it").claimed().later(3).failed("the spoon is gone");
-    let lost = Story::new(6, "cleaner", "Wash up").claimed().released();
+    let lost = TestJournal::new(6, "cleaner", "Wash up").claimed().released();
     vec![over, failed, lead, scout, writer, lost]
 }
 
-fn chosen(model: &Model) -> String {
+fn chosen(model: &TuiModel) -> String {
     model.selected.map(|id| id.to_string()).unwrap_or_default()
 }
 
 #[test]
 fn keys_do_what_the_help_says() {
-    let send = |to, text: &str| vec![Effect::Send { to: id(to), text: text.to_owned() }];
+    let send = |to, text: &str| vec![TuiEffect::Send { to: id(to), text: text.to_owned() }];
     let answer =
-        |words: &str| vec![Effect::Answer { task: id(3), question: question(), words: words.to_owned() }];
+        |words: &str| vec![TuiEffect::Answer { task: id(3), question: question(), words: words.to_owned() }];
     // What is pressed; what is chosen then; what is wished for.
-    let table: Vec<(&str, &str, Vec<Effect>)> = vec![
+    let table: Vec<(&str, &str, Vec<TuiEffect>)> = vec![
         // The first that needs somebody is chosen.
         ("", "t-00006", vec![]),
         ("Down", "t-00001", vec![]),
@@ -74,16 +74,16 @@ fn keys_do_what_the_help_says() {
         // Stopping asks first.
         ("Down s", "t-00001", vec![]),
         ("Down s n y", "t-00001", answer("yes")),
-        ("Down s y", "t-00001", vec![Effect::Stop(id(1))]),
+        ("Down s y", "t-00001", vec![TuiEffect::Stop(id(1))]),
         ("S Esc", "t-00006", vec![]),
-        ("S y", "t-00006", vec![Effect::StopAll]),
+        ("S y", "t-00006", vec![TuiEffect::StopAll]),
         // Resumed what is interrupted, continued what is over.
-        ("r", "t-00006", vec![Effect::Resume(id(6))]),
+        ("r", "t-00006", vec![TuiEffect::Resume(id(6))]),
         ("End r more Enter", "t-00004", send(4, "more")),
         // Tried again what has failed.
-        ("End Right Down R", "t-00005", vec![Effect::Retry(id(5))]),
-        ("p", "t-00006", vec![Effect::Pin(vec![id(6)])]),
-        ("p p", "t-00006", vec![Effect::Pin(vec![id(6)]), Effect::Pin(vec![])]),
+        ("End Right Down R", "t-00005", vec![TuiEffect::Retry(id(5))]),
+        ("p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)])]),
+        ("p p", "t-00006", vec![TuiEffect::SavePins(vec![id(6)]), TuiEffect::SavePins(vec![])]),
         ("g Home", "t-00006", vec![]),
         // Search: what is chosen is among what is found.
         ("/ soup Enter", "t-00004", vec![]),
@@ -93,8 +93,8 @@ fn keys_do_what_the_help_says() {
         // Leaving asks while something goes on.
         ("q", "t-00006", vec![]),
         ("q Esc", "t-00006", vec![]),
-        ("q q", "t-00006", vec![Effect::Leave { drain: false }]),
-        ("q d", "t-00006", vec![Effect::Leave { drain: true }]),
+        ("q q", "t-00006", vec![TuiEffect::Quit { drain: false }]),
+        ("q d", "t-00006", vec![TuiEffect::Quit { drain: true }]),
         // Help takes the keys, and the first closes it.
         ("? q", "t-00006", vec![]),
     ];
@@ -102,63 +102,63 @@ fn keys_do_what_the_help_says() {
     for (keys, expected, wishes) in table {
         let mut model = screen((120, 40), &stories);
         let mut wished = press(&mut model, keys, &stories);
-        wished.retain(|effect| !matches!(effect, Effect::Later(_)));
+        wished.retain(|effect| !matches!(effect, TuiEffect::ExpireNotice(_)));
         assert_eq!((chosen(&model).as_str(), wished), (expected, wishes), "after: {keys}");
     }
 }
 
 #[test]
 fn leaving_asks_nothing_where_nothing_goes_on() {
-    let stories = [Story::new(4, "cook", "Soup").claimed().completed("Soup.")];
+    let stories = [TestJournal::new(4, "cook", "Soup").claimed().completed("Soup.")];
     let mut model = screen((80, 24), &stories);
-    assert_eq!(press(&mut model, "q", &stories), [Effect::Leave { drain: false }]);
-    assert!(model.leaving);
+    assert_eq!(press(&mut model, "q", &stories), [TuiEffect::Quit { drain: false }]);
+    assert!(model.quitting);
 }
 
 #[test]
 fn a_journal_is_read_from_where_it_ends_and_only_what_is_new() {
-    let mut story = Story::new(1, "a", "Do.").claimed();
+    let mut story = TestJournal::new(1, "a", "Do.").claimed();
     for _ in 0..5_000 {
         story = story.replied("Words of some length, to be wrapped.", &[]);
     }
     let mut model = screen((100, 30), &[]);
-    let effects = update(&mut model, Msg::Heads(vec![story.head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![story.head()]));
     let end = story.records.len() as u64;
-    let after = Seq(end - LOOK as u64);
-    assert_eq!(effects, [Effect::Read { task: id(1), after, limit: LOOK + STRIDE, order: true }]);
+    let after = Seq(end - INITIAL_ENTRIES as u64);
+    assert_eq!(effects, [TuiEffect::ReadJournal { task: id(1), after, limit: INITIAL_ENTRIES + READ_CHUNK, order: true }]);
     let stories = [story];
     serve(&mut model, effects, &stories);
-    let laid = model.detail.as_ref().unwrap().page.laid;
-    assert_eq!(laid, LOOK);
+    let laid = model.detail.as_ref().unwrap().page.laid_out;
+    assert_eq!(laid, INITIAL_ENTRIES);
 
     // It grows by one: one is read, one is laid out.
     let [story] = stories;
     let stories = [story.replied("More.", &[])];
-    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
-    assert_eq!(effects, [Effect::Read { task: id(1), after: Seq(end), limit: STRIDE, order: false }]);
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
+    assert_eq!(effects, [TuiEffect::ReadJournal { task: id(1), after: Seq(end), limit: READ_CHUNK, order: false }]);
     // And while that is being read, nothing is read twice.
-    assert_eq!(update(&mut model, Msg::Heads(vec![stories[0].head()])), []);
+    assert_eq!(update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()])), []);
     serve(&mut model, effects, &stories);
-    assert_eq!(model.detail.as_ref().unwrap().page.laid, laid + 1);
+    assert_eq!(model.detail.as_ref().unwrap().page.laid_out, laid + 1);
     assert!(picture(&mut model).contains("More."));
 
     // To the beginning and back, and never more in memory than is allowed.
     press(&mut model, "Enter Home", &stories);
     assert!(picture(&mut model).contains("› Do."), "{}", picture(&mut model));
-    let kept = |model: &Model| model.detail.as_ref().unwrap().talk.entries;
-    assert!(kept(&model) <= KEPT);
+    let kept = |model: &TuiModel| model.detail.as_ref().unwrap().transcript.entries;
+    assert!(kept(&model) <= MAX_ENTRIES);
     for _ in 0..40 {
         press(&mut model, "PageUp", &stories);
-        assert!(kept(&model) <= KEPT);
+        assert!(kept(&model) <= MAX_ENTRIES);
     }
     press(&mut model, "End", &stories);
     assert!(picture(&mut model).contains("More."), "{}", picture(&mut model));
-    assert!(kept(&model) <= KEPT);
+    assert!(kept(&model) <= MAX_ENTRIES);
 }
 
 #[test]
 fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
-    let mut story = Story::new(1, "a", "Do.").claimed();
+    let mut story = TestJournal::new(1, "a", "Do.").claimed();
     for number in 0..1_500 {
         story = story.replied(&format!("number {number}."), &[]);
     }
@@ -178,7 +178,7 @@ fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
     press(&mut model, "Home Down Down", &stories);
     let before = picture(&mut model);
     stories[0] = stories[0].clone().replied("Something new.", &[]);
-    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
     serve(&mut model, effects, &stories);
     let text = |picture: &str| picture.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
     let right = |lines: Vec<String>| -> Vec<String> {
@@ -191,12 +191,12 @@ fn whoever_scrolls_up_sees_all_of_it_and_is_not_carried_away() {
 
 #[test]
 fn heads_that_come_late_do_not_undo_what_is_known() {
-    let before = Story::new(1, "a", "Do.").claimed();
+    let before = TestJournal::new(1, "a", "Do.").claimed();
     let after = before.clone().completed("Done.");
     let mut model = screen((80, 24), &[]);
-    update(&mut model, Msg::Heads(vec![after.head()]));
-    update(&mut model, Msg::Heads(vec![before.head()]));
-    assert!(model.heads[&id(1)].status.is_final());
+    update(&mut model, TuiMessage::TasksChanged(vec![after.head()]));
+    update(&mut model, TuiMessage::TasksChanged(vec![before.head()]));
+    assert!(model.tasks[&id(1)].status.is_final());
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down", &stories);
     stories[2] = stories[2].clone().replied("Heard late.", &[]);
-    let effects = update(&mut model, Msg::Loaded(stories.iter().map(Story::head).collect(), Vec::new()));
+    let effects = update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
     serve(&mut model, effects, &stories);
     assert_eq!(chosen(&model), "t-00001");
     assert!(picture(&mut model).contains("Heard late."));
@@ -215,7 +215,7 @@ fn where_hints_were_lost_all_is_read_anew_and_the_journal_goes_on() {
 fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
     let stories = stories();
     let mut model = screen((80, 24), &stories);
-    let effects = update(&mut model, Msg::Gone(id(6)));
+    let effects = update(&mut model, TuiMessage::TaskGone(id(6)));
     serve(&mut model, effects, &stories);
     assert_eq!(chosen(&model), "t-00001");
     assert!(!picture(&mut model).contains("Wash up"));
@@ -224,14 +224,14 @@ fn a_task_that_was_deleted_goes_away_when_it_is_looked_at() {
 #[test]
 fn there_is_an_end_to_what_is_remembered() {
     let mut model = screen((80, 24), &[]);
-    let open = Story::new(0, "a", "Goes on").claimed();
-    update(&mut model, Msg::Heads(vec![open.head()]));
-    for number in 1..=(TASKS_KEPT as u32 + 200) {
-        let done = Story::new(number, "a", "Do.").claimed().completed("Done.");
-        update(&mut model, Msg::Heads(vec![done.head()]));
-        assert!(model.heads.len() <= TASKS_KEPT);
+    let open = TestJournal::new(0, "a", "Goes on").claimed();
+    update(&mut model, TuiMessage::TasksChanged(vec![open.head()]));
+    for number in 1..=(MAX_TASKS as u32 + 200) {
+        let done = TestJournal::new(number, "a", "Do.").claimed().completed("Done.");
+        update(&mut model, TuiMessage::TasksChanged(vec![done.head()]));
+        assert!(model.tasks.len() <= MAX_TASKS);
     }
-    assert!(model.heads.contains_key(&id(0)), "what goes on is not forgotten");
+    assert!(model.tasks.contains_key(&id(0)), "what goes on is not forgotten");
 }
 
 #[test]
@@ -242,10 +242,10 @@ fn the_mouse_chooses_folds_opens_and_scrolls() {
     let rows: Vec<String> = picture(&mut model).lines().map(str::to_owned).collect();
     press(&mut model, "Up", &stories);
     let row = |text: &str| rows.iter().position(|line| line.contains(text)).unwrap() as u16;
-    let click = |model: &mut Model, column, row| {
+    let click = |model: &mut TuiModel, column, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
         let effects =
-            update(model, Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
+            update(model, TuiMessage::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
         serve(model, effects, &stories);
     };
     click(&mut model, 20, row("scout Look"));
@@ -262,7 +262,7 @@ fn the_mouse_chooses_folds_opens_and_scrolls() {
     assert!(picture(&mut model).contains("and more"), "{}", picture(&mut model));
     let column = rows[1].chars().position(|c| c == 'U').unwrap() as u16;
     click(&mut model, column, 1);
-    assert_eq!(model.tab, Tab::Usage);
+    assert_eq!(model.tab, DetailTab::Usage);
     click(&mut model, 5, 38);
     assert_eq!(model.focus, Focus::Prompt);
 }
@@ -282,7 +282,7 @@ fn one_pane_at_a_time_where_there_is_room_for_one() {
 #[test]
 fn all_sizes_can_be_drawn_whatever_is_open() {
     let mut stories = stories();
-    stories.push(Story::new(7, "世界世界世界世界世界世界世界世界世界世界", "👩‍👩‍👧‍👦 e\u{301}\u{301} \x1b[2J and\ta tab").claimed().said(
+    stories.push(TestJournal::new(7, "世界世界世界世界世界世界世界世界世界世界", "👩‍👩‍👧‍👦 e\u{301}\u{301} \x1b[2J and\ta tab").claimed().said(
         "averyveryverylongwordwithoutanyspaceinitthatgoesonandonandonandonandon 世界世界世界世界世界世界世界世界世界世界世界世界",
     ));
     for keys in ["", "?", "Home Enter", "m 世界 wide", "/ zzz", "s", "S", "q", "1", "2", "3", "4", "5", "6"]
@@ -339,7 +339,7 @@ fn screens() {
 
 #[test]
 fn letters_are_told_with_whether_they_were_read() {
-    let story = Story::new(1, "a", "Do.")
+    let story = TestJournal::new(1, "a", "Do.")
         .claimed()
         .letter(Sender::Person, "Hurry.")
         .letter(Sender::Task(id(2)), "Done.");
@@ -357,8 +357,8 @@ fn letters_are_told_with_whether_they_were_read() {
 fn without_colours_there_are_none() {
     let stories = stories();
     let mut model = screen((120, 40), &stories);
-    let colours = |model: &mut Model| {
-        model.prepare();
+    let colours = |model: &mut TuiModel| {
+        model.prepare_frame();
         let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 40)).unwrap();
         terminal.draw(|frame| draw(model, frame)).unwrap();
         let cells = terminal.backend().buffer().content.iter();
@@ -378,12 +378,12 @@ fn control_c_takes_away_what_is_typed_and_then_leaves() {
     let stories = stories();
     let mut model = screen((80, 24), &stories);
     press(&mut model, "m abc", &stories);
-    let key = || Msg::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
+    let key = || TuiMessage::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     update(&mut model, key());
     assert_eq!(model.draft().text(), "");
     update(&mut model, key());
-    assert_eq!(model.confirm, Some(Confirm::Leave));
-    assert_eq!(update(&mut model, key()), [Effect::Leave { drain: false }]);
+    assert_eq!(model.confirm, Some(Confirmation::Quit));
+    assert_eq!(update(&mut model, key()), [TuiEffect::Quit { drain: false }]);
 }
 
 #[test]
@@ -391,6 +391,6 @@ fn esc_and_a_key_at_once_are_two() {
     let stories = stories();
     let mut model = screen((80, 24), &stories);
     press(&mut model, "Down Enter", &stories);
-    update(&mut model, Msg::Key(KeyEvent::new(KeyCode::Char('m'), KeyModifiers::ALT)));
+    update(&mut model, TuiMessage::Key(KeyEvent::new(KeyCode::Char('m'), KeyModifiers::ALT)));
     assert_eq!((model.pane, model.focus), (Pane::List, Focus::Prompt));
 }

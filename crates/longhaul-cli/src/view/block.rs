@@ -5,22 +5,22 @@ use std::time::Duration;
 use jiff::Timestamp;
 use longhaul::Status;
 
-use super::board::{Board, Doing, Row};
+use super::board::{LiveTaskBoard, LiveActivity, LiveTaskRow};
 use super::clean::one_line;
-use super::screen::Line;
-use super::words::{elapsed, fit, left, many, price, right, short, width, wrap};
-use super::{Ink, Term, glyph};
+use super::screen::StyledLine;
+use super::words::{format_duration, truncate, align_left, pluralize, format_price, align_right, format_short_count, display_width, wrap_text};
+use super::{Ink, TerminalOutput, status_glyph};
 
 /// One picture of the block.
-pub(crate) struct Frame<'a> {
+pub(crate) struct LiveBlockFrame<'a> {
     /// For which terminal.
-    pub(crate) term: Term,
+    pub(crate) term: TerminalOutput,
     /// How many columns and rows it has.
     pub(crate) size: (usize, usize),
     /// When.
     pub(crate) now: Timestamp,
     /// The how-many-th picture.
-    pub(crate) beat: usize,
+    pub(crate) tick: usize,
     /// What is said below the tasks.
     pub(crate) footer: &'a str,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Frame<'a> {
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// The lines of the block.
-pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
+pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
     let (columns, rows) = frame.size;
     // One row is the cursor's, and the block leaves room for something to be read above it.
-    let footer = wrap(frame.footer, columns);
+    let footer = wrap_text(frame.footer, columns);
     let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
     let tree = board.tree();
-    let shape = Shape::of(&tree, columns);
-    let mut shown: Vec<&(Vec<bool>, &Row)> = tree.iter().collect();
+    let shape = LiveBlockWidths::fit_to(&tree, columns);
+    let mut shown: Vec<&(Vec<bool>, &LiveTaskRow)> = tree.iter().collect();
     let mut hidden = 0;
     if tree.len() > room {
         // What has ended is the least interesting, the roots the most.
@@ -49,23 +49,23 @@ pub(crate) fn lines(board: &Board, frame: &Frame<'_>) -> Vec<Line> {
         hidden = tree.len() - by_interest.len();
         shown = by_interest.into_iter().map(|index| &tree[index]).collect();
     }
-    let mut lines: Vec<Line> = shown.into_iter().map(|(path, row)| shape.line(path, row, frame)).collect();
+    let mut lines: Vec<StyledLine> = shown.into_iter().map(|(path, row)| shape.format_row(path, row, frame)).collect();
     if hidden > 0 {
         let ended = tree.iter().filter(|(_, row)| row.status.is_final()).count();
-        let text = fit(
-            &format!("  … and {}; {ended} of {} have ended", many(hidden, "more task"), tree.len()),
+        let text = truncate(
+            &format!("  … and {}; {ended} of {} have ended", pluralize(hidden, "more task"), tree.len()),
             columns,
         );
-        lines.push(Line { width: width(&text), text: frame.term.paint(Ink::Faint, &text) });
+        lines.push(StyledLine { width: display_width(&text), text: frame.term.paint(Ink::Faint, &text) });
     }
     lines.extend(
-        footer.lines().map(|text| Line { width: width(text), text: frame.term.paint(Ink::Waits, text) }),
+        footer.lines().map(|text| StyledLine { width: display_width(text), text: frame.term.paint(Ink::Attention, text) }),
     );
     lines
 }
 
 /// How wide each part of a line is.
-struct Shape {
+struct LiveBlockWidths {
     /// The tree, the sign and the id.
     stem: usize,
     agent: usize,
@@ -76,12 +76,12 @@ struct Shape {
     cost: usize,
 }
 
-impl Shape {
-    fn of(tree: &[(Vec<bool>, &Row)], columns: usize) -> Shape {
+impl LiveBlockWidths {
+    fn fit_to(tree: &[(Vec<bool>, &LiveTaskRow)], columns: usize) -> LiveBlockWidths {
         let stem =
             tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
-        let agents = tree.iter().map(|(_, row)| width(&row.agent)).max().unwrap_or(0);
-        let headlines = tree.iter().map(|(_, row)| width(&row.headline)).max().unwrap_or(0);
+        let agents = tree.iter().map(|(_, row)| display_width(&row.agent)).max().unwrap_or(0);
+        let headlines = tree.iter().map(|(_, row)| display_width(&row.headline)).max().unwrap_or(0);
         let agent = agents.min(if columns < 60 { 8 } else { 16 });
         let tokens = if columns < 60 { 0 } else { 6 };
         let costs = tree.iter().any(|(_, row)| row.cost > 0 || row.unpriced > 0);
@@ -96,10 +96,10 @@ impl Shape {
             _ => 0,
         };
         let doing = rest.saturating_sub(headline + usize::from(headline > 0));
-        Shape { stem, agent, headline, doing, elapsed, tokens, cost }
+        LiveBlockWidths { stem, agent, headline, doing, elapsed, tokens, cost }
     }
 
-    fn line(&self, path: &[bool], row: &Row, frame: &Frame<'_>) -> Line {
+    fn format_row(&self, path: &[bool], row: &LiveTaskRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
         let term = frame.term;
         let mut branch = String::new();
         for (level, last) in path.iter().enumerate() {
@@ -110,81 +110,81 @@ impl Shape {
                 (false, false) => "│  ",
             });
         }
-        let (sign, ink) = match (row.status, &row.doing) {
-            (Status::Running, Doing::Waiting(_) | Doing::Awaiting(_)) => ("◌", Ink::Waits),
-            (Status::Running, Doing::Asking(_)) => ("?", Ink::Waits),
-            (Status::Running, _) => (SPINNER[frame.beat % SPINNER.len()], Ink::Busy),
-            (status, _) => (glyph(status), Ink::of(status)),
+        let (sign, ink) = match (row.status, &row.activity) {
+            (Status::Running, LiveActivity::Waiting(_) | LiveActivity::WaitingForTasks(_)) => ("◌", Ink::Attention),
+            (Status::Running, LiveActivity::Asking(_)) => ("?", Ink::Attention),
+            (Status::Running, _) => (SPINNER[frame.tick % SPINNER.len()], Ink::Busy),
+            (status, _) => (status_glyph(status), Ink::for_status(status)),
         };
         let id = row.id.to_string();
-        let gap = self.stem.saturating_sub(width(&branch) + 2 + id.len());
+        let gap = self.stem.saturating_sub(display_width(&branch) + 2 + id.len());
         let mut text = format!(
             "{}{} {}{} {}",
             term.paint(Ink::Faint, &branch),
             term.paint(ink, sign),
             term.paint(Ink::Id, &id),
             " ".repeat(gap),
-            term.paint(Ink::Strong, &left(&row.agent, self.agent)),
+            term.paint(Ink::Strong, &align_left(&row.agent, self.agent)),
         );
-        let (doing, ink) = doing(row, self.headline == 0);
+        let (doing, ink) = describe_activity(row, self.headline == 0);
         if self.headline > 0 {
-            text += &format!(" {}", left(&row.headline, self.headline));
+            text += &format!(" {}", align_left(&row.headline, self.headline));
         }
-        text += &format!(" {}", term.paint(ink, &left(&tail_or_head(row, &doing, self.doing), self.doing)));
+        text += &format!(" {}", term.paint(ink, &align_left(&truncate_activity(row, &doing, self.doing), self.doing)));
         let time = row.started.map_or(Duration::ZERO, |started| {
             let end = row.ended.unwrap_or(frame.now);
             Duration::try_from(end.duration_since(started)).unwrap_or_default()
         });
-        let time = if row.started.is_some() { elapsed(time) } else { String::new() };
-        text += &format!(" {}", term.paint(Ink::Faint, &right(&time, self.elapsed)));
+        let time = if row.started.is_some() { format_duration(time) } else { String::new() };
+        text += &format!(" {}", term.paint(Ink::Faint, &align_right(&time, self.elapsed)));
         let mut columns = self.stem + 1 + self.agent + 1 + self.doing + 1 + self.elapsed;
         if self.headline > 0 {
             columns += self.headline + 1;
         }
         if self.tokens > 0 {
-            text += &format!(" {}", term.paint(Ink::Faint, &right(&short(row.tokens), self.tokens)));
+            text += &format!(" {}", term.paint(Ink::Faint, &align_right(&format_short_count(row.tokens), self.tokens)));
             columns += self.tokens + 1;
         }
         if self.cost > 0 {
             let known = row.cost > 0 || row.unpriced > 0;
-            let cost = if known { price(row.cost, row.unpriced) } else { String::new() };
-            text += &format!(" {}", term.paint(Ink::Faint, &right(&cost, self.cost)));
+            let cost = if known { format_price(row.cost, row.unpriced) } else { String::new() };
+            text += &format!(" {}", term.paint(Ink::Faint, &align_right(&cost, self.cost)));
             columns += self.cost + 1;
         }
-        Line { text, width: columns }
+        StyledLine { text, width: columns }
     }
 }
 
 /// What a task does, in words, and in which ink.
-fn doing(row: &Row, alone: bool) -> (String, Ink) {
-    match (&row.doing, row.status) {
-        (Doing::Failed(why), status) => (why.clone(), Ink::of(status)),
-        (Doing::Stopping, _) => ("stopping".to_owned(), Ink::Waits),
-        (Doing::Awaiting(ids), _) => (format!("waiting for {}", many(ids.len(), "task")), Ink::Waits),
-        (Doing::Asking(what), _) => (format!("asks: {what}"), Ink::Waits),
-        (Doing::Waiting(what), _) => (format!("waiting for {what}"), Ink::Waits),
-        (Doing::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
-        (Doing::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
-        (Doing::Saying(said), _) => (one_line(said), Ink::Faint),
-        (Doing::Nothing, _) if alone => (row.headline.clone(), Ink::Plain),
-        (Doing::Nothing, Status::Running) => ("thinking".to_owned(), Ink::Faint),
-        (Doing::Nothing, status) => {
+fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
+    match (&row.activity, row.status) {
+        (LiveActivity::Failed(why), status) => (why.clone(), Ink::for_status(status)),
+        (LiveActivity::Stopping, _) => ("stopping".to_owned(), Ink::Attention),
+        (LiveActivity::WaitingForTasks(ids), _) => (format!("waiting for {}", pluralize(ids.len(), "task")), Ink::Attention),
+        (LiveActivity::Asking(what), _) => (format!("asks: {what}"), Ink::Attention),
+        (LiveActivity::Waiting(what), _) => (format!("waiting for {what}"), Ink::Attention),
+        (LiveActivity::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
+        (LiveActivity::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
+        (LiveActivity::Saying(said), _) => (one_line(said), Ink::Faint),
+        (LiveActivity::Idle, _) if alone => (row.headline.clone(), Ink::Plain),
+        (LiveActivity::Idle, Status::Running) => ("thinking".to_owned(), Ink::Faint),
+        (LiveActivity::Idle, status) => {
             (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint)
         }
     }
 }
 
 /// Of what is being said the end is the news; of all else, the beginning.
-fn tail_or_head(row: &Row, text: &str, columns: usize) -> String {
+fn truncate_activity(row: &LiveTaskRow, text: &str, columns: usize) -> String {
     // That it waits, or asks, the sign says already.
-    let plain = match row.doing {
-        Doing::Awaiting(_) | Doing::Waiting(_) => text.strip_prefix("waiting "),
-        Doing::Asking(_) => text.strip_prefix("asks: "),
+    let plain = match row.activity {
+        LiveActivity::WaitingForTasks(_) | LiveActivity::Waiting(_) => text.strip_prefix("waiting "),
+        LiveActivity::Asking(_) => text.strip_prefix("asks: "),
         _ => None,
     };
-    let text = plain.filter(|_| width(text) > columns).unwrap_or(text);
-    if !matches!(row.doing, Doing::Saying(_)) || width(text) <= columns || columns == 0 {
-        return fit(text, columns);
+    let text = plain.filter(|_| display_width(text) > columns).unwrap_or(text);
+    if !matches!(row.activity, LiveActivity::Saying(_)) || display_width(text) <= columns || columns == 0 {
+        return truncate(text, columns);
     }
     let mut tail: Vec<char> = Vec::new();
     let mut used = 1;
@@ -203,14 +203,14 @@ fn tail_or_head(row: &Row, text: &str, columns: usize) -> String {
 mod tests {
     use super::*;
     use longhaul::id::{Attempt, Seq};
-    use longhaul::snapshot::{Event, Happening};
+    use longhaul::snapshot::{Event, EventKind};
 
-    fn board(children: usize) -> Board {
-        let mut board = Board::default();
+    fn board(children: usize) -> LiveTaskBoard {
+        let mut board = LiveTaskBoard::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let root = "t-aaaaa".parse().unwrap();
-        let mut feed = |task, ms, what| board.feed(&Event { task, seq: Seq(1), at: at(ms), what });
-        let submitted = |agent: &str, parent| Happening::Submitted {
+        let mut feed = |task, ms, what| board.apply_event(&Event { task, seq: Seq(1), at: at(ms), kind: what });
+        let submitted = |agent: &str, parent| EventKind::Submitted {
             agent: agent.into(),
             headline: "Do what has to be done".to_owned(),
             parent,
@@ -219,25 +219,25 @@ mod tests {
         for index in 0..children {
             let id = format!("t-bb{index:03}").parse().unwrap();
             feed(id, 10 + index as i64, submitted("cartographer", Some(root)));
-            feed(id, 1000, Happening::Started { attempt: Attempt(1) });
-            feed(id, 2000, Happening::Text { text: "words and words ".repeat(20) });
+            feed(id, 1000, EventKind::Started { attempt: Attempt(1) });
+            feed(id, 2000, EventKind::Text { text: "words and words ".repeat(20) });
         }
         feed(root, 0, submitted("lead", None));
-        feed(root, 500, Happening::Started { attempt: Attempt(1) });
+        feed(root, 500, EventKind::Started { attempt: Attempt(1) });
         board
     }
 
-    fn drawn(children: usize, columns: usize, rows: usize) -> Vec<Line> {
-        let term = Term { out: Default::default(), color: false, live: true };
+    fn drawn(children: usize, columns: usize, rows: usize) -> Vec<StyledLine> {
+        let term = TerminalOutput { stream: Default::default(), color: false, live: true };
         let now = Timestamp::from_second(66).unwrap();
-        lines(&board(children), &Frame { term, size: (columns, rows), now, beat: 0, footer: "draining" })
+        live_block_lines(&board(children), &LiveBlockFrame { term, size: (columns, rows), now, tick: 0, footer: "draining" })
     }
 
     #[test]
     fn no_line_is_wider_than_the_terminal_and_its_width_is_known() {
         for columns in [40, 50, 60, 80, 120, 200] {
             for line in drawn(3, columns, 24) {
-                assert_eq!(width(&line.text), line.width, "{}", line.text);
+                assert_eq!(display_width(&line.text), line.width, "{}", line.text);
                 assert!(line.width <= columns, "{columns}: {}", line.text);
             }
         }

@@ -1,29 +1,29 @@
 //! Where the tasks of a tree stand: a fold of their events.
 
-use longhaul::entry::Wait;
-use longhaul::snapshot::{Event, Happening};
+use longhaul::entry::WaitReason;
+use longhaul::snapshot::{Event, EventKind};
 use longhaul::{Status, TaskId};
 
 use jiff::Timestamp;
 
 use super::clean::one_line;
-use super::tell::{call, waits_for};
+use super::tell::{format_call, describe_wait};
 
 /// The tasks, each in a row.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Board {
-    rows: Vec<Row>,
+pub(crate) struct LiveTaskBoard {
+    rows: Vec<LiveTaskRow>,
 }
 
 /// A task.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct LiveTaskRow {
     pub(crate) id: TaskId,
     pub(crate) parent: Option<TaskId>,
     pub(crate) agent: String,
     pub(crate) headline: String,
     pub(crate) status: Status,
-    pub(crate) doing: Doing,
+    pub(crate) activity: LiveActivity,
     pub(crate) created: Timestamp,
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
@@ -38,9 +38,9 @@ pub(crate) struct Row {
 
 /// What a task does now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum LiveActivity {
     /// Nothing that can be seen.
-    Nothing,
+    Idle,
     /// It thinks, or says something.
     Saying(String),
     /// A tool runs.
@@ -48,7 +48,7 @@ pub(crate) enum Doing {
     /// A tool has returned, and what follows from that is not known yet.
     Called(String),
     /// It waits for these tasks, as far as they have not ended.
-    Awaiting(Vec<TaskId>),
+    WaitingForTasks(Vec<TaskId>),
     /// It asks a person.
     Asking(String),
     /// It waits for something else.
@@ -62,17 +62,17 @@ pub(crate) enum Doing {
 /// How much of what a task says is remembered.
 const REMEMBERED: usize = 400;
 
-impl Board {
+impl LiveTaskBoard {
     /// Takes an event in.
-    pub(crate) fn feed(&mut self, event: &Event) {
-        if let Happening::Submitted { agent, headline, parent, .. } = &event.what {
-            self.rows.push(Row {
+    pub(crate) fn apply_event(&mut self, event: &Event) {
+        if let EventKind::Submitted { agent, headline, parent, .. } = &event.kind {
+            self.rows.push(LiveTaskRow {
                 id: event.task,
                 parent: *parent,
                 agent: one_line(agent.as_str()),
                 headline: one_line(headline),
                 status: Status::Pending,
-                doing: Doing::Nothing,
+                activity: LiveActivity::Idle,
                 created: event.at,
                 started: None,
                 ended: None,
@@ -85,18 +85,18 @@ impl Board {
             self.rows.sort_by_key(|row| row.created);
             return;
         }
-        if matches!(event.what, Happening::Finished { .. }) {
+        if matches!(event.kind, EventKind::Finished { .. }) {
             for row in &mut self.rows {
-                row.no_longer_awaits(event.task);
+                row.remove_awaited(event.task);
             }
         }
         let Some(row) = self.rows.iter_mut().find(|row| row.id == event.task) else { return };
-        row.step(event);
+        row.apply_event(event);
     }
 
     /// Tasks in the middle of a call that only waits for other tasks.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = TaskId> {
-        let blocked = |row: &&Row| row.calls > 0 && matches!(row.doing, Doing::Awaiting(_));
+        let blocked = |row: &&LiveTaskRow| row.calls > 0 && matches!(row.activity, LiveActivity::WaitingForTasks(_));
         self.rows.iter().filter(blocked).map(|row| row.id)
     }
 
@@ -106,49 +106,49 @@ impl Board {
     }
 
     /// The rows as a tree, with how deep each is and whether it is the last of its siblings at each level.
-    pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &Row)> {
+    pub(crate) fn tree(&self) -> Vec<(Vec<bool>, &LiveTaskRow)> {
         let mut tree = Vec::with_capacity(self.rows.len());
-        let is_top = |row: &&Row| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
+        let is_top = |row: &&LiveTaskRow| row.parent.is_none_or(|p| self.rows.iter().all(|other| other.id != p));
         for top in self.rows.iter().filter(is_top) {
-            self.below(top, &mut Vec::new(), &mut tree);
+            self.push_subtree(top, &mut Vec::new(), &mut tree);
         }
         tree
     }
 
-    fn below<'a>(&'a self, row: &'a Row, lasts: &mut Vec<bool>, tree: &mut Vec<(Vec<bool>, &'a Row)>) {
+    fn push_subtree<'a>(&'a self, row: &'a LiveTaskRow, lasts: &mut Vec<bool>, tree: &mut Vec<(Vec<bool>, &'a LiveTaskRow)>) {
         tree.push((lasts.clone(), row));
         let mut children = self.rows.iter().filter(|other| other.parent == Some(row.id)).peekable();
         while let Some(child) = children.next() {
             lasts.push(children.peek().is_none());
-            self.below(child, lasts, tree);
+            self.push_subtree(child, lasts, tree);
             lasts.pop();
         }
     }
 }
 
-impl Row {
+impl LiveTaskRow {
     /// A task that waits notices the end of another only when it wakes; who watches sees it at once.
-    fn no_longer_awaits(&mut self, ended: TaskId) {
-        if let Doing::Awaiting(ids) = &mut self.doing {
+    fn remove_awaited(&mut self, ended: TaskId) {
+        if let LiveActivity::WaitingForTasks(ids) = &mut self.activity {
             ids.retain(|id| *id != ended);
             if ids.is_empty() {
-                self.doing = Doing::Nothing;
+                self.activity = LiveActivity::Idle;
             }
         }
     }
 
-    fn step(&mut self, event: &Event) {
-        match &event.what {
-            Happening::Started { .. } => {
+    fn apply_event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Started { .. } => {
                 self.status = Status::Running;
                 self.started = self.started.or(Some(event.at));
-                self.doing = Doing::Nothing;
+                self.activity = LiveActivity::Idle;
             }
-            Happening::Text { text } => {
-                if !matches!(self.doing, Doing::Saying(_)) {
-                    self.doing = Doing::Saying(String::new());
+            EventKind::Text { text } => {
+                if !matches!(self.activity, LiveActivity::Saying(_)) {
+                    self.activity = LiveActivity::Saying(String::new());
                 }
-                if let Doing::Saying(said) = &mut self.doing {
+                if let LiveActivity::Saying(said) = &mut self.activity {
                     if said.len() > REMEMBERED {
                         let keep = said.ceil_char_boundary(said.len() - REMEMBERED / 2);
                         said.drain(..keep);
@@ -156,44 +156,44 @@ impl Row {
                     said.push_str(text);
                 }
             }
-            Happening::Usage { usage, cost, .. } | Happening::Sampled { usage, cost, .. } => {
+            EventKind::Usage { usage, cost, .. } | EventKind::Sampled { usage, cost, .. } => {
                 self.tokens = self.tokens.saturating_add(usage.total());
                 self.cost = self.cost.saturating_add(cost.unwrap_or(0));
                 self.unpriced += u64::from(cost.is_none());
             }
-            Happening::Call { tool, arguments, .. } => {
+            EventKind::Call { tool, arguments, .. } => {
                 self.calls += 1;
-                self.doing = Doing::Calling(call(tool, arguments, 80));
+                self.activity = LiveActivity::Calling(format_call(tool, arguments, 80));
             }
-            Happening::Result { .. } => {
+            EventKind::Result { .. } => {
                 self.calls = self.calls.saturating_sub(1);
-                if let Doing::Calling(what) = &self.doing {
-                    self.doing = Doing::Called(what.clone());
+                if let LiveActivity::Calling(what) = &self.activity {
+                    self.activity = LiveActivity::Called(what.clone());
                 }
             }
-            Happening::Progress { text } => self.doing = Doing::Calling(one_line(text)),
-            Happening::Asked { asks, .. } => self.doing = Doing::Asking(one_line(&asks.text)),
-            Happening::Answered { .. } => self.doing = Doing::Nothing,
+            EventKind::Progress { text } => self.activity = LiveActivity::Calling(one_line(text)),
+            EventKind::Asked { asks, .. } => self.activity = LiveActivity::Asking(one_line(&asks.text)),
+            EventKind::Answered { .. } => self.activity = LiveActivity::Idle,
             // That is what it has just asked.
-            Happening::Waiting { on: Wait::Person(_), .. } if matches!(self.doing, Doing::Asking(_)) => {}
-            Happening::Waiting { on, .. } => {
-                self.doing = match on {
-                    Wait::Tasks(ids) => Doing::Awaiting(ids.clone()),
-                    other => Doing::Waiting(waits_for(other)),
+            EventKind::Waiting { on: WaitReason::Person(_), .. } if matches!(self.activity, LiveActivity::Asking(_)) => {}
+            EventKind::Waiting { on, .. } => {
+                self.activity = match on {
+                    WaitReason::Tasks(ids) => LiveActivity::WaitingForTasks(ids.clone()),
+                    other => LiveActivity::Waiting(describe_wait(other)),
                 };
             }
-            Happening::Stopping { .. } if !self.status.is_final() => self.doing = Doing::Stopping,
-            Happening::Released { .. } => {
+            EventKind::Stopping { .. } if !self.status.is_final() => self.activity = LiveActivity::Stopping,
+            EventKind::Released { .. } => {
                 self.status = Status::Pending;
                 self.calls = 0;
-                self.doing = Doing::Nothing;
+                self.activity = LiveActivity::Idle;
             }
-            Happening::Finished { status, error, .. } => {
+            EventKind::Finished { status, error, .. } => {
                 self.status = *status;
                 self.ended = Some(event.at);
-                self.doing = match error {
-                    Some(error) => Doing::Failed(one_line(error)),
-                    None => Doing::Nothing,
+                self.activity = match error {
+                    Some(error) => LiveActivity::Failed(one_line(error)),
+                    None => LiveActivity::Idle,
                 };
             }
             _ => {}

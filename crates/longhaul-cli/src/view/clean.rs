@@ -3,33 +3,33 @@
 
 /// The text with everything visible that a terminal would obey, or that cannot be seen: `␛]0;…`, `⟨U+202E⟩`. Line breaks
 /// stay, and codes that only set colours go. For what people read; [`visible`] is for what they decide about.
-pub(crate) fn clean(text: &str) -> String {
-    shown(text, false)
+pub(crate) fn sanitize(text: &str) -> String {
+    sanitize_with(text, false)
 }
 
 /// The same, with nothing left out and no invisible character kept, whatever it may be good for: for the arguments of
 /// calls.
-pub(crate) fn visible(text: &str) -> String {
-    shown(text, true)
+pub(crate) fn escape_invisible(text: &str) -> String {
+    sanitize_with(text, true)
 }
 
 /// The text as one line: what is between its words is one space.
 pub(crate) fn one_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The same, where a line break may end a command: it is shown.
-pub(crate) fn visible_line(text: &str) -> String {
-    visible(text.trim_end()).split('\n').map(one_line).collect::<Vec<_>>().join(" ⏎ ")
+pub(crate) fn escape_invisible_line(text: &str) -> String {
+    escape_invisible(text.trim_end()).split('\n').map(one_line).collect::<Vec<_>>().join(" ⏎ ")
 }
 
 /// What was typed or pasted, without what is no character.
-pub(crate) fn typed(text: &str) -> String {
+pub(crate) fn strip_control_chars(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_reordering(*c))).collect()
 }
 
 /// JSON in which every character can be seen: the others are written as `\uXXXX`, which is the same value.
-pub(crate) fn visible_json(json: &str) -> String {
+pub(crate) fn escape_invisible_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\x7f' || ('\u{80}'..='\u{9f}').contains(&c) || is_invisible(c) {
@@ -41,7 +41,7 @@ pub(crate) fn visible_json(json: &str) -> String {
     text
 }
 
-fn shown(text: &str, strict: bool) -> String {
+fn sanitize_with(text: &str, strict: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     let mut before = '\n';
@@ -138,9 +138,9 @@ mod tests {
         for text in
             ["", "Grüße, 世界 👩‍👩‍👧 ❤️ 🏳️‍🌈 می‌خواهم e\u{301}", "two\nlines", "[31m is no escape without one"]
         {
-            assert_eq!(clean(text), text);
+            assert_eq!(sanitize(text), text);
         }
-        assert_eq!(clean("a\tb\r\nc"), "a    b\nc");
+        assert_eq!(sanitize("a\tb\r\nc"), "a    b\nc");
     }
 
     /// What a terminal obeys or does not show, and how it is shown; `None` where it is the same in both.
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn what_a_terminal_obeys_or_hides_is_shown_and_nothing_is_dropped() {
         for (text, strictly, read) in FORMS {
-            assert_eq!(visible(text), strictly, "{text:?}");
-            assert_eq!(clean(text), read.unwrap_or(strictly), "{text:?}");
+            assert_eq!(escape_invisible(text), strictly, "{text:?}");
+            assert_eq!(sanitize(text), read.unwrap_or(strictly), "{text:?}");
         }
     }
 
@@ -195,13 +195,13 @@ mod tests {
                     if pick.is_multiple_of(3) { '\x1b' } else { char::from_u32(pick % 0x2100).unwrap_or('x') }
                 })
                 .collect();
-            for shown in [clean(&text), visible(&text), visible_line(&text)] {
+            for shown in [sanitize(&text), escape_invisible(&text), escape_invisible_line(&text)] {
                 assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && !is_reordering(c)), "{text:?}");
             }
             let seen = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
             let words = seen(&text);
             let mut shown =
-                visible(&text).chars().filter(|c| c.is_ascii_alphanumeric()).collect::<Vec<_>>().into_iter();
+                escape_invisible(&text).chars().filter(|c| c.is_ascii_alphanumeric()).collect::<Vec<_>>().into_iter();
             assert!(words.chars().all(|c| shown.any(|own| own == c)), "all of it is there: {text:?}");
         }
     }
@@ -209,22 +209,22 @@ mod tests {
     #[test]
     fn a_very_long_line_is_shown_whole() {
         let text = format!("echo {}\x1b]0;; touch HIDDEN # \x07", "x".repeat(1_000_000));
-        let shown = visible(&text);
+        let shown = escape_invisible(&text);
         assert!(shown.ends_with("␛]0;; touch HIDDEN # ␇") && shown.len() > 1_000_000);
     }
 
     #[test]
     fn one_line_is_one_line() {
         assert_eq!(one_line("  a\n\n b\x1b[1m\tc "), "a b c");
-        assert_eq!(visible_line("echo a\nrm  -r b\n"), "echo a ⏎ rm -r b");
-        assert_eq!(visible_line("a\x1b[1mb"), "a␛[1mb");
+        assert_eq!(escape_invisible_line("echo a\nrm  -r b\n"), "echo a ⏎ rm -r b");
+        assert_eq!(escape_invisible_line("a\x1b[1mb"), "a␛[1mb");
     }
 
     #[test]
     fn json_shows_all_its_characters_and_stays_the_same_value() {
         let text = "a\u{9b}31m\u{202e}b\u{200b}\u{e0072}c\x7f\x1b ü 世 👩‍👩‍👧";
         let json = serde_json::to_string(text).unwrap();
-        let shown = visible_json(&json);
+        let shown = escape_invisible_json(&json);
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
         assert!(
             shown.contains("\\u202e") && shown.contains("\\u009b") && shown.contains("\\udb40\\udc72"),

@@ -4,7 +4,7 @@ use longhaul::Status;
 
 /// What such a letter says.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Ending<'a> {
+pub(crate) struct TaskEndLetter<'a> {
     /// Who has ended, and how.
     pub(crate) agent: String,
     pub(crate) status: Status,
@@ -12,7 +12,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) text: &'a str,
 }
 
-impl Ending<'_> {
+impl TaskEndLetter<'_> {
     /// How it ended, as a verb.
     pub(crate) fn verb(&self) -> &'static str {
         match self.status {
@@ -26,7 +26,7 @@ impl Ending<'_> {
 
 /// Reads a letter. Anybody can write such tags: only a letter of which the journal says that it tells of an end is to be
 /// believed.
-pub(crate) fn ending(letter: &str) -> Option<Ending<'_>> {
+pub(crate) fn ending(letter: &str) -> Option<TaskEndLetter<'_>> {
     let (tag, text) = letter.trim().strip_prefix("<task_ended ")?.split_once('>')?;
     let attribute = |name: &str| {
         let (_, rest) = tag.split_once(&format!("{name}=\""))?;
@@ -37,7 +37,7 @@ pub(crate) fn ending(letter: &str) -> Option<Ending<'_>> {
     let agent = attribute("agent").unwrap_or_default();
     let agent = agent.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
     let text = text.strip_suffix("</task_ended>").unwrap_or(text).trim();
-    Some(Ending { agent, status, text })
+    Some(TaskEndLetter { agent, status, text })
 }
 
 #[cfg(test)]

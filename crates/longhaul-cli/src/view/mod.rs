@@ -15,15 +15,15 @@ pub(crate) mod tell;
 pub(crate) mod words;
 pub(crate) mod wrap;
 
-pub(crate) use asked::{Asked, Reply};
-pub(crate) use block::{Frame, lines};
-pub(crate) use board::Board;
-pub(crate) use clean::{clean, one_line, typed, visible, visible_line};
-pub(crate) use flow::Flow;
-pub(crate) use paint::{Ink, Out, Term, glyph, standing};
-pub(crate) use screen::{Line, Screen};
-pub(crate) use tables::{Layout, summary, tasks, time_of, what};
-pub(crate) use tell::{Detail, Teller, waits_for};
+pub(crate) use asked::{QuestionQueue, TypedAnswer};
+pub(crate) use block::{LiveBlockFrame, live_block_lines};
+pub(crate) use board::LiveTaskBoard;
+pub(crate) use clean::{sanitize, one_line, strip_control_chars, escape_invisible, escape_invisible_line};
+pub(crate) use flow::AnswerStream;
+pub(crate) use paint::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
+pub(crate) use screen::{StyledLine, LiveRegion};
+pub(crate) use tables::{TaskLayout, summary_table, task_table, time_of, task_description};
+pub(crate) use tell::{EventDetail, EventFormatter, describe_wait};
 pub(crate) use words::{
-    age, ago, amount, bytes, clock, count, dollars, duration, fit, left, many, moment, width,
+    parse_age, format_ago, parse_dollars, format_bytes, format_clock, format_count, format_dollars, parse_duration, truncate, align_left, pluralize, format_timestamp, display_width,
 };

@@ -4,25 +4,25 @@ use std::io::{IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 use longhaul::Status;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
-use super::clean::visible_json;
+use super::clean::escape_invisible_json;
 use super::words;
-use crate::exit::Trouble;
+use crate::exit::CliError;
 
 /// Which of our two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Out {
+pub(crate) enum OutputStream {
     #[default]
     Stdout,
     Stderr,
 }
 
-impl Out {
+impl OutputStream {
     fn is_terminal(self) -> bool {
         match self {
-            Out::Stdout => std::io::stdout().is_terminal(),
-            Out::Stderr => std::io::stderr().is_terminal(),
+            OutputStream::Stdout => std::io::stdout().is_terminal(),
+            OutputStream::Stderr => std::io::stderr().is_terminal(),
         }
     }
 
@@ -38,40 +38,40 @@ impl Out {
     pub(super) fn write(self, text: &str) -> std::io::Result<()> {
         let all = |mut out: Box<dyn Write>| out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match self {
-            Out::Stdout => all(Box::new(std::io::stdout().lock())),
-            Out::Stderr => all(Box::new(std::io::stderr().lock())),
+            OutputStream::Stdout => all(Box::new(std::io::stdout().lock())),
+            OutputStream::Stderr => all(Box::new(std::io::stderr().lock())),
         }
     }
 }
 
 /// What an output is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Term {
+pub(crate) struct TerminalOutput {
     /// Which.
-    pub(crate) out: Out,
+    pub(crate) stream: OutputStream,
     /// Whether colours are wanted.
     pub(crate) color: bool,
     /// Whether lines can be drawn over.
     pub(crate) live: bool,
 }
 
-impl Term {
+impl TerminalOutput {
     /// An output as it is.
-    pub(crate) fn of(out: Out) -> Term {
+    pub(crate) fn for_stream(out: OutputStream) -> TerminalOutput {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let choice = match out {
-            Out::Stdout => anstream::AutoStream::choice(&std::io::stdout()),
-            Out::Stderr => anstream::AutoStream::choice(&std::io::stderr()),
+            OutputStream::Stdout => anstream::AutoStream::choice(&std::io::stdout()),
+            OutputStream::Stderr => anstream::AutoStream::choice(&std::io::stderr()),
         };
         let color = choice != anstream::ColorChoice::Never;
-        Term { out, color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
+        TerminalOutput { stream: out, color, live: out.is_terminal() && (cfg!(windows) || !dumb) }
     }
 
     /// How many columns and rows there are; of what is not a terminal, many.
     pub(crate) fn size(self) -> (usize, usize) {
-        let size = match self.out {
-            Out::Stdout => terminal_size::terminal_size_of(std::io::stdout()),
-            Out::Stderr => terminal_size::terminal_size_of(std::io::stderr()),
+        let size = match self.stream {
+            OutputStream::Stdout => terminal_size::terminal_size_of(std::io::stdout()),
+            OutputStream::Stderr => terminal_size::terminal_size_of(std::io::stderr()),
         };
         size.map_or((200, 1000), |(width, height)| {
             (usize::from(width.0).max(20), usize::from(height.0).max(4))
@@ -79,14 +79,14 @@ impl Term {
     }
 
     /// How many columns a text may have; where nobody counts them, no bound.
-    pub(crate) fn wrapped(self, text: &str) -> String {
-        if self.out.is_terminal() { words::wrap(text, self.size().0) } else { text.to_owned() }
+    pub(crate) fn wrap(self, text: &str) -> String {
+        if self.stream.is_terminal() { words::wrap_text(text, self.size().0) } else { text.to_owned() }
     }
 
     /// The same, where so many columns are taken by something else.
-    pub(crate) fn wrapped_to(self, text: &str, taken: usize) -> String {
-        match self.out.is_terminal() {
-            true => words::wrap(text, self.size().0.saturating_sub(taken)),
+    pub(crate) fn wrap_within(self, text: &str, taken: usize) -> String {
+        match self.stream.is_terminal() {
+            true => words::wrap_text(text, self.size().0.saturating_sub(taken)),
             false => text.to_owned(),
         }
     }
@@ -101,32 +101,32 @@ impl Term {
     }
 
     /// Writes a line.
-    pub(crate) fn line(self, text: &str) -> Result<(), Trouble> {
-        Ok(self.out.write(&format!("{text}\n"))?)
+    pub(crate) fn print_line(self, text: &str) -> Result<(), CliError> {
+        Ok(self.stream.write(&format!("{text}\n"))?)
     }
 
     /// Writes lines, all at once.
-    pub(crate) fn lines(self, lines: &[String]) -> Result<(), Trouble> {
+    pub(crate) fn print_lines(self, lines: &[String]) -> Result<(), CliError> {
         match lines {
             [] => Ok(()),
-            lines => self.line(&lines.join("\n")),
+            lines => self.print_line(&lines.join("\n")),
         }
     }
 
     /// Writes a value as a line of JSON to standard output, with the version of the form it is in.
-    pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Trouble> {
-        Term { out: Out::Stdout, ..self }.line(&Term::as_json(value)?)
+    pub(crate) fn print_json(self, value: &impl serde::Serialize) -> Result<(), CliError> {
+        TerminalOutput { stream: OutputStream::Stdout, ..self }.print_line(&TerminalOutput::to_json_line(value)?)
     }
 
     /// A value as a line of JSON, with the version of the form it is in.
-    pub(crate) fn as_json(value: &impl serde::Serialize) -> Result<String, Trouble> {
+    pub(crate) fn to_json_line(value: &impl serde::Serialize) -> Result<String, CliError> {
         #[derive(serde::Serialize)]
         struct Versioned<'a, T> {
             v: u8,
             #[serde(flatten)]
             value: &'a T,
         }
-        Ok(visible_json(&serde_json::to_string(&Versioned { v: 1, value })?))
+        Ok(escape_invisible_json(&serde_json::to_string(&Versioned { v: 1, value })?))
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) enum Ink {
     Good,
     Bad,
     Busy,
-    Waits,
+    Attention,
 }
 
 impl Ink {
@@ -153,24 +153,24 @@ impl Ink {
             Ink::Id | Ink::Busy => color(AnsiColor::Cyan),
             Ink::Good => color(AnsiColor::Green),
             Ink::Bad => color(AnsiColor::Red).bold(),
-            Ink::Waits => color(AnsiColor::Yellow),
+            Ink::Attention => color(AnsiColor::Yellow),
         }
     }
 
     /// The ink of a status.
-    pub(crate) fn of(status: Status) -> Ink {
+    pub(crate) fn for_status(status: Status) -> Ink {
         match status {
             Status::Pending => Ink::Faint,
             Status::Running => Ink::Busy,
             Status::Completed => Ink::Good,
             Status::Failed => Ink::Bad,
-            Status::Cancelled => Ink::Waits,
+            Status::Cancelled => Ink::Attention,
         }
     }
 }
 
 /// The sign of a status.
-pub(crate) fn glyph(status: Status) -> &'static str {
+pub(crate) fn status_glyph(status: Status) -> &'static str {
     match status {
         Status::Pending => "○",
         Status::Running => "●",
@@ -182,12 +182,12 @@ pub(crate) fn glyph(status: Status) -> &'static str {
 
 /// The word for where a task stands, and its ink. A running task that waits says so, and so does one that ran before,
 /// and that nobody runs now.
-pub(crate) fn standing(head: &Head) -> (&'static str, &'static str, Ink) {
+pub(crate) fn status_label(head: &TaskState) -> (&'static str, &'static str, Ink) {
     match (head.status, &head.waiting) {
-        (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Waits),
-        (Status::Running, Some(_)) => ("◌", "waiting", Ink::Waits),
-        (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Waits),
-        (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Waits),
-        (status, _) => (glyph(status), status.as_str(), Ink::of(status)),
+        (Status::Running, _) if !head.asked.is_empty() => ("?", "asks", Ink::Attention),
+        (Status::Running, Some(_)) => ("◌", "waiting", Ink::Attention),
+        (Status::Running, None) if head.stop.is_some() => ("●", "stopping", Ink::Attention),
+        (Status::Pending, _) if head.attempt.0 > 0 => ("◇", "interrupted", Ink::Attention),
+        (status, _) => (status_glyph(status), status.as_str(), Ink::for_status(status)),
     }
 }

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Out;
+use super::OutputStream;
 
 /// Draw all at once, so that nothing flickers; terminals that do not know this ignore it.
 const BEGIN: &str = "\x1b[?2026h";
@@ -16,52 +16,52 @@ const CLEAR_BELOW: &str = "\x1b[J";
 
 /// The block. Clones are the same block.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Screen {
-    out: Out,
-    drawn: Arc<Mutex<Drawn>>,
+pub(crate) struct LiveRegion {
+    out: OutputStream,
+    drawn: Arc<Mutex<DrawnLines>>,
 }
 
 /// What is on the terminal: how wide each line of the block is, without its colours.
 #[derive(Debug, Default)]
-struct Drawn {
+struct DrawnLines {
     lines: Vec<usize>,
 }
 
 /// A line to be drawn: as it is sent to the terminal, and how many columns it takes there.
-pub(crate) struct Line {
+pub(crate) struct StyledLine {
     pub(crate) text: String,
     pub(crate) width: usize,
 }
 
-impl Screen {
+impl LiveRegion {
     /// A block on this output.
-    pub(crate) fn on(out: Out) -> Screen {
-        Screen { out, drawn: Arc::default() }
+    pub(crate) fn on_stream(out: OutputStream) -> LiveRegion {
+        LiveRegion { out, drawn: Arc::default() }
     }
 
-    fn drawn(&self) -> std::sync::MutexGuard<'_, Drawn> {
+    fn drawn(&self) -> std::sync::MutexGuard<'_, DrawnLines> {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Draws the block where the last one was.
-    pub(crate) fn draw(&self, lines: &[Line], columns: usize) -> std::io::Result<()> {
-        self.show(&[], lines, columns)
+    pub(crate) fn draw(&self, lines: &[StyledLine], columns: usize) -> std::io::Result<()> {
+        self.draw_below(&[], lines, columns)
     }
 
     /// Draws the block where the last one was; these lines go above it, to standard output, and stay there.
-    pub(crate) fn show(&self, above: &[Line], lines: &[Line], columns: usize) -> std::io::Result<()> {
+    pub(crate) fn draw_below(&self, above: &[StyledLine], lines: &[StyledLine], columns: usize) -> std::io::Result<()> {
         let mut drawn = self.drawn();
         let mut frame = String::from(BEGIN);
-        frame.push_str(&drawn.back(columns));
+        frame.push_str(&drawn.cursor_to_top(columns));
         if !above.is_empty() {
             frame.push_str(CLEAR_BELOW);
             let told: String = above.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
-            if self.out == Out::Stdout {
+            if self.out == OutputStream::Stdout {
                 frame.push_str(&told);
             } else {
                 self.out.write(&frame)?;
                 drawn.lines.clear();
-                Out::Stdout.write(&told)?;
+                OutputStream::Stdout.write(&told)?;
                 frame.clear();
             }
         }
@@ -82,15 +82,15 @@ impl Screen {
         if drawn.lines.is_empty() {
             return Ok(());
         }
-        let frame = format!("{}{CLEAR_BELOW}", drawn.back(columns));
+        let frame = format!("{}{CLEAR_BELOW}", drawn.cursor_to_top(columns));
         drawn.lines.clear();
         self.out.write(&frame)
     }
 }
 
-impl Drawn {
+impl DrawnLines {
     /// What brings the cursor to where the block begins. A terminal that became narrower has broken its lines.
-    fn back(&self, columns: usize) -> String {
+    fn cursor_to_top(&self, columns: usize) -> String {
         let rows: usize = self.lines.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
         match rows {
             0 => String::new(),
@@ -100,9 +100,9 @@ impl Drawn {
 }
 
 /// Where logs go: to standard error, above the block if there is one.
-impl Write for Screen {
+impl Write for LiveRegion {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let columns = super::Term::of(self.out).size().0;
+        let columns = super::TerminalOutput::for_stream(self.out).size().0;
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             // The next frame draws it again, below.
             self.clear(columns)?;
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn the_way_back_counts_the_rows_that_lines_take_now() {
-        let drawn = Drawn { lines: vec![10, 40, 0] };
-        assert_eq!(drawn.back(40), "\r\x1b[3A");
-        assert_eq!(drawn.back(20), "\r\x1b[4A");
-        assert_eq!(Drawn::default().back(80), "");
+        let drawn = DrawnLines { lines: vec![10, 40, 0] };
+        assert_eq!(drawn.cursor_to_top(40), "\r\x1b[3A");
+        assert_eq!(drawn.cursor_to_top(20), "\r\x1b[4A");
+        assert_eq!(DrawnLines::default().cursor_to_top(80), "");
     }
 }

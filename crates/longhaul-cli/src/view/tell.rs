@@ -2,56 +2,56 @@
 
 use std::collections::{HashMap, HashSet};
 
-use longhaul::entry::{Budget, Nudge, Release, Sender, Wait};
+use longhaul::entry::{Budget, NudgeReason, ReleaseReason, Sender, WaitReason};
 use longhaul::message::Usage;
-use longhaul::snapshot::{Event, Happening};
+use longhaul::snapshot::{Event, EventKind};
 use longhaul::{AgentName, Status, TaskId};
 
-use super::clean::{clean, one_line, visible_line};
+use super::clean::{sanitize, one_line, escape_invisible_line};
 use super::letter::ending;
-use super::words::{clock, count, dollars, elapsed, fit, left, many, moment};
-use super::{Ink, Term};
-use crate::place::Place;
+use super::words::{format_clock, format_count, format_dollars, format_duration, truncate, align_left, pluralize, format_timestamp};
+use super::{Ink, TerminalOutput};
+use crate::place::DataDir;
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(crate) enum EventDetail {
     /// What is worth a line while a team works; each line says whose it is.
-    Lines,
+    Team,
     /// The same of one task, which need not be named.
-    Own,
+    OneTask,
     /// Everything that is in the journal of one task.
-    All,
+    Full,
 }
 
 /// Tells events as lines of text.
-pub(crate) struct Teller {
-    term: Term,
-    detail: Detail,
+pub(crate) struct EventFormatter {
+    term: TerminalOutput,
+    detail: EventDetail,
     agents: HashMap<TaskId, AgentName>,
-    said: HashMap<TaskId, (String, String)>,
+    pending_text: HashMap<TaskId, (String, String)>,
     /// What was warned of: many tasks may say the same, and nobody wants to hear it from all of them.
     warned: HashSet<String>,
     /// Where the tasks are: for the words that answer what is asked.
-    place: Option<Place>,
+    data_dir: Option<DataDir>,
 }
 
-impl Teller {
+impl EventFormatter {
     /// A teller for a terminal.
-    pub(crate) fn new(term: Term, detail: Detail) -> Self {
-        Teller {
+    pub(crate) fn new(term: TerminalOutput, detail: EventDetail) -> Self {
+        EventFormatter {
             term,
             detail,
             agents: HashMap::new(),
-            said: HashMap::new(),
+            pending_text: HashMap::new(),
             warned: HashSet::new(),
-            place: None,
+            data_dir: None,
         }
     }
 
     /// The same, for tasks of a place: what is asked is told with the command that answers it.
-    pub(crate) fn at(mut self, place: &Place) -> Self {
-        self.place = Some(place.clone());
+    pub(crate) fn with_data_dir(mut self, place: &DataDir) -> Self {
+        self.data_dir = Some(place.clone());
         self
     }
 
@@ -61,89 +61,89 @@ impl Teller {
     }
 
     /// Remembers an event that need not be told.
-    pub(crate) fn skip(&mut self, event: &Event) {
-        if let Happening::Submitted { agent, .. } = &event.what {
+    pub(crate) fn note_event(&mut self, event: &Event) {
+        if let EventKind::Submitted { agent, .. } = &event.kind {
             self.agents.insert(event.task, agent.clone());
         }
-        if matches!(event.what, Happening::Usage { .. }) || event.what.voids_words() {
-            self.said.remove(&event.task);
+        if matches!(event.kind, EventKind::Usage { .. }) || event.kind.voids_partial_reply() {
+            self.pending_text.remove(&event.task);
         }
     }
 
     /// The lines that an event is worth.
-    pub(crate) fn tell(&mut self, event: &Event) -> Vec<String> {
-        let words = match &event.what {
-            Happening::Warned { text } if !self.is_new(text) => Vec::new(),
+    pub(crate) fn format_event(&mut self, event: &Event) -> Vec<String> {
+        let words = match &event.kind {
+            EventKind::Warned { text } if !self.is_new(text) => Vec::new(),
             // Live words come in pieces: they are told when the reply is whole.
-            Happening::Text { text } => {
-                self.said.entry(event.task).or_default().1.push_str(text);
+            EventKind::Text { text } => {
+                self.pending_text.entry(event.task).or_default().1.push_str(text);
                 Vec::new()
             }
-            Happening::Reasoning { text } => {
-                self.said.entry(event.task).or_default().0.push_str(text);
+            EventKind::Reasoning { text } => {
+                self.pending_text.entry(event.task).or_default().0.push_str(text);
                 Vec::new()
             }
-            Happening::Usage { usage, model, .. } => {
-                let (thought, said) = self.said.remove(&event.task).unwrap_or_default();
+            EventKind::Usage { usage, model, .. } => {
+                let (thought, said) = self.pending_text.remove(&event.task).unwrap_or_default();
                 let mut words = Vec::new();
-                if self.detail == Detail::All && !thought.trim().is_empty() {
+                if self.detail == EventDetail::Full && !thought.trim().is_empty() {
                     words.push((Ink::Faint, format!("thinks  {}", self.body(&thought))));
                 }
                 if !said.trim().is_empty() {
                     words.push((Ink::Plain, format!("says    {}", self.body(&said))));
                 }
-                if self.detail == Detail::All {
-                    let (read, written) = (count(usage.input), count(usage.output));
+                if self.detail == EventDetail::Full {
+                    let (read, written) = (format_count(usage.input), format_count(usage.output));
                     let model = one_line(model);
                     words.push((Ink::Faint, format!("used    {read} tokens in, {written} out ({model})")));
                 }
                 words
             }
-            Happening::Asked { question, asks, until } => {
-                let mut words = vec![(Ink::Waits, format!("asks    {}", self.body(&asks.text)))];
-                if let Some(place) = &self.place {
-                    let command = place.answer(event.task, Some(*question), &asks.wants);
-                    words.push((Ink::Waits, format!("        answer it with:  {command}")));
+            EventKind::Asked { question, asks, until } => {
+                let mut words = vec![(Ink::Attention, format!("asks    {}", self.body(&asks.text)))];
+                if let Some(place) = &self.data_dir {
+                    let command = place.answer_command(event.task, Some(*question), &asks.wants);
+                    words.push((Ink::Attention, format!("        answer it with:  {command}")));
                 }
                 if let Some(until) = until {
-                    let told = format!("        until {}, then the answer is no", moment(*until));
-                    words.push((Ink::Waits, told));
+                    let told = format!("        until {}, then the answer is no", format_timestamp(*until));
+                    words.push((Ink::Attention, told));
                 }
                 words
             }
-            what => self.words(what).into_iter().collect(),
+            what => self.describe_event(what).into_iter().collect(),
         };
-        self.skip(event);
-        words.into_iter().map(|(ink, text)| self.line(event, ink, &text)).collect()
+        self.note_event(event);
+        words.into_iter().map(|(ink, text)| self.format_line(event, ink, &text)).collect()
     }
 
-    fn line(&self, event: &Event, ink: Ink, text: &str) -> String {
-        let time = self.term.paint(Ink::Faint, &clock(event.at));
+    fn format_line(&self, event: &Event, ink: Ink, text: &str) -> String {
+        let time = self.term.paint(Ink::Faint, &format_clock(event.at));
         let text = match self.detail {
-            Detail::Own => self.term.paint(ink, &fit(text, self.term.size().0.saturating_sub(10))),
-            Detail::Lines | Detail::All => self.term.paint(ink, text),
+            EventDetail::OneTask => self.term.paint(ink, &truncate(text, self.term.size().0.saturating_sub(10))),
+            EventDetail::Team | EventDetail::Full => self.term.paint(ink, text),
         };
         match self.detail {
-            Detail::All | Detail::Own => format!("{time}  {text}"),
-            Detail::Lines => {
+            EventDetail::Full | EventDetail::OneTask => format!("{time}  {text}"),
+            EventDetail::Team => {
                 let agent = self.agents.get(&event.task).map_or("?", AgentName::as_str);
                 let id = self.term.paint(Ink::Id, &event.task.to_string());
-                format!("{time}  {id}  {}  {text}", left(&one_line(agent), 12))
+                format!("{time}  {id}  {}  {text}", align_left(&one_line(agent), 12))
             }
         }
     }
 
     fn body(&self, text: &str) -> String {
         match self.detail {
-            Detail::Lines | Detail::Own => fit(&one_line(text), 160),
-            Detail::All => clean(text.trim_end()).replace('\n', "\n                  "),
+            EventDetail::Team | EventDetail::OneTask => truncate(&one_line(text), 160),
+            EventDetail::Full => sanitize(text.trim_end()).replace('\n', "\n                  "),
         }
     }
 
-    fn words(&self, what: &Happening) -> Option<(Ink, String)> {
-        let all = self.detail == Detail::All;
+    fn describe_event(&self, what: &EventKind) -> Option<(Ink, String)> {
+        let all = self.detail == EventDetail::Full;
         Some(match what {
-            Happening::Submitted { headline, parent, continues, .. } => {
+            EventKind::Submitted { headline, parent, continues, .. } => {
                 let from = match (parent, continues) {
                     (_, Some(old)) => format!(" (continues {old})"),
                     (Some(parent), None) => format!(" (for {parent})"),
@@ -151,27 +151,27 @@ impl Teller {
                 };
                 (Ink::Strong, format!("asked   {}{from}", one_line(headline)))
             }
-            Happening::Started { attempt } if attempt.0 > 1 => {
+            EventKind::Started { attempt } if attempt.0 > 1 => {
                 (Ink::Busy, format!("started again, for the {} time", ordinal(attempt.0)))
             }
-            Happening::Started { .. } => (Ink::Busy, "started".to_owned()),
-            Happening::Call { tool, arguments, .. } => {
-                (Ink::Plain, format!("calls   {}", call(tool, arguments, if all { 2000 } else { 120 })))
+            EventKind::Started { .. } => (Ink::Busy, "started".to_owned()),
+            EventKind::Call { tool, arguments, .. } => {
+                (Ink::Plain, format!("calls   {}", format_call(tool, arguments, if all { 2000 } else { 120 })))
             }
-            Happening::Result { tool, output, is_error: true, .. } => {
-                (Ink::Waits, format!("error   {}: {}", one_line(tool), self.body(output)))
+            EventKind::Result { tool, output, is_error: true, .. } => {
+                (Ink::Attention, format!("error   {}: {}", one_line(tool), self.body(output)))
             }
-            Happening::Result { tool, output, .. } if all => {
+            EventKind::Result { tool, output, .. } if all => {
                 (Ink::Faint, format!("got     {}: {}", one_line(tool), self.body(output)))
             }
-            Happening::Result { tool, output, .. } => {
-                let lines = many(output.lines().count(), "line");
+            EventKind::Result { tool, output, .. } => {
+                let lines = pluralize(output.lines().count(), "line");
                 (Ink::Faint, format!("got     {lines} from {}", one_line(tool)))
             }
-            Happening::Progress { text } if all => (Ink::Faint, format!("…       {}", one_line(text))),
-            Happening::Progress { .. } | Happening::Compacted if !all => return None,
-            Happening::Waiting { on, .. } => (Ink::Waits, format!("waits   for {}", waits_for(on))),
-            Happening::Letter { from, text, .. } => {
+            EventKind::Progress { text } if all => (Ink::Faint, format!("…       {}", one_line(text))),
+            EventKind::Progress { .. } | EventKind::Compacted if !all => return None,
+            EventKind::Waiting { on, .. } => (Ink::Attention, format!("waits   for {}", describe_wait(on))),
+            EventKind::Letter { from, text, .. } => {
                 let from = match from {
                     Sender::Person => "a person".to_owned(),
                     Sender::Task(id) => id.to_string(),
@@ -182,43 +182,43 @@ impl Teller {
                     None => (Ink::Plain, format!("letter  from {from}: {}", self.body(text))),
                 }
             }
-            Happening::Read { letters } if all => {
-                (Ink::Faint, format!("read    {}", many(letters.len(), "letter")))
+            EventKind::Read { letters } if all => {
+                (Ink::Faint, format!("read    {}", pluralize(letters.len(), "letter")))
             }
-            Happening::Read { .. } => return None,
-            Happening::Nudged { why } => {
+            EventKind::Read { .. } => return None,
+            EventKind::Nudged { why } => {
                 let why = match why {
-                    Nudge::Empty => "it answered nothing".to_owned(),
-                    Nudge::Shape => "its answer has not the form that is asked for".to_owned(),
-                    Nudge::Begun => "what its hooks say at the beginning".to_owned(),
-                    Nudge::Repeating => "it repeats itself".to_owned(),
-                    Nudge::LastWord(limit) => format!("its last word: {}", one_line(limit)),
+                    NudgeReason::Empty => "it answered nothing".to_owned(),
+                    NudgeReason::Shape => "its answer has not the form that is asked for".to_owned(),
+                    NudgeReason::Begun => "what its hooks say at the beginning".to_owned(),
+                    NudgeReason::Repeating => "it repeats itself".to_owned(),
+                    NudgeReason::LastWord(limit) => format!("its last word: {}", one_line(limit)),
                 };
-                (Ink::Waits, format!("told    {why}"))
+                (Ink::Attention, format!("told    {why}"))
             }
-            Happening::Answered { answer, .. } => {
+            EventKind::Answered { answer, .. } => {
                 (Ink::Plain, format!("answer  {}", one_line(&answer.to_string())))
             }
-            Happening::Backgrounded => {
+            EventKind::Backgrounded => {
                 (Ink::Plain, "told    not to wait: it goes on in the background".to_owned())
             }
-            Happening::HookFailed { failure } => {
-                (Ink::Waits, format!("hook    {}", one_line(&failure.to_string())))
+            EventKind::HookFailed { failure } => {
+                (Ink::Attention, format!("hook    {}", one_line(&failure.to_string())))
             }
-            Happening::Warned { text } => (Ink::Waits, format!("warning {}", one_line(text))),
-            Happening::BudgetSet { budget } => (Ink::Plain, format!("allowed {}", budget_words(budget))),
-            Happening::Granted { pattern } => {
+            EventKind::Warned { text } => (Ink::Attention, format!("warning {}", one_line(text))),
+            EventKind::BudgetSet { budget } => (Ink::Plain, format!("allowed {}", budget_words(budget))),
+            EventKind::Granted { pattern } => {
                 (Ink::Plain, format!("allowed for the whole tree: {}", one_line(&pattern.to_string())))
             }
-            Happening::Stopping { cause } => (Ink::Waits, format!("to stop {cause}")),
-            Happening::Released { why } => {
+            EventKind::Stopping { cause } => (Ink::Attention, format!("to stop {cause}")),
+            EventKind::Released { why } => {
                 let why = match why {
-                    Release::Drained => "its process is ending".to_owned(),
-                    Release::Lost => "its process is gone".to_owned(),
+                    ReleaseReason::Drained => "its process is ending".to_owned(),
+                    ReleaseReason::Lost => "its process is gone".to_owned(),
                 };
-                (Ink::Waits, format!("given back: {why}"))
+                (Ink::Attention, format!("given back: {why}"))
             }
-            Happening::Finished { status, output, error } => {
+            EventKind::Finished { status, output, error } => {
                 let mut text = status.to_string();
                 if let Some(error) = error {
                     text = format!("{text}: {}", one_line(error));
@@ -226,11 +226,11 @@ impl Teller {
                 if all && *status != Status::Completed && !output.trim().is_empty() {
                     text = format!("{text}\n                  {}", self.body(output));
                 }
-                (Ink::of(*status), text)
+                (Ink::for_status(*status), text)
             }
-            Happening::Continued { by } => (Ink::Plain, format!("continued by {by}")),
-            Happening::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
-            Happening::Sampled { usage, model, .. } => (Ink::Faint, sampled(usage, model)),
+            EventKind::Continued { by } => (Ink::Plain, format!("continued by {by}")),
+            EventKind::Compacted => (Ink::Faint, "its conversation was made shorter".to_owned()),
+            EventKind::Sampled { usage, model, .. } => (Ink::Faint, describe_sampling(usage, model)),
             _ => return None,
         })
     }
@@ -248,52 +248,52 @@ fn ordinal(number: u32) -> String {
 }
 
 /// That an MCP server has asked the model, and what that has used.
-pub(crate) fn sampled(usage: &Usage, model: &str) -> String {
-    let (read, written) = (count(usage.input), count(usage.output));
+pub(crate) fn describe_sampling(usage: &Usage, model: &str) -> String {
+    let (read, written) = (format_count(usage.input), format_count(usage.output));
     format!("an MCP server asked the model: {read} tokens in, {written} out ({})", one_line(model))
 }
 
 /// What a task may use with all below it, in words.
 pub(crate) fn budget_words(budget: &Budget) -> String {
-    let tokens = budget.tokens.map(|tokens| format!("{} tokens", count(tokens)));
-    let bounds = tokens.into_iter().chain(budget.cost.map(dollars)).chain(budget.time.map(elapsed));
+    let tokens = budget.tokens.map(|tokens| format!("{} tokens", format_count(tokens)));
+    let bounds = tokens.into_iter().chain(budget.cost.map(format_dollars)).chain(budget.time.map(format_duration));
     format!("{} in all, with what it has used", bounds.collect::<Vec<_>>().join(", "))
 }
 
 /// What is waited for, in words.
-pub(crate) fn waits_for(on: &Wait) -> String {
+pub(crate) fn describe_wait(on: &WaitReason) -> String {
     match on {
-        Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
-        Wait::Tasks(ids) if ids.len() <= 2 => {
+        WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
+        WaitReason::Tasks(ids) if ids.len() <= 2 => {
             ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
         }
-        Wait::Tasks(ids) => many(ids.len(), "task"),
-        Wait::Letter => "a letter".to_owned(),
-        Wait::Person(what) => format!("a person: {}", one_line(what)),
-        Wait::Provider(why) => format!("its provider: {}", one_line(why)),
+        WaitReason::Tasks(ids) => pluralize(ids.len(), "task"),
+        WaitReason::Letter => "a letter".to_owned(),
+        WaitReason::Person(what) => format!("a person: {}", one_line(what)),
+        WaitReason::Provider(why) => format!("its provider: {}", one_line(why)),
     }
 }
 
 /// A tool call in a line: `search_files_content(TODO)`.
-pub(crate) fn call(tool: &str, arguments: &str, most: usize) -> String {
+pub(crate) fn format_call(tool: &str, arguments: &str, most: usize) -> String {
     let told = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
             let value = |value: &serde_json::Value| match value {
-                serde_json::Value::String(text) => visible_line(text),
-                other => visible_line(&other.to_string()),
+                serde_json::Value::String(text) => escape_invisible_line(text),
+                other => escape_invisible_line(&other.to_string()),
             };
             match map.iter().collect::<Vec<_>>()[..] {
                 [(_, only)] => value(only),
                 ref several => several
                     .iter()
-                    .map(|(key, v)| format!("{}: {}", visible_line(key), value(v)))
+                    .map(|(key, v)| format!("{}: {}", escape_invisible_line(key), value(v)))
                     .collect::<Vec<_>>()
                     .join(", "),
             }
         }
-        Err(_) => visible_line(arguments),
+        Err(_) => escape_invisible_line(arguments),
     };
-    format!("{}({})", visible_line(tool), fit(&told, most))
+    format!("{}({})", escape_invisible_line(tool), truncate(&told, most))
 }
 
 /// The argument that says most of a call, for where there is little room: `make all`, `src/main.rs`.
@@ -313,8 +313,8 @@ pub(crate) fn main_argument(arguments: &str) -> String {
         "name",
     ];
     let told = |value: &serde_json::Value| match value {
-        serde_json::Value::String(text) => visible_line(text),
-        other => visible_line(&other.to_string()),
+        serde_json::Value::String(text) => escape_invisible_line(text),
+        other => escape_invisible_line(&other.to_string()),
     };
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
         Ok(map) => {
@@ -322,15 +322,15 @@ pub(crate) fn main_argument(arguments: &str) -> String {
             let main = main.or_else(|| map.values().find(|value| value.is_string())).or(map.values().next());
             main.map(told).unwrap_or_default()
         }
-        Err(_) => visible_line(arguments),
+        Err(_) => escape_invisible_line(arguments),
     }
 }
 
 /// A tool call in few words: `shell(make all)`, whatever other arguments it has.
 pub(crate) fn brief_call(tool: &str, arguments: &str, most: usize) -> String {
     match main_argument(arguments) {
-        main if main.is_empty() => visible_line(tool),
-        main => format!("{}({})", visible_line(tool), fit(&main, most)),
+        main if main.is_empty() => escape_invisible_line(tool),
+        main => format!("{}({})", escape_invisible_line(tool), truncate(&main, most)),
     }
 }
 
@@ -350,10 +350,10 @@ mod tests {
 
     #[test]
     fn a_call_is_told_in_a_line() {
-        assert_eq!(call("read_file", r#"{"path":"a\nb"}"#, 40), "read_file(a ⏎ b)");
-        assert_eq!(call("run", r#"{"agent":"x","n":3}"#, 40), "run(agent: x, n: 3)");
-        assert_eq!(call("list", "{}", 40), "list()");
-        assert_eq!(call("odd", "not \x1b[1mjson", 40), "odd(not ␛[1mjson)");
+        assert_eq!(format_call("read_file", r#"{"path":"a\nb"}"#, 40), "read_file(a ⏎ b)");
+        assert_eq!(format_call("run", r#"{"agent":"x","n":3}"#, 40), "run(agent: x, n: 3)");
+        assert_eq!(format_call("list", "{}", 40), "list()");
+        assert_eq!(format_call("odd", "not \x1b[1mjson", 40), "odd(not ␛[1mjson)");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A stretch of time: `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`.
-pub(crate) fn elapsed(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         ..10 => format!("{:.1}s", (time.as_millis() / 100) as f64 / 10.0),
         s @ ..60 => format!("{s}s"),
@@ -17,7 +17,7 @@ pub(crate) fn elapsed(time: Duration) -> String {
 }
 
 /// How long ago something was: `just now`, `3 min ago`, `5 h ago`, `2 days ago`.
-pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
+pub(crate) fn format_ago(then: Timestamp, now: Timestamp) -> String {
     match now.duration_since(then).as_secs() {
         ..5 => "just now".to_owned(),
         s @ ..60 => format!("{s} s ago"),
@@ -29,22 +29,22 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
 }
 
 /// How long there is still to answer: `4m05s left`.
-pub(crate) fn time_left(until: Timestamp, now: Timestamp) -> String {
-    format!("{} left", elapsed(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
+pub(crate) fn format_time_left(until: Timestamp, now: Timestamp) -> String {
+    format!("{} left", format_duration(Duration::try_from(until.duration_since(now)).unwrap_or_default()))
 }
 
 /// The time on the clock on the wall.
-pub(crate) fn clock(at: Timestamp) -> String {
+pub(crate) fn format_clock(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
 /// The day and the time.
-pub(crate) fn moment(at: Timestamp) -> String {
+pub(crate) fn format_timestamp(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// A number to the last digit: `12,345`.
-pub(crate) fn count(number: u64) -> String {
+pub(crate) fn format_count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -57,7 +57,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A number at a glance: `950`, `12.3k`, `1.2M`.
-pub(crate) fn short(number: u64) -> String {
+pub(crate) fn format_short_count(number: u64) -> String {
     let scaled = |unit: u64| (number / (unit / 10)) as f64 / 10.0;
     match number {
         0..1_000 => number.to_string(),
@@ -69,7 +69,7 @@ pub(crate) fn short(number: u64) -> String {
 }
 
 /// So many bytes: `812 B`, `34 KB`, `1.2 MB`, `56 GB`.
-pub(crate) fn bytes(number: u64) -> String {
+pub(crate) fn format_bytes(number: u64) -> String {
     let units = ["B", "KB", "MB", "GB", "TB"];
     let mut unit = 0;
     let mut scaled = number as f64;
@@ -82,12 +82,12 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// So many of something: `1 task`, `3 tasks`.
-pub(crate) fn many(number: usize, what: &str) -> String {
-    format!("{} {what}{}", count(number as u64), if number == 1 { "" } else { "s" })
+pub(crate) fn pluralize(number: usize, what: &str) -> String {
+    format!("{} {what}{}", format_count(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// A stretch of time as it is typed: `30s`, `500ms`, `1h30m`, or just seconds.
-pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(typed: &str) -> Result<Duration, String> {
     let wrong = || "a time looks like 30s, 5m, 1h30m or 500ms".to_owned();
     if let Ok(seconds) = typed.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
@@ -98,12 +98,12 @@ pub(crate) fn duration(typed: &str) -> Result<Duration, String> {
 
 /// How old something is, as it is typed: what [`duration`] takes, and days and weeks. A number alone is none: who types
 /// `prune --older-than 30` hardly means seconds.
-pub(crate) fn age(typed: &str) -> Result<Duration, String> {
+pub(crate) fn parse_age(typed: &str) -> Result<Duration, String> {
     let wrong = || "an age looks like 90s, 30m, 12h, 7d or 2w".to_owned();
     if typed.parse::<f64>().is_ok() {
         return Err(wrong());
     }
-    if let Ok(time) = duration(typed) {
+    if let Ok(time) = parse_duration(typed) {
         return Ok(time);
     }
     let span: jiff::Span = typed.parse().map_err(|_| wrong())?;
@@ -112,13 +112,13 @@ pub(crate) fn age(typed: &str) -> Result<Duration, String> {
 }
 
 /// An amount of money as it is typed: `5`, `0.25`, `$1`.
-pub(crate) fn amount(typed: &str) -> Result<f64, String> {
+pub(crate) fn parse_dollars(typed: &str) -> Result<f64, String> {
     let wrong = || "an amount of dollars looks like 5 or 0.25".to_owned();
     typed.trim().trim_start_matches('$').parse().map_err(|_| wrong())
 }
 
 /// Money, from millionths of a dollar: `$12.30`, `$0.0042`.
-pub(crate) fn dollars(cost: u64) -> String {
+pub(crate) fn format_dollars(cost: u64) -> String {
     match cost as f64 / 1e6 {
         much if much >= 10.0 => format!("${much:.2}"),
         little => format!("${little:.4}"),
@@ -126,22 +126,22 @@ pub(crate) fn dollars(cost: u64) -> String {
 }
 
 /// What tasks cost: `–` where nothing was used, `?` where it is not known, `+` where it is more than what is known.
-pub(crate) fn price(cost: u64, unpriced: u64) -> String {
+pub(crate) fn format_price(cost: u64, unpriced: u64) -> String {
     match (cost, unpriced) {
         (0, 0) => "–".to_owned(),
         (0, _) => "?".to_owned(),
-        (cost, 0) => dollars(cost),
-        (cost, _) => format!("{}+", dollars(cost)),
+        (cost, 0) => format_dollars(cost),
+        (cost, _) => format!("{}+", format_dollars(cost)),
     }
 }
 
 /// How many columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
 /// The text, or as much of it as fits into so many columns, with a sign that it goes on.
-pub(crate) fn fit(text: &str, columns: usize) -> String {
+pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -164,20 +164,20 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
 }
 
 /// The text in exactly so many columns, at their left.
-pub(crate) fn left(text: &str, columns: usize) -> String {
-    let text = fit(text, columns);
+pub(crate) fn align_left(text: &str, columns: usize) -> String {
+    let text = truncate(text, columns);
     let gap = columns.saturating_sub(text.width());
     text + &" ".repeat(gap)
 }
 
 /// The text in exactly so many columns, at their right.
-pub(crate) fn right(text: &str, columns: usize) -> String {
-    let text = fit(text, columns);
+pub(crate) fn align_right(text: &str, columns: usize) -> String {
+    let text = truncate(text, columns);
     " ".repeat(columns.saturating_sub(text.width())) + &text
 }
 
 /// The text in lines of at most so many columns; a line that goes on keeps its indent.
-pub(crate) fn wrap(text: &str, columns: usize) -> String {
+pub(crate) fn wrap_text(text: &str, columns: usize) -> String {
     let wrapped = text.lines().map(|line| wrap_line(line, columns.max(10)));
     wrapped.collect::<Vec<_>>().join("\n")
 }
@@ -219,15 +219,15 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_is_not_shown_as_free() {
-        assert_eq!(price(0, 0), "–");
-        assert_eq!(price(0, 3), "?");
-        assert_eq!(price(4_200, 0), "$0.0042");
-        assert_eq!(price(4_200, 1), "$0.0042+");
+        assert_eq!(format_price(0, 0), "–");
+        assert_eq!(format_price(0, 3), "?");
+        assert_eq!(format_price(4_200, 0), "$0.0042");
+        assert_eq!(format_price(4_200, 1), "$0.0042+");
     }
 
     #[test]
     fn times_are_told_as_people_say_them() {
-        let told = |ms| elapsed(Duration::from_millis(ms));
+        let told = |ms| format_duration(Duration::from_millis(ms));
         assert_eq!(told(0), "0.0s");
         assert_eq!(told(9_990), "9.9s");
         assert_eq!(told(42_000), "42s");
@@ -235,69 +235,69 @@ mod tests {
         assert_eq!(told(7_380_000), "2h03m");
         assert_eq!(told(273_600_000), "3d04h");
         let at = |second| Timestamp::from_second(second).unwrap();
-        assert_eq!(ago(at(100), at(90)), "just now");
-        assert_eq!(ago(at(0), at(200)), "3 min ago");
-        assert_eq!(ago(at(0), at(90_000)), "1 day ago");
+        assert_eq!(format_ago(at(100), at(90)), "just now");
+        assert_eq!(format_ago(at(0), at(200)), "3 min ago");
+        assert_eq!(format_ago(at(0), at(90_000)), "1 day ago");
     }
 
     #[test]
     fn numbers_are_told_as_people_read_them() {
-        assert_eq!(count(0), "0");
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(short(999), "999");
-        assert_eq!(short(12_345), "12.3k");
-        assert_eq!(short(999_999), "999k");
-        assert_eq!(short(1_250_000), "1.2M");
-        assert_eq!(many(1, "task"), "1 task");
-        assert_eq!(bytes(812), "812 B");
-        assert_eq!(bytes(1_234_567), "1.2 MB");
-        assert_eq!(bytes(56_000_000_000), "56 GB");
+        assert_eq!(format_count(0), "0");
+        assert_eq!(format_count(999), "999");
+        assert_eq!(format_count(1_234_567), "1,234,567");
+        assert_eq!(format_short_count(999), "999");
+        assert_eq!(format_short_count(12_345), "12.3k");
+        assert_eq!(format_short_count(999_999), "999k");
+        assert_eq!(format_short_count(1_250_000), "1.2M");
+        assert_eq!(pluralize(1, "task"), "1 task");
+        assert_eq!(format_bytes(812), "812 B");
+        assert_eq!(format_bytes(1_234_567), "1.2 MB");
+        assert_eq!(format_bytes(56_000_000_000), "56 GB");
     }
 
     #[test]
     fn typed_times_are_understood() {
-        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["", "soon", "-1s", "-3", "inf"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn ages_may_be_days_and_weeks() {
-        assert_eq!(age("90s"), Ok(Duration::from_secs(90)));
-        assert!(age("90").is_err() && age("0").is_err(), "days, or seconds?");
-        assert_eq!(age("12h"), Ok(Duration::from_secs(43_200)));
-        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
-        assert_eq!(age("2w 1d"), Ok(Duration::from_secs(1_296_000)));
+        assert_eq!(parse_age("90s"), Ok(Duration::from_secs(90)));
+        assert!(parse_age("90").is_err() && parse_age("0").is_err(), "days, or seconds?");
+        assert_eq!(parse_age("12h"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(parse_age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse_age("2w 1d"), Ok(Duration::from_secs(1_296_000)));
         for wrong in ["", "old", "-3d", "1y", "2 months"] {
-            assert!(age(wrong).is_err(), "{wrong}");
+            assert!(parse_age(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn money_is_told_as_finely_as_it_is_worth() {
-        assert_eq!(dollars(4_200), "$0.0042");
-        assert_eq!(dollars(12_300_000), "$12.30");
+        assert_eq!(format_dollars(4_200), "$0.0042");
+        assert_eq!(format_dollars(12_300_000), "$12.30");
     }
 
     #[test]
     fn texts_are_cut_by_the_column_and_not_by_the_byte() {
-        assert_eq!(fit("short", 5), "short");
-        assert_eq!(fit("too long", 5), "too…");
-        assert_eq!(fit("世界世界", 5), "世界…");
-        assert_eq!(fit("x", 0), "");
-        assert_eq!(left("ab", 4), "ab  ");
-        assert_eq!(right("ab", 4), "  ab");
+        assert_eq!(truncate("short", 5), "short");
+        assert_eq!(truncate("too long", 5), "too…");
+        assert_eq!(truncate("世界世界", 5), "世界…");
+        assert_eq!(truncate("x", 0), "");
+        assert_eq!(align_left("ab", 4), "ab  ");
+        assert_eq!(align_right("ab", 4), "  ab");
     }
 
     #[test]
     fn a_long_line_hangs_below_what_it_labels() {
-        assert_eq!(wrap("  Map  one two three four", 16), "  Map  one two\n  three four");
-        assert_eq!(wrap("  M  one two three four", 18), "  M  one two three\n     four");
-        assert_eq!(wrap("fits\n\nhere", 40), "fits\n\nhere");
+        assert_eq!(wrap_text("  Map  one two three four", 16), "  Map  one two\n  three four");
+        assert_eq!(wrap_text("  M  one two three four", 18), "  M  one two three\n     four");
+        assert_eq!(wrap_text("fits\n\nhere", 40), "fits\n\nhere");
     }
 }

@@ -4,13 +4,13 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
 /// How many columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn grapheme_width(text: &str) -> usize {
     text.graphemes(true).map(|piece| piece.width()).sum()
 }
 
 /// The text, or as much of it as fits into so many columns, with a sign that it goes on.
-pub(crate) fn fit(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
+pub(crate) fn truncate_graphemes(text: &str, columns: usize) -> String {
+    if grapheme_width(text) <= columns {
         return text.to_owned();
     }
     if columns == 0 {
@@ -31,7 +31,7 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
 }
 
 /// The text in lines of at most so many columns. A line that goes on keeps its indent; a word that is too long is broken.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap_graphemes(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.split('\n') {
         wrap_line(line, columns.max(2), &mut lines);
@@ -40,7 +40,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
-    if line.len() <= columns || width(line) <= columns {
+    if line.len() <= columns || grapheme_width(line) <= columns {
         lines.push(line.trim_end().to_owned());
         return;
     }
@@ -61,7 +61,7 @@ fn wrap_line(line: &str, columns: usize, lines: &mut Vec<String>) {
             let rest = row.split_off(cut);
             lines.push(row.trim_end().to_owned());
             row = format!("{hang}{}", rest.trim_start());
-            used = width(&row);
+            used = grapheme_width(&row);
             if used + wide > columns && rest.is_empty() {
                 // Not even one character fits beside the indent.
                 row.clear();
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_what_people_see_as_characters() {
-        assert_eq!(fit("short", 5), "short");
-        assert_eq!(fit("too long", 5), "too…");
-        assert_eq!(fit("世界世界", 5), "世界…");
-        assert_eq!(fit("👩‍👩‍👧 family", 4), "👩‍👩‍👧…");
-        assert_eq!(fit("x", 0), "");
+        assert_eq!(truncate_graphemes("short", 5), "short");
+        assert_eq!(truncate_graphemes("too long", 5), "too…");
+        assert_eq!(truncate_graphemes("世界世界", 5), "世界…");
+        assert_eq!(truncate_graphemes("👩‍👩‍👧 family", 4), "👩‍👩‍👧…");
+        assert_eq!(truncate_graphemes("x", 0), "");
     }
 
     #[test]
@@ -107,23 +107,23 @@ mod tests {
         ];
         for text in texts {
             for columns in [2, 3, 7, 12, 30] {
-                for line in wrap(text, columns) {
-                    assert!(width(&line) <= columns, "{line:?} is wider than {columns}");
+                for line in wrap_graphemes(text, columns) {
+                    assert!(grapheme_width(&line) <= columns, "{line:?} is wider than {columns}");
                 }
                 let squeezed = |text: &str| text.split_whitespace().collect::<String>();
-                assert_eq!(squeezed(&wrap(text, columns).join("")), squeezed(text), "{columns}");
+                assert_eq!(squeezed(&wrap_graphemes(text, columns).join("")), squeezed(text), "{columns}");
             }
         }
     }
 
     #[test]
     fn words_stay_whole_where_they_can() {
-        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrap("  - one two", 9), ["  - one", "  two"]);
-        assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+        assert_eq!(wrap_graphemes("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap_graphemes("  - one two", 9), ["  - one", "  two"]);
+        assert_eq!(wrap_graphemes("a\n\nb", 9), ["a", "", "b"]);
         // A line that is just as wide as there is room.
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("  one two   three", 9), ["  one two", "  three"]);
-        assert_eq!(wrap("abcdefg hij", 7), ["abcdefg", "hij"]);
+        assert_eq!(wrap_graphemes("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap_graphemes("  one two   three", 9), ["  one two", "  three"]);
+        assert_eq!(wrap_graphemes("abcdefg hij", 7), ["abcdefg", "hij"]);
     }
 }

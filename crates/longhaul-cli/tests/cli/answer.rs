@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use longhaul::entry::{Question, Wants};
+use longhaul::entry::{Question, ExpectedAnswer};
 use longhaul::model::Model;
-use longhaul::model::scripted::{Script, Scripted};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
 use longhaul::permission::Permissions;
-use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, Dialect, Longhaul, Order, Team};
+use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
+use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,22 +66,22 @@ impl Tool for Wonder {
         "Wonders.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     async fn call(&self, _: Path, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        let question = Question { text: "Which branch?".to_owned(), wants: Wants::Words { schema: None } };
+        let question = Question { text: "Which branch?".to_owned(), wants: ExpectedAnswer::Words { schema: None } };
         Ok(format!("{:?}", context.ask(question).await).into())
     }
 }
 
 fn team() -> Team {
-    let script = Script::parse("asks.yaml", SCRIPT).unwrap();
-    let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(script)));
+    let script = ModelScript::parse("asks.yaml", SCRIPT).unwrap();
+    let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(Arc::new(script)));
     let agent = |name: &str| Agent::builder(name).model(model.clone());
     let worker = agent("worker").tool(Write).tool(Wonder).build().unwrap();
-    let lead = agent("lead").sub_agent(worker).dialect(Dialect::Background).build().unwrap();
+    let lead = agent("lead").sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
     Team::new(lead).unwrap().with_permissions(Permissions::default())
 }
 
@@ -91,7 +91,7 @@ fn first_terminal(kit: &Kit) -> (std::thread::JoinHandle<String>, String) {
     let (tell, told): (Sender<String>, _) = channel();
     let run = move || {
         block_on(async {
-            let longhaul = Longhaul::builder(team()).store_arc(store).start().await.unwrap();
+            let longhaul = Longhaul::builder(team()).shared_store(store).start().await.unwrap();
             let root = longhaul.submit(Order::new("lead", "Take notes")).await.unwrap();
             tell.send(root.to_string()).unwrap();
             let output = longhaul.wait([root]).await.unwrap().tasks.remove(0).output;
@@ -106,7 +106,7 @@ fn first_terminal(kit: &Kit) -> (std::thread::JoinHandle<String>, String) {
 /// Waits until the worker has asked so much, and is in this turn.
 fn asked(kit: &Kit, many: usize, turn: u32) -> String {
     kit.until("the worker to ask", |journals| {
-        let asks = |head: &&longhaul::task::Head| {
+        let asks = |head: &&longhaul::task::TaskState| {
             head.asked.len() == many && head.turns == turn && head.waiting.is_some()
         };
         journals.iter().map(|(head, _)| head).find(asks).map(|head| head.id.to_string())

@@ -2,7 +2,7 @@
 
 use longhaul::Status;
 use longhaul::entry::{Entry, Record};
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
 use crate::kit::Kit;
 
@@ -51,7 +51,7 @@ fn kit() -> Kit {
     kit
 }
 
-fn asked(journals: &[(Head, Vec<Record>)]) -> usize {
+fn asked(journals: &[(TaskState, Vec<Record>)]) -> usize {
     let all = journals.iter().flat_map(|(_, journal)| journal);
     all.filter(|record| matches!(record.entry, Entry::Asked { .. })).count()
 }

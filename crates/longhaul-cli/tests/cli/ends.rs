@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use longhaul::Status;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
 use crate::kit::{Kit, Ran};
 
@@ -77,7 +77,7 @@ fn a_child_that_is_tried_again_is_followed_to_its_own_end() {
     kit.run(&["run", "team.yaml", "go", "--timeout", "700ms"]).ended(124);
     kit.write("go", "");
     let child = |kit: &Kit| {
-        let stopped = |head: &Head| head.parent.is_some() && head.status == Status::Cancelled;
+        let stopped = |head: &TaskState| head.parent.is_some() && head.status == Status::Cancelled;
         kit.journals().into_iter().find(|(head, _)| stopped(head)).unwrap().0.id
     };
     // Queued, and nothing else: the command would have it run in the background.
@@ -109,7 +109,7 @@ fn a_root_that_leaves_others_does_not_keep_its_answer_back() {
     assert!(ran.err.contains("3 tasks of t-") && ran.err.contains(" go on in the background"), "{}", ran.err);
     assert!(!ran.err.contains("interrupted"), "{}", ran.err);
     kit.until("workers that run in the background", |journals| {
-        let runs = |head: &Head| head.status == Status::Running && head.attempt.0 == 2;
+        let runs = |head: &TaskState| head.status == Status::Running && head.attempt.0 == 2;
         (journals.iter().filter(|(head, _)| runs(head)).count() == 3).then_some(())
     });
     for (head, _) in kit.journals().into_iter().filter(|(head, _)| head.parent.is_some()) {

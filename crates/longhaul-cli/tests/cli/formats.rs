@@ -9,7 +9,7 @@ use std::process::Command;
 
 use longhaul::entry::{Entry, Outcome};
 use longhaul::id::{CallId, Seq, TaskKey};
-use longhaul::store::{Sqlite, Store as _};
+use longhaul::store::{SqliteStore, Store as _};
 use serde_json::Value;
 
 use crate::kit::{Kit, Ran, block_on};
@@ -131,7 +131,7 @@ impl Old {
     /// The worktree of a task that the first call of another launched: named after its key, which derives from that.
     fn worktree(&self, task: &str) -> PathBuf {
         let parent = self.id(task.strip_suffix(", below").unwrap()).parse().unwrap();
-        let name = TaskKey::child(parent, CallId { turn: 1, index: 0 }).candidates().last().unwrap();
+        let name = TaskKey::for_child(parent, CallId { turn: 1, index: 0 }).candidate_ids().last().unwrap();
         Path::new(GROUND).join(".git/longhaul").join(name.to_string())
     }
 
@@ -229,12 +229,12 @@ fn every_task_of_every_format_goes_on_to_its_end() {
             let replies = journal.iter().filter(|record| matches!(record.entry, Entry::Replied(_))).count();
             (replies == 2).then_some(())
         });
-        old.kit.client(async |longhaul| longhaul.close(session).await.unwrap());
+        old.kit.client(async |longhaul| longhaul.close_session(session).await.unwrap());
         // The retry fails again.
         let resumed = resumed.end().ended(1);
         assert!(old.tasks(&["--all", "--state", "open"]).is_empty(), "{}\n{}", resumed.out, resumed.err);
 
-        let store = Sqlite::open(old.kit.database()).unwrap();
+        let store = SqliteStore::open(old.kit.database()).unwrap();
         for (task, ends, says) in ENDS {
             let id = old.id(task).parse().unwrap();
             let journal = block_on(store.read(id, Seq(0), 1000)).unwrap();
@@ -257,7 +257,7 @@ fn every_task_of_every_format_goes_on_to_its_end() {
             Entry::Returned(returned) => returned.whole.clone(),
             _ => None,
         });
-        let whole = block_on(store.kept(whole.unwrap())).unwrap().unwrap();
+        let whole = block_on(store.blob(whole.unwrap())).unwrap().unwrap();
         assert!(String::from_utf8(whole).unwrap().contains("\n13999\n"));
         drop(store);
 

@@ -49,7 +49,7 @@ fn sql(kit: &Kit, sql: &str) {
 }
 
 fn status(kit: &Kit, task: TaskId) -> Status {
-    kit.client(async |longhaul| longhaul.head(task).await.unwrap().status)
+    kit.client(async |longhaul| longhaul.state(task).await.unwrap().status)
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn six_retries_at_once_make_one_task() {
 /// A large database is looked at in a moment, as far as what matters most goes; that is said, and `--full` looks at all of it.
 #[test]
 fn the_doctor_says_what_it_has_not_looked_at_and_looks_at_it_when_asked() {
-    use longhaul::entry::{Order, Stop, StopCause, Submitted, TeamRef};
+    use longhaul::entry::{Order, StopRequest, StopCause, Submission, TeamRef};
     use longhaul::id::TaskKey;
     use longhaul::store::{Batch, Fence};
     let kit = Kit::new();
@@ -267,11 +267,11 @@ fn the_doctor_says_what_it_has_not_looked_at_and_looks_at_it_when_asked() {
     crate::kit::block_on(async {
         let store = kit.store();
         for n in 0..230 {
-            let key = TaskKey::chosen(&format!("old {n}"));
-            let id = key.candidates().last().unwrap();
+            let key = TaskKey::named(&format!("old {n}"));
+            let id = key.candidate_ids().last().unwrap();
             let order = Order::new("root", format!("Old. {}", "text ".repeat(4000)));
-            let submitted = Submitted::root(id, key, order, TeamRef::Named("t".into()));
-            let stop = Stop { cause: StopCause::Person, note: None };
+            let submitted = Submission::root(id, key, order, TeamRef::Named("t".into()));
+            let stop = StopRequest { cause: StopCause::Person, note: None };
             let batch = Batch::one(
                 id,
                 Fence::New,

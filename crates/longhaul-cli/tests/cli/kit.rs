@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use longhaul::entry::Record;
 use longhaul::id::Seq;
-use longhaul::store::{Filter, Sqlite, Store};
-use longhaul::task::Head;
+use longhaul::store::{TaskFilter, SqliteStore, Store};
+use longhaul::task::TaskState;
 use longhaul::{Longhaul, TaskId};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -124,15 +124,15 @@ impl Kit {
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(self.database()).unwrap())
+        Arc::new(SqliteStore::open(self.database()).unwrap())
     }
 
     /// Everything that is in the database.
-    pub(crate) fn journals(&self) -> Vec<(Head, Vec<Record>)> {
+    pub(crate) fn journals(&self) -> Vec<(TaskState, Vec<Record>)> {
         block_on(async {
             let store = self.store();
             let mut journals = Vec::new();
-            for head in store.list(Filter::default()).await.unwrap() {
+            for head in store.list(TaskFilter::default()).await.unwrap() {
                 let journal = store.read(head.id, Seq(0), 100_000).await.unwrap();
                 journals.push((head, journal));
             }
@@ -142,7 +142,7 @@ impl Kit {
 
     /// Waits until there is something to be found in the database.
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &str, found: impl Fn(&[(Head, Vec<Record>)]) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, what: &str, found: impl Fn(&[(TaskState, Vec<Record>)]) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = found(&self.journals()) {

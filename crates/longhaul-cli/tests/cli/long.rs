@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::TaskId;
-use longhaul::entry::{Entry, Order, Outcome, Returned, Submitted, TeamRef, Voice};
+use longhaul::entry::{Entry, Order, Outcome, CallResult, Submission, TeamRef, LiveTextKind};
 use longhaul::id::{Attempt, CallId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply, Usage};
-use longhaul::store::{Batch, Claim, Fence, Sqlite, Store};
+use longhaul::store::{Batch, ClaimRequest, Fence, SqliteStore, Store};
 
 use crate::kit::{Kit, block_on};
 
@@ -17,15 +17,15 @@ const ENTRIES: usize = 50_000;
 
 /// Makes a task that has so many entries in its journal: turns of live words, a reply, a call and its result.
 async fn long(store: &dyn Store, entries: usize) -> TaskId {
-    let key = TaskKey::chosen("long");
-    let id = key.candidates().next().unwrap();
+    let key = TaskKey::named("long");
+    let id = key.candidate_ids().next().unwrap();
     let team = TeamRef::Named("nobody".into());
     let order = Order::new("writer", "Write a very long story");
-    let submitted = Submitted::root(id, key, order, team.clone());
+    let submitted = Submission::root(id, key, order, team.clone());
     store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
     let worker = WorkerId::from("w");
-    store.renew(worker.clone(), Duration::from_secs(600)).await.unwrap();
-    let claim = Claim { worker: worker.clone(), teams: vec![team], roots: None, fresh: true, max: 1 };
+    store.renew_lease(worker.clone(), Duration::from_secs(600)).await.unwrap();
+    let claim = ClaimRequest { worker: worker.clone(), teams: vec![team], roots: None, fresh_only: true, max: 1 };
     assert_eq!(store.claim(claim).await.unwrap().len(), 1);
     let mut left = entries - 3;
     let mut turn = 0;
@@ -47,9 +47,9 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
             ..Reply::default()
         };
         let call = CallId { turn, index: 0 };
-        let said = || Entry::Said { voice: Voice::Text, text: words.clone() };
+        let said = || Entry::Said { voice: LiveTextKind::Text, text: words.clone() };
         let output = format!("{words}\n").repeat(4).into();
-        let returned = Returned {
+        let returned = CallResult {
             call,
             output,
             is_error: false,
@@ -81,7 +81,7 @@ async fn long(store: &dyn Store, entries: usize) -> TaskId {
         .append(Batch::one(id, Fence::Attempt(Attempt(1)), vec![Entry::Finished(Box::new(end))]))
         .await
         .unwrap();
-    store.retire(worker).await.unwrap();
+    store.retire_worker(worker).await.unwrap();
     id
 }
 
@@ -94,8 +94,8 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
     // Though only the end of the journal is looked at, all is as in a look at the whole.
     kit.client(async |longhaul| {
         let id = longhaul.find(&id).await.unwrap();
-        let (whole, glance) = (longhaul.snapshot(id).await.unwrap(), longhaul.glance(id).await.unwrap());
-        assert_eq!((&glance.head, &glance.order), (&whole.head, &whole.order));
+        let (whole, glance) = (longhaul.snapshot(id).await.unwrap(), longhaul.recent_snapshot(id).await.unwrap());
+        assert_eq!((&glance.state, &glance.order), (&whole.state, &whole.order));
         assert_eq!((&glance.output, &glance.outcome), (&whole.output, &whole.outcome));
         assert_eq!(glance.events, whole.events);
     });
@@ -116,6 +116,6 @@ fn a_long_journal_is_shown_told_and_followed_whole() {
 #[ignore = "makes what is measured by hand"]
 fn one_to_be_measured() {
     let dir = std::env::var("LONGHAUL_LONG_JOURNAL").unwrap();
-    let store = Sqlite::open(Path::new(&dir).join("longhaul.db")).unwrap();
+    let store = SqliteStore::open(Path::new(&dir).join("longhaul.db")).unwrap();
     println!("{}", block_on(async { long(&store, ENTRIES).await }));
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use longhaul::Status;
 use longhaul::entry::Entry;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use nix::sys::signal::Signal;
 
 use crate::kit::{Kit, Ran};
@@ -25,7 +25,7 @@ fn kit(turns: &str) -> Kit {
 const WRITES: &str =
     "      - calls: [{tool: write_file, arguments: {path: a, content: b}}]\n      - text: Over.";
 
-fn asks(kit: &Kit) -> Head {
+fn asks(kit: &Kit) -> TaskState {
     kit.until("a question", |journals| {
         journals.iter().map(|(head, _)| head).find(|head| !head.asked.is_empty()).cloned()
     })
@@ -39,7 +39,7 @@ fn slow(kit: &Kit, delay: &str) {
     );
 }
 
-fn ended(kit: &Kit, id: &str) -> Head {
+fn ended(kit: &Kit, id: &str) -> TaskState {
     let id: longhaul::TaskId = id.parse().unwrap();
     kit.until("its end", |journals| {
         let found = journals.iter().map(|(head, _)| head).find(|head| head.id == id);

@@ -170,13 +170,13 @@ agents:
       - calls: [{ tool: shell, arguments: { cmd: "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done" } }]
       - text: done
 "#;
-    let script = longhaul::model::scripted::Script::parse("sandbox.yaml", script).unwrap();
-    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
+    let script = longhaul::model::scripted::ModelScript::parse("sandbox.yaml", script).unwrap();
+    let model = std::sync::Arc::new(longhaul::model::scripted::ScriptedModel::new(script.into()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
         let team = Team::new(agent.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::Memory::new()).start().await.unwrap();
+        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let id = longhaul.submit(Order::new("lead", "go").working_dir(&work)).await.unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !work.join("up").exists() {
@@ -208,17 +208,17 @@ agents:
       - calls: [{ tool: shell, arguments: { cmd: "echo in > in.txt; echo out > ../out.txt" } }]
       - text: done
 "#;
-    let script = longhaul::model::scripted::Script::parse("sandbox.yaml", script).unwrap();
-    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
+    let script = longhaul::model::scripted::ModelScript::parse("sandbox.yaml", script).unwrap();
+    let model = std::sync::Arc::new(longhaul::model::scripted::ScriptedModel::new(script.into()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let agent = Agent::builder("lead").model(model).toolset(Shell::builder().sandbox(sandbox).build());
         let team = Team::new(agent.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::Memory::new()).start().await.unwrap();
+        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let order = Order::new("lead", "go").working_dir(yard.0.path().join("work"));
         let id = longhaul.submit(order).await.unwrap();
         let done = longhaul.wait([id]).await.unwrap();
-        assert_eq!(done.tasks[0].head.status, Status::Completed);
+        assert_eq!(done.tasks[0].state.status, Status::Completed);
         longhaul.shutdown().await;
     });
     assert_eq!(fs::read_to_string(yard.0.path().join("work/in.txt")).unwrap(), "in\n");
@@ -258,7 +258,7 @@ touch attacked
 /// Runs an attack in a shell, then what Longhaul does with git for `isolation: worktree`. Answers with what ran on the host.
 fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<String> {
     use longhaul::toolset::Shell;
-    use longhaul::{Agent, Dialect, Habits, Isolation, Longhaul, Order, Team};
+    use longhaul::{Agent, SubAgentDialect, Policy, Isolation, Longhaul, Order, Team};
     let here = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
     let outer = TempDir::new_in(here).unwrap();
     let (repo, marks) = (outer.path().join("repo"), outer.path().join("marks"));
@@ -277,24 +277,24 @@ fn attacked(sandbox: Option<longhaul::toolset::Sandbox>, nested: bool) -> Vec<St
         ] },
         "worker": { "turns": [{ "text": "fine" }] },
     } });
-    let script = longhaul::model::scripted::Script::parse("attack.yaml", &script.to_string()).unwrap();
-    let model = std::sync::Arc::new(longhaul::model::scripted::Scripted::new(script.into()));
+    let script = longhaul::model::scripted::ModelScript::parse("attack.yaml", &script.to_string()).unwrap();
+    let model = std::sync::Arc::new(longhaul::model::scripted::ScriptedModel::new(script.into()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let attacked = runtime.block_on(async {
-        let isolated = Habits { isolation: Isolation::Worktree, ..Habits::default() };
+        let isolated = Policy { isolation: Isolation::Worktree, ..Policy::default() };
         let shell = Shell::builder().env("MARKS", &marks);
         let shell = match sandbox {
             Some(sandbox) => shell.sandbox(sandbox),
             None => shell,
         };
-        let worker = Agent::builder("worker").model(model.clone()).habits(isolated.clone()).build().unwrap();
+        let worker = Agent::builder("worker").model(model.clone()).policy(isolated.clone()).build().unwrap();
         let mut lead = Agent::builder("lead").model(model).toolset(shell.build()).sub_agent(worker);
-        lead = lead.dialect(Dialect::Background);
+        lead = lead.dialect(SubAgentDialect::Background);
         if nested {
-            lead = lead.habits(isolated);
+            lead = lead.policy(isolated);
         }
         let team = Team::new(lead.build().unwrap()).unwrap();
-        let longhaul = Longhaul::builder(team).store(longhaul::store::Memory::new()).start().await.unwrap();
+        let longhaul = Longhaul::builder(team).store(longhaul::store::MemoryStore::new()).start().await.unwrap();
         let id = longhaul.submit(Order::new("lead", "go").working_dir(&repo)).await.unwrap();
         let done = longhaul.wait([id]).await.unwrap();
         longhaul.shutdown().await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use longhaul::process::{Group, Left, Watchman};
+use longhaul::process::{ProcessGroup, LeftoverProcesses, ProcessGuardian};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -47,12 +47,12 @@ fn script(away: &str, after: &str) -> String {
     format!("{away}\nwhile ! [ -s pids ]; do sleep 0.01; done; {after}")
 }
 
-fn watchman() -> Watchman {
-    Watchman::new().helper(env!("CARGO_BIN_EXE_longhaul"))
+fn watchman() -> ProcessGuardian {
+    ProcessGuardian::new().helper(env!("CARGO_BIN_EXE_longhaul"))
 }
 
-fn start(dir: &Path, script: &str, watchman: &Watchman) -> Group {
-    Group::start("/bin/sh", watchman, |command| {
+fn start(dir: &Path, script: &str, watchman: &ProcessGuardian) -> ProcessGroup {
+    ProcessGroup::start("/bin/sh", watchman, |command| {
         command.args(["-c", script]).current_dir(dir).env_clear().env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped());
     })
@@ -60,7 +60,7 @@ fn start(dir: &Path, script: &str, watchman: &Watchman) -> Group {
 }
 
 /// Waits for a line of the command's.
-async fn says(group: &mut Group, what: &str) {
+async fn says(group: &mut ProcessGroup, what: &str) {
     let mut lines = BufReader::new(group.child.stdout.take().unwrap()).lines();
     while let Some(line) = lines.next_line().await.unwrap() {
         if line == what {
@@ -104,9 +104,9 @@ async fn nothing_outlives_the_end_of_its_command() {
     for (way, away) in AWAY {
         let dir = TempDir::new().unwrap();
         let mut group = start(dir.path(), &script(away, "exit 3"), &watchman);
-        assert_eq!(group.exits().await.unwrap().code(), Some(3), "{way}");
+        assert_eq!(group.wait_for_exit().await.unwrap().code(), Some(3), "{way}");
         assert!(group.kill().await, "{way}: somebody was left");
-        assert_eq!(group.left(), Left::None, "{way}");
+        assert_eq!(group.leftover(), LeftoverProcesses::None, "{way}");
         assert_eq!(working_in(dir.path()), [0; 0], "{way}");
         assert!(!pids(dir.path()).into_iter().any(lives), "{way}");
     }
@@ -122,7 +122,7 @@ async fn nothing_outlives_a_stop() {
         let begun = Instant::now();
         group.terminate(Duration::from_millis(300)).await;
         assert!(begun.elapsed() < Duration::from_secs(4), "{way}: {:?}", begun.elapsed());
-        assert_eq!(group.left(), Left::None, "{way}");
+        assert_eq!(group.leftover(), LeftoverProcesses::None, "{way}");
         assert_eq!(working_in(dir.path()), [0; 0], "{way}");
     }
 }
@@ -151,8 +151,8 @@ async fn a_supervisor_that_is_stopped_or_killed_leaks_nothing_and_that_is_said()
             kill(supervisor, signal).unwrap();
             group.terminate(Duration::from_millis(50)).await;
             assert_eq!(working_in(dir.path()), [0; 0], "{way}, {signal}");
-            let known = if signal == Signal::SIGSTOP { Left::None } else { Left::Unknown };
-            assert_eq!(group.left(), known, "{way}, {signal}");
+            let known = if signal == Signal::SIGSTOP { LeftoverProcesses::None } else { LeftoverProcesses::Unknown };
+            assert_eq!(group.leftover(), known, "{way}, {signal}");
         }
     }
 }
@@ -170,27 +170,27 @@ async fn a_supervised_command_is_started_as_any_other() {
     ] {
         use std::os::unix::process::ExitStatusExt as _;
         let mut group = start(dir.path(), script, &watchman);
-        let status = group.exits().await.unwrap();
+        let status = group.wait_for_exit().await.unwrap();
         assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
         assert!(!group.kill().await, "{script}: nobody was left");
-        assert_eq!(group.left(), Left::None, "{script}");
+        assert_eq!(group.leftover(), LeftoverProcesses::None, "{script}");
     }
     // A clean signal mask, no file but those that it would have anyway, its own group, and the environment that it was given.
     let look = "grep SigBlk /proc/self/status >seen; ls /proc/self/fd >>seen; \
                 [ $(ps -o pgid= -p $$) = $$ ] && echo own >>seen; env | grep -v ^LONGHAUL_GUARD= | sort >>seen; \
                 [ -n \"$LONGHAUL_GUARD\" ] && echo marked >>seen";
     let mut seen = Vec::new();
-    for watchman in [&watchman, &Watchman::new()] {
+    for watchman in [&watchman, &ProcessGuardian::new()] {
         let mut group = start(dir.path(), look, watchman);
-        assert!(group.exits().await.unwrap().success());
+        assert!(group.wait_for_exit().await.unwrap().success());
         seen.push(fs::read_to_string(dir.path().join("seen")).unwrap());
     }
     assert_eq!(seen[0], seen[1], "as without a supervisor");
     assert!(seen[0].contains("\nown\n") && seen[0].ends_with("marked\n"), "{}", seen[0]);
     // Who is not there is not found.
-    let missing = Group::start("/no/such/command", &watchman, |_| ()).unwrap_err();
+    let missing = ProcessGroup::start("/no/such/command", &watchman, |_| ()).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
-    let forbidden = Group::start("/etc/passwd", &watchman, |_| ()).unwrap_err();
+    let forbidden = ProcessGroup::start("/etc/passwd", &watchman, |_| ()).unwrap_err();
     assert_eq!(forbidden.kind(), std::io::ErrorKind::PermissionDenied);
     // The end of what it writes is seen at once.
     let mut group = start(dir.path(), "echo up", &watchman);
@@ -204,10 +204,10 @@ async fn a_supervised_command_is_started_as_any_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_supervisor_it_is_said_what_is_not_known() {
     let dir = TempDir::new().unwrap();
-    let mut group = start(dir.path(), "exit 0", &Watchman::new());
-    group.exits().await.unwrap();
+    let mut group = start(dir.path(), "exit 0", &ProcessGuardian::new());
+    group.wait_for_exit().await.unwrap();
     group.kill().await;
-    assert_eq!(group.left(), Left::Unknown);
+    assert_eq!(group.leftover(), LeftoverProcesses::Unknown);
 }
 
 /// As with `systemd-run`, `at` or `docker run`: whoever starts it is not the command.
@@ -220,9 +220,9 @@ async fn what_another_program_starts_for_a_command_belongs_to_that_program() {
     let mut service = service.spawn().unwrap();
     let order = "echo 'echo $$ >>pids; exec sleep 1000' >orders; while ! [ -s pids ]; do sleep 0.01; done";
     let mut group = start(dir.path(), order, &watchman());
-    assert!(group.exits().await.unwrap().success());
+    assert!(group.wait_for_exit().await.unwrap().success());
     assert!(!group.kill().await, "of its own nobody was left");
-    assert_eq!(group.left(), Left::None);
+    assert_eq!(group.leftover(), LeftoverProcesses::None);
     let started = pids(dir.path());
     assert!(started.iter().copied().all(lives) && started.len() == 1);
     kill(Pid::from_raw(started[0]), Signal::SIGKILL).unwrap();
@@ -232,8 +232,8 @@ async fn what_another_program_starts_for_a_command_belongs_to_that_program() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_supervisor_who_clears_its_environment_gets_away() {
     let dir = TempDir::new().unwrap();
-    let mut group = start(dir.path(), &script(AWAY[0].1, "exit 0"), &Watchman::new());
-    assert!(group.exits().await.unwrap().success());
+    let mut group = start(dir.path(), &script(AWAY[0].1, "exit 0"), &ProcessGuardian::new());
+    assert!(group.wait_for_exit().await.unwrap().success());
     group.kill().await;
     let away = pids(dir.path());
     assert!(away.iter().copied().all(lives) && away.len() == 1, "the page says so");
@@ -288,15 +288,15 @@ fn nothing_outlives_longhaul_killed_with_sigkill() {
 async fn what_supervision_costs() {
     let dir = TempDir::new().unwrap();
     for (what, watchman) in [
-        ("without", Watchman::new()),
+        ("without", ProcessGuardian::new()),
         ("with", watchman()),
-        ("without", Watchman::new()),
+        ("without", ProcessGuardian::new()),
         ("with", watchman()),
     ] {
         let begun = Instant::now();
         for _ in 0..100 {
             let mut group = start(dir.path(), "exit 0", &watchman);
-            group.exits().await.unwrap();
+            group.wait_for_exit().await.unwrap();
             group.kill().await;
         }
         println!("{what} a supervisor: {:?} a command", begun.elapsed() / 100);

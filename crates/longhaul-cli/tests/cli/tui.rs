@@ -383,21 +383,21 @@ fn a_run_of_a_team_is_started_from_the_screen_and_drained_on_leaving() {
 
 /// A task whose journal has this many entries, as one that has talked for a long time.
 fn long(kit: &Kit, entries: usize) {
-    use longhaul::entry::{Order, Submitted, TeamRef, Voice};
+    use longhaul::entry::{Order, Submission, TeamRef, LiveTextKind};
     use longhaul::id::{Attempt, TaskKey, WorkerId};
     use longhaul::message::Reply;
-    use longhaul::store::{Batch, Claim, Fence, Store as _};
+    use longhaul::store::{Batch, ClaimRequest, Fence, Store as _};
     crate::kit::block_on(async {
-        let store = longhaul::store::Sqlite::open(kit.database()).unwrap();
-        let key = TaskKey::chosen("long");
-        let id = key.candidates().next().unwrap();
+        let store = longhaul::store::SqliteStore::open(kit.database()).unwrap();
+        let key = TaskKey::named("long");
+        let id = key.candidate_ids().next().unwrap();
         let order = Order::new("talker", "Talk for a long time");
         let team = TeamRef::Named("none".into());
-        let submitted = Submitted::root(id, key, order, team.clone());
+        let submitted = Submission::root(id, key, order, team.clone());
         store.append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
-        let worker = WorkerId::fresh();
-        store.renew(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();
-        let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: 1 };
+        let worker = WorkerId::random();
+        store.renew_lease(worker.clone(), std::time::Duration::from_secs(600)).await.unwrap();
+        let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: 1 };
         assert_eq!(store.claim(claim).await.unwrap().len(), 1);
         let mut written = 2;
         while written < entries {
@@ -406,7 +406,7 @@ fn long(kit: &Kit, entries: usize) {
                 4 => Entry::Replied(std::sync::Arc::new(Reply::text_only(
                     format!("number {n} of what it has to say. ").repeat(4),
                 ))),
-                _ => Entry::Said { voice: Voice::Text, text: format!("number {n} of what it has to say. ") },
+                _ => Entry::Said { voice: LiveTextKind::Text, text: format!("number {n} of what it has to say. ") },
             };
             let batch = (written..written + many).map(entry).collect();
             store.append(Batch::one(id, Fence::Attempt(Attempt(1)), batch)).await.unwrap();

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul::TaskId;
-use longhaul::entry::{Entry, Order, Outcome, Submitted, TeamRef, Voice};
+use longhaul::entry::{Entry, Order, Outcome, Submission, TeamRef, LiveTextKind};
 use longhaul::id::{Attempt, CallId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
-use longhaul::store::{Batch, Claim, Fence, Sqlite, Store};
+use longhaul::store::{Batch, ClaimRequest, Fence, SqliteStore, Store};
 
 use crate::kit::{Kit, block_on};
 use crate::term::Terminal;
@@ -24,17 +24,17 @@ const SECONDS: u32 = 20;
 const PICTURE: &[u8] = b"\x1b[?2026h";
 
 /// Trees of ten: the newest run, the others are over. Those that run.
-async fn plant(store: &Sqlite) -> Vec<TaskId> {
+async fn plant(store: &SqliteStore) -> Vec<TaskId> {
     let team = TeamRef::Named("none".into());
     let mut tasks: Vec<TaskId> = Vec::new();
     for number in 0..TASKS {
-        let key = TaskKey::chosen(&number.to_string());
-        let id = key.candidates().next().unwrap();
+        let key = TaskKey::named(&number.to_string());
+        let id = key.candidate_ids().next().unwrap();
         let root = if number % 10 == 0 { id } else { tasks[number / 10 * 10] };
-        let submitted = Submitted {
+        let submitted = Submission {
             parent: (id != root).then_some(root),
             depth: u32::from(id != root),
-            ..Submitted::root(
+            ..Submission::root(
                 root,
                 key,
                 Order::new(
@@ -48,9 +48,9 @@ async fn plant(store: &Sqlite) -> Vec<TaskId> {
         store.append(batch).await.unwrap();
         tasks.push(id);
     }
-    let worker = WorkerId::fresh();
-    store.renew(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
-    let claim = Claim { worker, teams: vec![team], roots: None, fresh: false, max: TASKS };
+    let worker = WorkerId::random();
+    store.renew_lease(worker.clone(), Duration::from_secs(6_000)).await.unwrap();
+    let claim = ClaimRequest { worker, teams: vec![team], roots: None, fresh_only: false, max: TASKS };
     assert_eq!(store.claim(claim).await.unwrap().len(), TASKS);
     for task in &tasks[..TASKS - LIVE] {
         let done = Outcome::Completed { output: "Done.".into(), cut_short: None };
@@ -61,7 +61,7 @@ async fn plant(store: &Sqlite) -> Vec<TaskId> {
 }
 
 /// Events of the tasks that run, so many a second, until somebody has seen enough. How many there were.
-async fn happen(store: &Sqlite, tasks: &[TaskId], enough: &AtomicBool) -> usize {
+async fn happen(store: &SqliteStore, tasks: &[TaskId], enough: &AtomicBool) -> usize {
     let mut pace = tokio::time::interval(Duration::from_secs(1) / A_SECOND);
     let mut many = 0;
     while !enough.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ async fn happen(store: &Sqlite, tasks: &[TaskId], enough: &AtomicBool) -> usize 
         let turn = u32::try_from(round / 4 + 1).unwrap();
         let call = CallId { turn, index: 0 };
         let entry = match round % 4 {
-            0 => Entry::Said { voice: Voice::Text, text: "Some words that are said. ".to_owned() },
+            0 => Entry::Said { voice: LiveTextKind::Text, text: "Some words that are said. ".to_owned() },
             1 => Entry::Replied(Arc::new(Reply {
                 blocks: vec![
                     Block::Text("Some words that are said.".to_owned()),
@@ -84,7 +84,7 @@ async fn happen(store: &Sqlite, tasks: &[TaskId], enough: &AtomicBool) -> usize 
                 ..Reply::default()
             })),
             2 => Entry::Called { call, tool: "shell".into(), arguments: None },
-            _ => Entry::Said { voice: Voice::Progress, text: "half of it".to_owned() },
+            _ => Entry::Said { voice: LiveTextKind::Progress, text: "half of it".to_owned() },
         };
         store.append(Batch::one(task, Fence::Attempt(Attempt(1)), vec![entry])).await.unwrap();
         many += 1;
@@ -115,7 +115,7 @@ fn worked(pid: u32) -> Duration {
 fn a_thousand_tasks_and_two_hundred_events_a_second_do_not_lag() {
     let kit = Kit::new();
     // Open as long as this lasts: whoever closes it is known not to run anything any more.
-    let store = Arc::new(Sqlite::open(kit.database()).unwrap());
+    let store = Arc::new(SqliteStore::open(kit.database()).unwrap());
     let live = block_on(plant(&store));
     let terminal = Terminal::run(&kit.command(&["tui"]), 120, 40);
     terminal.until("the tasks", |screen| {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::entry::{Budget, Deliver, Isolation, OnFinish, Order};
+use crate::entry::{Budget, Delivery, Isolation, OnFinish, Order};
 
 /// In which words an agent speaks of its sub-agents: three sets of tools over one desk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dialect {
+pub enum SubAgentDialect {
     /// Each sub-agent is a tool of its own name, with `get_task_result`, `stop_task` and `list_tasks` beside them.
     #[default]
     SubAgents,
@@ -20,7 +20,7 @@ pub enum Dialect {
 
 /// How an agent works: every policy is a field, not a habit of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Habits {
+pub struct Policy {
     /// At most this many replies; 0 is no bound.
     pub max_turns: u32,
     /// What happens at that bound.
@@ -28,21 +28,21 @@ pub struct Habits {
     /// At most this long at work: not while nobody runs it, while the machine sleeps, or while it waits for a person.
     pub timeout: Option<Duration>,
     /// How long a model may send nothing before it counts as silent. A running tool is never silent.
-    pub inactivity: Duration,
+    pub inactivity_timeout: Duration,
     /// After so many identical calls in a row the model is told so.
-    pub repeats_told: u32,
+    pub warn_after_repeats: u32,
     /// After so many the task fails.
-    pub repeats_failed: u32,
+    pub fail_after_repeats: u32,
     /// How often in a row the ends of children may wake it without a new word from a person.
     pub max_wakes: u32,
     /// What becomes of children that still run when it would end.
     pub on_finish: OnFinish,
     /// Whether the end of a child wakes it when it is idle.
-    pub notices: Notices,
+    pub completion_notice: CompletionNotice,
     /// When letters are read; with [`Deliver::WhenIdle`] none is read before the agent has nothing more to say.
-    pub letters: Deliver,
+    pub letter_delivery: Delivery,
     /// How often a reply is asked for when the provider fails.
-    pub patience: Patience,
+    pub retry: RetryPolicy,
     /// How much of a tool's output the model sees, in bytes; the whole is kept in the store.
     pub output_cap: usize,
     /// Whether its tasks have places of their own to work in.
@@ -50,7 +50,7 @@ pub struct Habits {
     /// How long a person has for an answer; then the model is told that nobody answered, and goes on. `None` is no bound.
     pub ask_timeout: Option<Duration>,
     /// What becomes of a question when nobody is there who could answer it.
-    pub nobody: Nobody,
+    pub unattended: Unattended,
     /// How many tokens a conversation may have before the older part is replaced by a summary. Where it is left out, it
     /// is four fifths of what the model can read, if that is known; a conversation that the provider finds too long is
     /// always made shorter.
@@ -58,46 +58,46 @@ pub struct Habits {
     /// How many messages, besides the order, the model sees of its conversation; all where it is left out.
     pub history_items: Option<usize>,
     /// Outputs of tools that lie more tokens of such outputs back are not shown again.
-    pub old_outputs: Option<u64>,
+    pub old_output_tokens: Option<u64>,
     /// It has none of its tools but those that change nothing.
     pub read_only: bool,
     /// What each of its tasks may use, besides what the order of the task allows.
     pub budget: Budget,
     /// Bounds on the tasks that it launches.
-    pub launches: Launches,
+    pub launch_limits: LaunchLimits,
 }
 
-impl Default for Habits {
+impl Default for Policy {
     fn default() -> Self {
-        Habits {
+        Policy {
             max_turns: 50,
             at_turn_limit: AtTurnLimit::LastWord,
             timeout: None,
-            inactivity: Duration::from_secs(300),
-            repeats_told: 5,
-            repeats_failed: 8,
+            inactivity_timeout: Duration::from_secs(300),
+            warn_after_repeats: 5,
+            fail_after_repeats: 8,
             max_wakes: 40,
             on_finish: OnFinish::Wait,
-            notices: Notices::Wake,
-            letters: Deliver::Asap,
-            patience: Patience::default(),
+            completion_notice: CompletionNotice::Wake,
+            letter_delivery: Delivery::Asap,
+            retry: RetryPolicy::default(),
             output_cap: 48 * 1024,
             isolation: Isolation::None,
             ask_timeout: None,
-            nobody: Nobody::Wait,
+            unattended: Unattended::Wait,
             compact_at: None,
             history_items: None,
-            old_outputs: None,
+            old_output_tokens: None,
             read_only: false,
             budget: Budget::default(),
-            launches: Launches::default(),
+            launch_limits: LaunchLimits::default(),
         }
     }
 }
 
 /// Bounds on the tasks that an agent launches. What it asks for may be less, never more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Launches {
+pub struct LaunchLimits {
     /// At most this many replies.
     pub max_turns: Option<u32>,
     /// At most this long.
@@ -106,10 +106,10 @@ pub struct Launches {
     pub budget: Budget,
 }
 
-impl Launches {
+impl LaunchLimits {
     /// An order within the bounds.
     #[must_use]
-    pub fn bound(&self, mut order: Order) -> Order {
+    pub fn apply_to(&self, mut order: Order) -> Order {
         order.max_turns = order
             .max_turns
             .filter(|turns| *turns > 0)
@@ -135,7 +135,7 @@ pub enum AtTurnLimit {
 
 /// What becomes of a question when nobody is there who could answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Nobody {
+pub enum Unattended {
     /// It waits all the same: somebody may come, also from another terminal.
     #[default]
     Wait,
@@ -145,7 +145,7 @@ pub enum Nobody {
 
 /// Whether the end of a child wakes its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Notices {
+pub enum CompletionNotice {
     /// It does.
     #[default]
     Wake,
@@ -155,27 +155,27 @@ pub enum Notices {
 
 /// How often, and how far apart, a reply is asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// How often at most, the first time included, where the reply itself failed.
-    pub tries: u32,
+    pub max_tries: u32,
     /// Where the provider is down: for how long at least, however often that is.
-    pub outage: Duration,
+    pub max_outage: Duration,
     /// Where the provider says when to come back: for how long.
-    pub invited: Duration,
+    pub max_requested_wait: Duration,
     /// The pause before the second try; it doubles with each.
-    pub pause: Duration,
+    pub initial_backoff: Duration,
     /// The longest pause of our own; a provider that asks for a longer one gets it.
-    pub longest: Duration,
+    pub max_backoff: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
-        Patience {
-            tries: 6,
-            outage: Duration::from_secs(600),
-            invited: Duration::from_secs(3600),
-            pause: Duration::from_millis(500),
-            longest: Duration::from_secs(30),
+        RetryPolicy {
+            max_tries: 6,
+            max_outage: Duration::from_secs(600),
+            max_requested_wait: Duration::from_secs(3600),
+            initial_backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(30),
         }
     }
 }

@@ -3,49 +3,49 @@
 use crate::model::settings::StructuredOutput;
 
 /// A JSON schema, ready to be held against answers.
-pub struct Shape {
-    asked: StructuredOutput,
+pub struct OutputSchema {
+    structured_output: StructuredOutput,
     validator: jsonschema::Validator,
 }
 
 /// How many of an answer's faults are told.
-const TOLD: usize = 5;
+const MAX_VIOLATIONS_SHOWN: usize = 5;
 
 /// A schema that is longer than this is not told again.
-const LONGEST_TOLD: usize = 8 << 10;
+const MAX_SCHEMA_SHOWN: usize = 8 << 10;
 
 /// The largest pattern in a schema, in bytes of what it is made into.
 const LARGEST_PATTERN: usize = 1 << 18;
 
-impl Shape {
+impl OutputSchema {
     /// The shape, if its schema is one.
-    pub fn new(asked: StructuredOutput) -> Result<Shape, String> {
-        let validator = validator(&asked.schema)?;
-        Ok(Shape { asked, validator })
+    pub fn new(asked: StructuredOutput) -> Result<OutputSchema, String> {
+        let validator = compile_schema(&asked.schema)?;
+        Ok(OutputSchema { structured_output: asked, validator })
     }
 
     /// What was asked for.
-    pub fn asked(&self) -> &StructuredOutput {
-        &self.asked
+    pub fn structured_output(&self) -> &StructuredOutput {
+        &self.structured_output
     }
 
     /// Its name and, unless it is very long, the schema itself: what a model is told that did not keep to it.
-    pub(crate) fn named(&self) -> String {
-        let schema = self.asked.schema.to_string();
-        match schema.len() <= LONGEST_TOLD {
-            true => format!("`{}`:\n{schema}", self.asked.name),
-            false => format!("`{}`.", self.asked.name),
+    pub(crate) fn prompt_text(&self) -> String {
+        let schema = self.structured_output.schema.to_string();
+        match schema.len() <= MAX_SCHEMA_SHOWN {
+            true => format!("`{}`:\n{schema}", self.structured_output.name),
+            false => format!("`{}`.", self.structured_output.name),
         }
     }
 
     /// The JSON in an answer, if it fits: all of the answer, or what is in its one code fence. Otherwise what is wrong.
-    pub fn of<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
+    pub fn extract_json<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
         let json = unfenced(answer.trim());
         let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
         let faults: Vec<String> = self
             .validator
             .iter_errors(&value)
-            .take(TOLD)
+            .take(MAX_VIOLATIONS_SHOWN)
             .map(|error| match error.instance_path().to_string() {
                 path if path.is_empty() => error.to_string(),
                 path => format!("at {path}: {error}"),
@@ -56,15 +56,15 @@ impl Shape {
 }
 
 /// A schema, ready to be held against values, or why it is none. Its patterns are not larger than is sensible.
-pub(crate) fn validator(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
+pub(crate) fn compile_schema(schema: &serde_json::Value) -> Result<jsonschema::Validator, String> {
     let patterns = jsonschema::PatternOptions::fancy_regex().size_limit(LARGEST_PATTERN);
     let options = jsonschema::options().with_pattern_options(patterns);
     options.build(schema).map_err(|error| error.to_string())
 }
 
-impl std::fmt::Debug for Shape {
+impl std::fmt::Debug for OutputSchema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shape").field("asked", &self.asked).finish_non_exhaustive()
+        f.debug_struct("Shape").field("asked", &self.structured_output).finish_non_exhaustive()
     }
 }
 
@@ -84,14 +84,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn shape() -> Shape {
+    fn shape() -> OutputSchema {
         let schema = json!({
             "type": "object",
             "properties": { "city": { "type": "string" }, "people": { "type": "integer" } },
             "required": ["city"],
             "additionalProperties": false,
         });
-        Shape::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true })
+        OutputSchema::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true })
             .unwrap()
     }
 
@@ -103,7 +103,7 @@ mod tests {
             "```json\n{\"city\":\"Ulm\"}\n```",
             "```\n{\"city\":\"Ulm\"}```\n",
         ] {
-            assert_eq!(shape().of(answer), Ok("{\"city\":\"Ulm\"}"), "{answer}");
+            assert_eq!(shape().extract_json(answer), Ok("{\"city\":\"Ulm\"}"), "{answer}");
         }
     }
 
@@ -116,7 +116,7 @@ mod tests {
             ("{\"city\":\"Ulm\",\"people\":\"many\"}", "at /people"),
             ("```rust\n{}\n```", "not JSON"),
         ] {
-            let wrong = shape().of(answer).unwrap_err();
+            let wrong = shape().extract_json(answer).unwrap_err();
             assert!(wrong.contains(part), "{answer}: {wrong}");
         }
     }
@@ -125,6 +125,6 @@ mod tests {
     fn a_schema_that_is_none_is_refused() {
         let schema = json!({ "type": "objekt" });
         let asked = StructuredOutput { name: "x".into(), description: None, schema, strict: false };
-        assert!(Shape::new(asked).is_err());
+        assert!(OutputSchema::new(asked).is_err());
     }
 }

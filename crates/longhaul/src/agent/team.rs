@@ -10,7 +10,7 @@ use crate::entry::TeamRef;
 use crate::id::AgentName;
 use crate::model::Model;
 use crate::permission::Permissions;
-use crate::toolset::Patron;
+use crate::toolset::ToolsetContext;
 
 /// Agents that know one another. Every name that is used in it is in it.
 #[derive(Clone)]
@@ -27,11 +27,11 @@ pub struct Team {
 impl Team {
     /// The team of an agent and all that it, or they, can ask. It is named after the agent.
     pub fn new(root: Agent) -> Result<Team, TeamError> {
-        Team::of(root, [])
+        Team::with_agents(root, [])
     }
 
     /// The team of an agent and others, which may know one another by name only.
-    pub fn of(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
+    pub fn with_agents(root: Agent, others: impl IntoIterator<Item = Agent>) -> Result<Team, TeamError> {
         let mut team = Team {
             reference: TeamRef::Named(root.name.as_str().into()),
             root: root.name.clone(),
@@ -40,30 +40,30 @@ impl Team {
             permissions: None,
             rules: HashMap::new(),
         };
-        team.admit(root)?;
-        others.into_iter().try_for_each(|agent| team.admit(agent))?;
-        team.rule();
+        team.add_agent(root)?;
+        others.into_iter().try_for_each(|agent| team.add_agent(agent))?;
+        team.merge_permissions();
         for agent in team.agents.values() {
             let mut seen = HashSet::new();
             for other in agent.sub_agents.iter().chain(&agent.handoffs) {
                 if !team.agents.contains_key(other) {
-                    return Err(TeamError::Unknown { agent: agent.name.clone(), other: other.clone() });
+                    return Err(TeamError::UnknownAgent { agent: agent.name.clone(), other: other.clone() });
                 }
             }
             for other in &agent.sub_agents {
                 if *other == agent.name {
-                    return Err(TeamError::Itself(agent.name.clone()));
+                    return Err(TeamError::OwnSubAgent(agent.name.clone()));
                 }
                 if !seen.insert(other) {
-                    return Err(TeamError::Twice { agent: agent.name.clone(), other: other.clone() });
+                    return Err(TeamError::DuplicateSubAgent { agent: agent.name.clone(), other: other.clone() });
                 }
             }
         }
         Ok(team)
     }
 
-    fn admit(&mut self, mut agent: Agent) -> Result<(), TeamError> {
-        let kin = std::mem::take(&mut agent.kin);
+    fn add_agent(&mut self, mut agent: Agent) -> Result<(), TeamError> {
+        let kin = std::mem::take(&mut agent.bundled);
         let name = agent.name.clone();
         if let Some(had) = self.agents.get(&name) {
             let same = had.instruction == agent.instruction && Arc::ptr_eq(&had.model, &agent.model);
@@ -71,17 +71,17 @@ impl Team {
         }
         self.models.entry(agent.model.name().to_owned()).or_insert_with(|| agent.model.clone());
         self.agents.insert(name, Arc::new(agent));
-        kin.into_iter().try_for_each(|agent| self.admit(agent))
+        kin.into_iter().try_for_each(|agent| self.add_agent(agent))
     }
 
     /// The same team under another name. Tasks find their team again by its name, so it should not change.
-    pub fn named(mut self, name: &str) -> Self {
+    pub fn with_name(mut self, name: &str) -> Self {
         self.reference = TeamRef::Named(name.into());
         self
     }
 
     /// The same team, known by its file in the store.
-    pub fn kept_as(mut self, reference: TeamRef) -> Self {
+    pub fn with_reference(mut self, reference: TeamRef) -> Self {
         self.reference = reference;
         self
     }
@@ -95,22 +95,22 @@ impl Team {
     /// What all agents may do without asking, have to ask for and must not do; what each of them says is added to it.
     pub fn with_permissions(mut self, permissions: Permissions) -> Self {
         self.permissions = Some(Arc::new(permissions));
-        self.rule();
+        self.merge_permissions();
         self
     }
 
-    fn rule(&mut self) {
+    fn merge_permissions(&mut self) {
         let rules = |agent: &Arc<Agent>| match (&self.permissions, &agent.permissions) {
             (all, None) => all.clone(),
             (None, Some(own)) => Some(Arc::new(own.clone())),
-            (Some(all), Some(own)) => Some(Arc::new(all.and(own))),
+            (Some(all), Some(own)) => Some(Arc::new(all.merge(own))),
         };
         self.rules = self.agents.values().filter_map(|a| Some((a.name.clone(), rules(a)?))).collect();
     }
 
     /// The permissions that count for an agent: the team's and its own. None, if it may do everything. An agent that is
     /// not in the team (any more) has to ask for everything.
-    pub fn permissions_of(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
+    pub fn permissions_for(&self, agent: &AgentName) -> Option<Arc<Permissions>> {
         match self.rules.get(agent) {
             Some(rules) => Some(rules.clone()),
             None if self.agents.contains_key(agent) => None,
@@ -149,10 +149,10 @@ impl Team {
     }
 
     /// What the toolsets of an agent are opened with.
-    pub fn patron(&self, agent: &Agent) -> Patron {
+    pub fn toolset_context(&self, agent: &Agent) -> ToolsetContext {
         let cards =
-            |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.card()).collect();
-        Patron {
+            |names: &[AgentName]| names.iter().filter_map(|n| self.agents.get(n)).map(|a| a.info()).collect();
+        ToolsetContext {
             agent: agent.name.clone(),
             sub_agents: cards(&agent.sub_agents),
             handoffs: cards(&agent.handoffs),
@@ -174,7 +174,7 @@ pub enum TeamError {
     NameTaken(AgentName),
     /// An agent that nobody brought along.
     #[error("agent '{agent}' names '{other}', which is not in the team")]
-    Unknown {
+    UnknownAgent {
         /// Who names it.
         agent: AgentName,
         /// Whom.
@@ -182,7 +182,7 @@ pub enum TeamError {
     },
     /// The same sub-agent twice.
     #[error("agent '{agent}' has '{other}' twice among its sub-agents")]
-    Twice {
+    DuplicateSubAgent {
         /// Whose.
         agent: AgentName,
         /// Whom.
@@ -192,7 +192,7 @@ pub enum TeamError {
     #[error(
         "agent '{agent}' has its sub-agents as tools, and '{other}' cannot be a tool's name: use at most 64 of a-z, A-Z, 0-9, '-' and '_', or another dialect"
     )]
-    NotATool {
+    NotAToolName {
         /// Whose.
         agent: AgentName,
         /// Which.
@@ -203,5 +203,5 @@ pub enum TeamError {
     File(String),
     /// An agent that is its own sub-agent.
     #[error("agent '{0}' is its own sub-agent")]
-    Itself(AgentName),
+    OwnSubAgent(AgentName),
 }

@@ -20,7 +20,7 @@ pub struct Letter {
     pub summary: Option<String>,
     /// When it is to be read.
     #[serde(default)]
-    pub deliver: Deliver,
+    pub deliver: Delivery,
     /// The child whose end it tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<TaskId>,
@@ -41,7 +41,7 @@ pub enum Sender {
 /// When a letter is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Deliver {
+pub enum Delivery {
     /// Before the next model call.
     #[default]
     Asap,
@@ -51,7 +51,7 @@ pub enum Deliver {
 
 /// A wish that a task stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
+pub struct StopRequest {
     /// Why; the strongest reason is the one that is kept.
     pub cause: StopCause,
     /// In somebody's words.

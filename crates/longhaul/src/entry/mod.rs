@@ -17,10 +17,10 @@ use crate::id::{AgentName, Attempt, CallId, Digest, LetterId, QuestionId, Seq, T
 use crate::message::{Reply, Usage};
 use crate::permission::{Pattern, ToolIdentity};
 
-pub use letter::{Deliver, Letter, Sender, Stop, StopCause};
+pub use letter::{Delivery, Letter, Sender, StopRequest, StopCause};
 pub use order::{Budget, Isolation, OnFinish, Order};
 pub use outcome::{Failure, FailureKind, Outcome};
-pub use question::{Answer, Grant, Leave, Question, Wants};
+pub use question::{QuestionAnswer, GrantScope, Approval, Question, ExpectedAnswer};
 
 /// The format in which entries are written now.
 pub const FORMAT: u16 = 1;
@@ -41,7 +41,7 @@ pub struct Record {
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// The task came to be. Always the first entry.
-    Submitted(Box<Submitted>),
+    Submitted(Box<Submission>),
     /// A worker took the task.
     Claimed {
         /// Which attempt this is.
@@ -52,7 +52,7 @@ pub enum Entry {
     /// Somebody wrote to the task.
     Letter(Box<Letter>),
     /// Somebody wants the task to stop.
-    StopRequested(Stop),
+    StopRequested(StopRequest),
     /// The owner took these letters into the conversation.
     Read {
         /// The letters that entered the conversation here, in this order.
@@ -77,18 +77,18 @@ pub enum Entry {
         arguments: Option<String>,
     },
     /// A tool returned.
-    Returned(Box<Returned>),
+    Returned(Box<CallResult>),
     /// Live words on the way to a reply, coalesced. A crash may lose the last of them.
     Said {
         /// What kind of words.
-        voice: Voice,
+        voice: LiveTextKind,
         /// The words.
         text: String,
     },
     /// The owner waits for something that is not in this journal. A crash may lose it.
     Waiting {
         /// For what.
-        on: Wait,
+        on: WaitReason,
         /// Until when at the latest, if that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub enum Entry {
     /// The engine said something to the model on its own account.
     Nudged {
         /// Why.
-        why: Nudge,
+        why: NudgeReason,
         /// What it said.
         text: Arc<str>,
     },
@@ -115,7 +115,7 @@ pub enum Entry {
         /// Which question.
         question: QuestionId,
         /// What came of it.
-        answer: Answer,
+        answer: QuestionAnswer,
     },
     /// A person allowed calls like these from now on, for all tasks of the tree of which this is the root.
     Granted {
@@ -144,7 +144,7 @@ pub enum Entry {
         cost: Option<u64>,
     },
     /// A tool call asked the model: the MCP server that was called did (sampling). It is the task that pays.
-    Sampled(Box<Sampled>),
+    Sampled(Box<SamplingUsage>),
     /// For how long the task has been worked on, where the times of the entries before do not tell: the machine slept, nobody
     /// but people was waited for, or nothing has happened for long.
     Worked {
@@ -176,7 +176,7 @@ pub enum Entry {
         /// Which attempt.
         attempt: Attempt,
         /// Why.
-        why: Release,
+        why: ReleaseReason,
     },
     /// The task ended.
     Finished(Box<Outcome>),
@@ -192,7 +192,7 @@ pub enum Entry {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is explained at the entry of the same name")]
 #[repr(u8)]
-pub enum Kind {
+pub enum EntryKind {
     Submitted = 1,
     Claimed = 2,
     Letter = 3,
@@ -222,33 +222,33 @@ pub enum Kind {
 
 impl Entry {
     /// What kind of entry this is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         match self {
-            Entry::Submitted(_) => Kind::Submitted,
-            Entry::Claimed { .. } => Kind::Claimed,
-            Entry::Letter(_) => Kind::Letter,
-            Entry::StopRequested(_) => Kind::StopRequested,
-            Entry::Read { .. } => Kind::Read,
-            Entry::Replied(_) => Kind::Replied,
-            Entry::Called { .. } => Kind::Called,
-            Entry::Returned(_) => Kind::Returned,
-            Entry::Said { .. } => Kind::Said,
-            Entry::Waiting { .. } => Kind::Waiting,
-            Entry::Nudged { .. } => Kind::Nudged,
-            Entry::Asked { .. } => Kind::Asked,
-            Entry::Answered { .. } => Kind::Answered,
-            Entry::Granted { .. } => Kind::Granted,
-            Entry::Backgrounded => Kind::Backgrounded,
-            Entry::HookFailed(_) => Kind::HookFailed,
-            Entry::Compacted { .. } => Kind::Compacted,
-            Entry::Sampled(_) => Kind::Sampled,
-            Entry::Worked { .. } => Kind::Worked,
-            Entry::Denied { .. } => Kind::Denied,
-            Entry::Warned { .. } => Kind::Warned,
-            Entry::BudgetSet { .. } => Kind::BudgetSet,
-            Entry::Released { .. } => Kind::Released,
-            Entry::Finished(_) => Kind::Finished,
-            Entry::Continued { .. } => Kind::Continued,
+            Entry::Submitted(_) => EntryKind::Submitted,
+            Entry::Claimed { .. } => EntryKind::Claimed,
+            Entry::Letter(_) => EntryKind::Letter,
+            Entry::StopRequested(_) => EntryKind::StopRequested,
+            Entry::Read { .. } => EntryKind::Read,
+            Entry::Replied(_) => EntryKind::Replied,
+            Entry::Called { .. } => EntryKind::Called,
+            Entry::Returned(_) => EntryKind::Returned,
+            Entry::Said { .. } => EntryKind::Said,
+            Entry::Waiting { .. } => EntryKind::Waiting,
+            Entry::Nudged { .. } => EntryKind::Nudged,
+            Entry::Asked { .. } => EntryKind::Asked,
+            Entry::Answered { .. } => EntryKind::Answered,
+            Entry::Granted { .. } => EntryKind::Granted,
+            Entry::Backgrounded => EntryKind::Backgrounded,
+            Entry::HookFailed(_) => EntryKind::HookFailed,
+            Entry::Compacted { .. } => EntryKind::Compacted,
+            Entry::Sampled(_) => EntryKind::Sampled,
+            Entry::Worked { .. } => EntryKind::Worked,
+            Entry::Denied { .. } => EntryKind::Denied,
+            Entry::Warned { .. } => EntryKind::Warned,
+            Entry::BudgetSet { .. } => EntryKind::BudgetSet,
+            Entry::Released { .. } => EntryKind::Released,
+            Entry::Finished(_) => EntryKind::Finished,
+            Entry::Continued { .. } => EntryKind::Continued,
         }
     }
 
@@ -258,27 +258,27 @@ impl Entry {
     }
 
     /// The entry as it is stored, in the format [`FORMAT`].
-    pub fn encode(&self) -> Result<Vec<u8>, CodecError> {
-        serde_json::to_vec(self).map_err(|e| CodecError::Unreadable(e.to_string()))
+    pub fn encode(&self) -> Result<Vec<u8>, EntryCodecError> {
+        serde_json::to_vec(self).map_err(|e| EntryCodecError::Unreadable(e.to_string()))
     }
 
     /// An entry as it was stored in some format.
-    pub fn decode(format: u16, bytes: &[u8]) -> Result<Entry, CodecError> {
+    pub fn decode(format: u16, bytes: &[u8]) -> Result<Entry, EntryCodecError> {
         if format > FORMAT {
-            return Err(CodecError::Future { format });
+            return Err(EntryCodecError::NewerFormat { format });
         }
-        serde_json::from_slice(bytes).map_err(|e| CodecError::Unreadable(e.to_string()))
+        serde_json::from_slice(bytes).map_err(|e| EntryCodecError::Unreadable(e.to_string()))
     }
 }
 
 /// Why a stored entry could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CodecError {
+pub enum EntryCodecError {
     /// A newer Longhaul wrote it.
     #[error(
         "it was written by a newer Longhaul (entry format {format}; this one reads up to {FORMAT}): upgrade Longhaul to read it"
     )]
-    Future {
+    NewerFormat {
         /// The format it is in.
         format: u16,
     },
@@ -311,7 +311,7 @@ impl std::fmt::Display for HookFailure {
 
 /// What a tool call has asked the model, and what that has used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct SamplingUsage {
     /// Which call.
     pub call: CallId,
     /// The model that answered.
@@ -326,7 +326,7 @@ pub struct Sampled {
 
 /// How a task came to be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Submitted {
+pub struct Submission {
     /// What makes it the task it is.
     pub key: TaskKey,
     /// What is to be done.
@@ -354,10 +354,10 @@ pub struct Submitted {
     pub above: Vec<AgentName>,
 }
 
-impl Submitted {
+impl Submission {
     /// The beginning of a task that nobody launched and that continues none.
-    pub fn root(id: TaskId, key: TaskKey, order: Order, team: TeamRef) -> Submitted {
-        Submitted {
+    pub fn root(id: TaskId, key: TaskKey, order: Order, team: TeamRef) -> Submission {
+        Submission {
             key,
             order,
             team,
@@ -397,7 +397,7 @@ fn is_false(b: &bool) -> bool {
 
 /// What a tool returned, and what that did to other tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Returned {
+pub struct CallResult {
     /// Which call.
     pub call: CallId,
     /// What the model sees.
@@ -432,7 +432,7 @@ pub enum ModelChoice {
 /// The kinds of live words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Voice {
+pub enum LiveTextKind {
     /// Text of the reply that is on its way.
     Text,
     /// Thinking of the reply that is on its way.
@@ -444,7 +444,7 @@ pub enum Voice {
 /// What an owner waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wait {
+pub enum WaitReason {
     /// For other tasks to end.
     Tasks(Vec<TaskId>),
     /// For a letter: an interactive task that has said what it had to say.
@@ -458,7 +458,7 @@ pub enum Wait {
 /// Why the engine spoke to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Nudge {
+pub enum NudgeReason {
     /// It answered nothing.
     Empty,
     /// Its answer does not have the form that it must have.
@@ -474,7 +474,7 @@ pub enum Nudge {
 /// Why an attempt ended without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Release {
+pub enum ReleaseReason {
     /// The owner is shutting down and gave the task back.
     Drained,
     /// The owner is gone.
@@ -487,12 +487,12 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_back_as_it_was_written() {
-        let entry = Entry::Returned(Box::new(Returned {
+        let entry = Entry::Returned(Box::new(CallResult {
             call: CallId { turn: 2, index: 0 },
             output: "done".into(),
             is_error: false,
             whole: None,
-            collected: vec![TaskKey::fresh().candidates().next().unwrap()],
+            collected: vec![TaskKey::random().candidate_ids().next().unwrap()],
             handoff: None,
             model: None,
         }));
@@ -502,14 +502,14 @@ mod tests {
     #[test]
     fn an_entry_of_the_future_says_so() {
         let error = Entry::decode(FORMAT + 1, b"{}").unwrap_err();
-        assert_eq!(error, CodecError::Future { format: FORMAT + 1 });
+        assert_eq!(error, EntryCodecError::NewerFormat { format: FORMAT + 1 });
         assert!(error.to_string().contains("upgrade"));
     }
 
     #[test]
     fn an_unknown_or_damaged_entry_is_an_error_and_not_a_panic() {
         for bytes in [&b"{\"no_such_entry\":{}}"[..], b"\xff\xfe", b"", b"{\"claimed\":{}}"] {
-            assert!(matches!(Entry::decode(FORMAT, bytes), Err(CodecError::Unreadable(_))));
+            assert!(matches!(Entry::decode(FORMAT, bytes), Err(EntryCodecError::Unreadable(_))));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stop;
+use super::StopRequest;
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub enum Outcome {
     /// It was stopped.
     Cancelled {
         /// Why.
-        stop: Stop,
+        stop: StopRequest,
         /// What it had said by then.
         partial: Arc<str>,
     },
@@ -44,7 +44,7 @@ impl Outcome {
     }
 
     /// The same, with a line below what was said.
-    pub(crate) fn noted(mut self, note: &str) -> Self {
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
         let (Outcome::Completed { output: said, .. }
         | Outcome::Failed { partial: said, .. }
         | Outcome::Cancelled { partial: said, .. }) = &mut self;

@@ -13,7 +13,7 @@ pub struct Question {
     /// What is asked, in words.
     pub text: String,
     /// What kind of answer is wanted.
-    pub wants: Wants,
+    pub wants: ExpectedAnswer,
 }
 
 impl Question {
@@ -30,7 +30,7 @@ impl Question {
 /// The kinds of answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wants {
+pub enum ExpectedAnswer {
     /// Whether this call may be made.
     Leave {
         /// The tool.
@@ -58,7 +58,7 @@ pub enum Wants {
 /// What came of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum QuestionAnswer {
     /// A person answered: the words, or `yes`, `no` or `always`.
     Given(String),
     /// A person would not answer.
@@ -67,30 +67,30 @@ pub enum Answer {
     Nobody(String),
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for QuestionAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Given(words) => f.write_str(words),
-            Answer::Declined => f.write_str("declined"),
-            Answer::Nobody(why) => f.write_str(why),
+            QuestionAnswer::Given(words) => f.write_str(words),
+            QuestionAnswer::Declined => f.write_str("declined"),
+            QuestionAnswer::Nobody(why) => f.write_str(why),
         }
     }
 }
 
 /// Whether a call may be made, in a person's words: `yes`, `no [reason]`, `always [exact|program|tool|pattern]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leave {
+pub enum Approval {
     /// This time.
     Yes,
     /// No, and perhaps why.
     No(Option<String>),
     /// This time, and from now on for the whole tree.
-    Always(Grant),
+    Always(GrantScope),
 }
 
 /// What is allowed from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Grant {
+pub enum GrantScope {
     /// This call, with these arguments and no others.
     Exact,
     /// The program of this command, with any arguments.
@@ -101,22 +101,22 @@ pub enum Grant {
     Pattern(Pattern),
 }
 
-impl Grant {
+impl GrantScope {
     /// The pattern of what is allowed by it, where this call is asked about. The error says why there is none.
     pub fn pattern(&self, tool: &str, arguments: &Value) -> Result<Pattern, String> {
         match self {
-            Grant::Exact => Pattern::of_call(tool, arguments),
-            Grant::Program => Pattern::of_program(tool, arguments),
-            Grant::Tool => Pattern::of_tool(tool),
-            Grant::Pattern(pattern) if pattern.is_surely(tool, arguments) => Ok(pattern.clone()),
-            Grant::Pattern(pattern) => Err(format!(
+            GrantScope::Exact => Pattern::for_call(tool, arguments),
+            GrantScope::Program => Pattern::for_program(tool, arguments),
+            GrantScope::Tool => Pattern::for_tool(tool),
+            GrantScope::Pattern(pattern) if pattern.definitely_matches(tool, arguments) => Ok(pattern.clone()),
+            GrantScope::Pattern(pattern) => Err(format!(
                 "the pattern '{pattern}' does not allow the call of '{tool}' that is asked about"
             )),
         }
     }
 }
 
-impl Leave {
+impl Approval {
     /// What these words mean. The error says what could have been said.
     ///
     /// ```
@@ -124,7 +124,7 @@ impl Leave {
     /// assert_eq!(Leave::parse("no, use a branch"), Ok(Leave::No(Some("use a branch".to_owned()))));
     /// assert!(Leave::parse("perhaps").is_err());
     /// ```
-    pub fn parse(words: &str) -> Result<Leave, String> {
+    pub fn parse(words: &str) -> Result<Approval, String> {
         let words = words.trim();
         let end = words.find(|c: char| !c.is_alphanumeric()).unwrap_or(words.len());
         let (first, rest) = words.split_at(end);
@@ -132,12 +132,12 @@ impl Leave {
             rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';')).trim();
         let rest = (!rest.is_empty()).then_some(rest);
         match (first.to_lowercase().as_str(), rest) {
-            ("yes" | "y", None) => Ok(Leave::Yes),
-            ("no" | "n", reason) => Ok(Leave::No(reason.map(str::to_owned))),
-            ("always", None | Some("exact")) => Ok(Leave::Always(Grant::Exact)),
-            ("always", Some("program")) => Ok(Leave::Always(Grant::Program)),
-            ("always", Some("tool")) => Ok(Leave::Always(Grant::Tool)),
-            ("always", Some(pattern)) => Ok(Leave::Always(Grant::Pattern(Pattern::parse(pattern)?))),
+            ("yes" | "y", None) => Ok(Approval::Yes),
+            ("no" | "n", reason) => Ok(Approval::No(reason.map(str::to_owned))),
+            ("always", None | Some("exact")) => Ok(Approval::Always(GrantScope::Exact)),
+            ("always", Some("program")) => Ok(Approval::Always(GrantScope::Program)),
+            ("always", Some("tool")) => Ok(Approval::Always(GrantScope::Tool)),
+            ("always", Some(pattern)) => Ok(Approval::Always(GrantScope::Pattern(Pattern::parse(pattern)?))),
             _ => Err(format!(
                 "'{}' is no answer to this: say `yes`, `no`, `no REASON`, `always` or `always exact` (this very call, in this \
                  tree), `always program` (this program with any arguments), `always tool` (every call of the tool) or \
@@ -154,24 +154,24 @@ mod tests {
 
     #[test]
     fn leave_is_given_and_refused_in_few_words() {
-        let reason = |text: &str| Ok(Leave::No(Some(text.to_owned())));
-        assert_eq!(Leave::parse(" Yes "), Ok(Leave::Yes));
-        assert_eq!(Leave::parse("y"), Ok(Leave::Yes));
-        assert_eq!(Leave::parse("no"), Ok(Leave::No(None)));
-        assert_eq!(Leave::parse("No: not on Fridays"), reason("not on Fridays"));
-        assert_eq!(Leave::parse("n because"), reason("because"));
+        let reason = |text: &str| Ok(Approval::No(Some(text.to_owned())));
+        assert_eq!(Approval::parse(" Yes "), Ok(Approval::Yes));
+        assert_eq!(Approval::parse("y"), Ok(Approval::Yes));
+        assert_eq!(Approval::parse("no"), Ok(Approval::No(None)));
+        assert_eq!(Approval::parse("No: not on Fridays"), reason("not on Fridays"));
+        assert_eq!(Approval::parse("n because"), reason("because"));
         for (words, grant) in [
-            ("always", Grant::Exact),
-            ("Always exact", Grant::Exact),
-            ("always program", Grant::Program),
-            ("always: tool", Grant::Tool),
+            ("always", GrantScope::Exact),
+            ("Always exact", GrantScope::Exact),
+            ("always program", GrantScope::Program),
+            ("always: tool", GrantScope::Tool),
         ] {
-            assert_eq!(Leave::parse(words), Ok(Leave::Always(grant)), "{words}");
+            assert_eq!(Approval::parse(words), Ok(Approval::Always(grant)), "{words}");
         }
         let pattern = Pattern::parse("shell:cmd=git *").unwrap();
-        assert_eq!(Leave::parse("always shell:cmd=git *"), Ok(Leave::Always(Grant::Pattern(pattern))));
+        assert_eq!(Approval::parse("always shell:cmd=git *"), Ok(Approval::Always(GrantScope::Pattern(pattern))));
         for wrong in ["", "perhaps", "yes but not now", "nope", "yesterday", "always shell:cmd=["] {
-            assert!(Leave::parse(wrong).is_err(), "{wrong}");
+            assert!(Approval::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -20,11 +20,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::id::{AgentName, TaskId};
-pub use counsel::{Counsel, Decision, Heard};
-pub use porter::Porter;
+pub use counsel::{HookVerdict, HookDecision, HookResult};
+pub use porter::HookRunner;
 
 /// How long a hook may take where its author does not say.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command that is run at a certain moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum OnHookError {
 impl Hook {
     /// A command that may take a minute.
     pub fn command(command: impl Into<String>) -> Hook {
-        Hook { command: command.into(), timeout: TIMEOUT, on_error: OnHookError::Deny }
+        Hook { command: command.into(), timeout: DEFAULT_TIMEOUT, on_error: OnHookError::Deny }
     }
 
     /// The same, with another time.
@@ -71,14 +71,14 @@ impl Hook {
 
 /// Tools by name: a regular expression that has to match the whole of it; nothing, or `*`, is every tool.
 #[derive(Debug, Clone)]
-pub struct Matcher {
+pub struct ToolMatcher {
     text: String,
     pattern: Option<regex::Regex>,
 }
 
-impl Matcher {
+impl ToolMatcher {
     /// The matcher of a text, as `shell|edit_file`.
-    pub fn parse(text: &str) -> Result<Matcher, String> {
+    pub fn parse(text: &str) -> Result<ToolMatcher, String> {
         let pattern = match text.trim() {
             "" | "*" => None,
             text => {
@@ -87,21 +87,21 @@ impl Matcher {
                 Some(whole.map_err(wrong)?)
             }
         };
-        Ok(Matcher { text: text.to_owned(), pattern })
+        Ok(ToolMatcher { text: text.to_owned(), pattern })
     }
 
     /// Every tool.
-    pub fn all() -> Matcher {
-        Matcher { text: String::new(), pattern: None }
+    pub fn all() -> ToolMatcher {
+        ToolMatcher { text: String::new(), pattern: None }
     }
 
     /// Whether a tool is meant.
-    pub fn fits(&self, tool: &str) -> bool {
+    pub fn matches(&self, tool: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(tool))
     }
 }
 
-impl fmt::Display for Matcher {
+impl fmt::Display for ToolMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -111,9 +111,9 @@ impl fmt::Display for Matcher {
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Before a tool is called: may block the call, rewrite its arguments, allow it or have a person asked.
-    pub pre_tool_use: Vec<(Matcher, Vec<Hook>)>,
+    pub pre_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
     /// After a tool has returned: what it says is told to the model with the result.
-    pub post_tool_use: Vec<(Matcher, Vec<Hook>)>,
+    pub post_tool_use: Vec<(ToolMatcher, Vec<Hook>)>,
     /// When a task that a person started begins: what it says the model reads first.
     pub session_start: Vec<Hook>,
     /// When such a task has ended.
@@ -127,7 +127,7 @@ pub struct Hooks {
     /// What their environment has, besides a plain `PATH`. Nothing of this process's own is inherited.
     pub env: Arc<IndexMap<OsString, OsString>>,
     /// Who runs them.
-    pub porter: Porter,
+    pub runner: HookRunner,
 }
 
 impl fmt::Debug for Hooks {
@@ -148,9 +148,9 @@ impl fmt::Debug for Hooks {
 
 impl Hooks {
     /// Runs some of these hooks at once, and says what they mean together.
-    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &Occasion) -> Counsel {
-        let heard = self.porter.run(which, self, dir, occasion).await;
-        let counsel = Counsel::of(occasion.hook_event_name, which.iter().copied().zip(heard));
+    pub async fn run(&self, which: &[&Hook], dir: Option<&Path>, occasion: &HookInput) -> HookVerdict {
+        let heard = self.runner.run(which, self, dir, occasion).await;
+        let counsel = HookVerdict::from_results(occasion.hook_event_name, which.iter().copied().zip(heard));
         for failure in &counsel.failures {
             tracing::warn!(task = occasion.task_id, "{failure}");
         }
@@ -158,19 +158,19 @@ impl Hooks {
     }
 
     /// The hooks that run before a call of a tool; each command once.
-    pub fn before(&self, tool: &str) -> Vec<&Hook> {
-        fitting(&self.pre_tool_use, tool)
+    pub fn before_tool(&self, tool: &str) -> Vec<&Hook> {
+        matching_hooks(&self.pre_tool_use, tool)
     }
 
     /// The hooks that run after a call of a tool; each command once.
-    pub fn after(&self, tool: &str) -> Vec<&Hook> {
-        fitting(&self.post_tool_use, tool)
+    pub fn after_tool(&self, tool: &str) -> Vec<&Hook> {
+        matching_hooks(&self.post_tool_use, tool)
     }
 }
 
-fn fitting<'a>(matched: &'a [(Matcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook> {
+fn matching_hooks<'a>(matched: &'a [(ToolMatcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook> {
     let mut hooks: Vec<&Hook> = Vec::new();
-    for hook in matched.iter().filter(|(matcher, _)| matcher.fits(tool)).flat_map(|(_, hooks)| hooks) {
+    for hook in matched.iter().filter(|(matcher, _)| matcher.matches(tool)).flat_map(|(_, hooks)| hooks) {
         if !hooks.iter().any(|had| had.command == hook.command) {
             hooks.push(hook);
         }
@@ -182,7 +182,7 @@ fn fitting<'a>(matched: &'a [(Matcher, Vec<Hook>)], tool: &str) -> Vec<&'a Hook>
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is explained at the field of the same name of `Hooks`")]
-pub enum Moment {
+pub enum HookEvent {
     PreToolUse,
     PostToolUse,
     SessionStart,
@@ -192,24 +192,24 @@ pub enum Moment {
     TaskEnd,
 }
 
-impl Moment {
+impl HookEvent {
     /// Its name in team files, and in what hooks are told.
     pub fn as_str(self) -> &'static str {
         match self {
-            Moment::PreToolUse => "pre_tool_use",
-            Moment::PostToolUse => "post_tool_use",
-            Moment::SessionStart => "session_start",
-            Moment::SessionEnd => "session_end",
-            Moment::OnUserInput => "on_user_input",
-            Moment::TaskStart => "task_start",
-            Moment::TaskEnd => "task_end",
+            HookEvent::PreToolUse => "pre_tool_use",
+            HookEvent::PostToolUse => "post_tool_use",
+            HookEvent::SessionStart => "session_start",
+            HookEvent::SessionEnd => "session_end",
+            HookEvent::OnUserInput => "on_user_input",
+            HookEvent::TaskStart => "task_start",
+            HookEvent::TaskEnd => "task_end",
         }
     }
 }
 
 /// What a hook is told on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Occasion {
+pub struct HookInput {
     /// The first task of the tree.
     pub session_id: String,
     /// The task.
@@ -219,7 +219,7 @@ pub struct Occasion {
     /// Where the task works.
     pub cwd: String,
     /// What happens.
-    pub hook_event_name: Moment,
+    pub hook_event_name: HookEvent,
     /// The tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
@@ -252,16 +252,16 @@ pub struct Occasion {
     pub question: Option<String>,
 }
 
-impl Occasion {
+impl HookInput {
     /// Something that happens in a task.
     pub fn new(
-        moment: Moment,
+        moment: HookEvent,
         task: TaskId,
         root: TaskId,
         agent: &AgentName,
         dir: Option<&Path>,
-    ) -> Occasion {
-        Occasion {
+    ) -> HookInput {
+        HookInput {
             session_id: root.to_string(),
             task_id: task.to_string(),
             agent: agent.to_string(),

@@ -2,28 +2,28 @@
 
 use std::path::Path;
 
-use super::{Heard, Hook, Hooks, Occasion};
+use super::{HookResult, Hook, Hooks, HookInput};
 
 /// How much of what a hook writes is heard, in bytes.
 #[cfg(unix)]
-const HEARD: u64 = 256 * 1024;
+const MAX_OUTPUT: u64 = 256 * 1024;
 
 /// How long a hook may take to end when it has to, and its pipes to close.
 #[cfg(unix)]
-const HURRY: std::time::Duration = std::time::Duration::from_millis(500);
+const TERMINATE_GRACE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Whoever runs hooks. Clones share one guardian, so that no hook outlives this process.
 #[derive(Debug, Clone, Default)]
-pub struct Porter {
+pub struct HookRunner {
     #[cfg(unix)]
-    watchman: crate::process::Watchman,
+    guardian: crate::process::ProcessGuardian,
 }
 
-impl Porter {
+impl HookRunner {
     /// One whose hooks are guarded by this watchman.
     #[cfg(unix)]
-    pub fn new(watchman: crate::process::Watchman) -> Porter {
-        Porter { watchman }
+    pub fn new(watchman: crate::process::ProcessGuardian) -> HookRunner {
+        HookRunner { guardian: watchman }
     }
 
     /// Runs hooks at once, in a directory, and hears them all. When this is dropped, they and all they started are ended.
@@ -32,8 +32,8 @@ impl Porter {
         hooks: &[&Hook],
         all: &Hooks,
         dir: Option<&Path>,
-        occasion: &Occasion,
-    ) -> Vec<Heard> {
+        occasion: &HookInput,
+    ) -> Vec<HookResult> {
         let input = serde_json::to_vec(occasion).unwrap_or_default();
         let run = |hook: &&Hook| {
             let (hook, input) = ((*hook).clone(), input.clone());
@@ -43,11 +43,11 @@ impl Porter {
     }
 
     #[cfg(unix)]
-    async fn run_one(&self, hook: &Hook, all: &Hooks, dir: Option<&Path>, input: Vec<u8>) -> Heard {
+    async fn run_one(&self, hook: &Hook, all: &Hooks, dir: Option<&Path>, input: Vec<u8>) -> HookResult {
         use std::process::Stdio;
         use tokio::io::AsyncWriteExt as _;
 
-        let started = crate::process::Group::start("/bin/sh", &self.watchman, |command| {
+        let started = crate::process::ProcessGroup::start("/bin/sh", &self.guardian, |command| {
             command.arg("-c").arg(&hook.command).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
             command.envs(all.env.iter());
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -57,7 +57,7 @@ impl Porter {
         });
         let mut group = match started {
             Ok(group) => group,
-            Err(error) => return Heard::Failed(format!("it could not be started: {error}")),
+            Err(error) => return HookResult::Failed(format!("it could not be started: {error}")),
         };
         let (stdin, stdout, stderr) =
             (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
@@ -68,58 +68,58 @@ impl Porter {
             }
         };
         let mut heard = std::pin::pin!(async {
-            let (_, out, err) = tokio::join!(told, hear(stdout), hear(stderr));
+            let (_, out, err) = tokio::join!(told, capture_output(stdout), capture_output(stderr));
             (out, err)
         });
         let mut all_heard = None;
         let exits = async {
             loop {
                 tokio::select! {
-                    status = group.exits() => break status,
+                    status = group.wait_for_exit() => break status,
                     words = &mut heard, if all_heard.is_none() => all_heard = Some(words),
                 }
             }
         };
         let Ok(status) = tokio::time::timeout(hook.timeout, exits).await else {
-            group.terminate(HURRY).await;
-            return Heard::Failed(format!("it took longer than {:?}", hook.timeout));
+            group.terminate(TERMINATE_GRACE).await;
+            return HookResult::Failed(format!("it took longer than {:?}", hook.timeout));
         };
         // What it has left running holds its pipes open until it is ended.
         group.kill().await;
         let words = match all_heard {
             Some(words) => Ok(words),
-            None => tokio::time::timeout(HURRY, heard).await,
+            None => tokio::time::timeout(TERMINATE_GRACE, heard).await,
         };
         let Ok((out, err)) = words else {
-            return Heard::Failed(
+            return HookResult::Failed(
                 "something that it has started outlives it, and holds its output".to_owned(),
             );
         };
         match status.map(|status| status.code()) {
             Ok(Some(0)) => match out.defect {
-                None => Heard::Fine(out.text),
-                Some(why) => Heard::Garbled(out.text, why),
+                None => HookResult::Succeeded(out.text),
+                Some(why) => HookResult::Garbled(out.text, why),
             },
-            Ok(Some(2)) => Heard::Blocked(if err.text.trim().is_empty() { out.text } else { err.text }),
-            Ok(Some(code)) => Heard::Failed(match err.text.trim() {
+            Ok(Some(2)) => HookResult::Blocked(if err.text.trim().is_empty() { out.text } else { err.text }),
+            Ok(Some(code)) => HookResult::Failed(match err.text.trim() {
                 "" => format!("it exited with {code}"),
                 said => format!("it exited with {code}: {said}"),
             }),
-            Ok(None) => Heard::Failed("it was killed".to_owned()),
-            Err(error) => Heard::Failed(format!("it was lost: {error}")),
+            Ok(None) => HookResult::Failed("it was killed".to_owned()),
+            Err(error) => HookResult::Failed(format!("it was lost: {error}")),
         }
     }
 
     #[cfg(not(unix))]
-    async fn run_one(&self, _: &Hook, _: &Hooks, _: Option<&Path>, _: Vec<u8>) -> Heard {
-        Heard::Failed("hooks run only on Unix".to_owned())
+    async fn run_one(&self, _: &Hook, _: &Hooks, _: Option<&Path>, _: Vec<u8>) -> HookResult {
+        HookResult::Failed("hooks run only on Unix".to_owned())
     }
 }
 
 /// What a pipe brought.
 #[cfg(unix)]
 #[derive(Default)]
-struct Output {
+struct CapturedOutput {
     /// The beginning of it.
     text: String,
     /// Why that is not what was written.
@@ -128,18 +128,18 @@ struct Output {
 
 /// The beginning of what a pipe brings; the rest is read, and forgotten.
 #[cfg(unix)]
-async fn hear(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> Output {
+async fn capture_output(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> CapturedOutput {
     use tokio::io::AsyncReadExt as _;
 
-    let Some(mut pipe) = pipe else { return Output::default() };
+    let Some(mut pipe) = pipe else { return CapturedOutput::default() };
     let mut bytes = Vec::new();
-    let read = (&mut pipe).take(HEARD).read_to_end(&mut bytes).await;
+    let read = (&mut pipe).take(MAX_OUTPUT).read_to_end(&mut bytes).await;
     let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
     let defect = match (read.and(rest), std::str::from_utf8(&bytes)) {
         (Err(error), _) => Some(format!("its output could not be read: {error}")),
-        (Ok(1..), _) => Some(format!("it wrote more than {} KB", HEARD / 1024)),
+        (Ok(1..), _) => Some(format!("it wrote more than {} KB", MAX_OUTPUT / 1024)),
         (Ok(0), Err(_)) => Some("it wrote something that is not UTF-8".to_owned()),
         (Ok(0), Ok(_)) => None,
     };
-    Output { text: String::from_utf8_lossy(&bytes).into_owned(), defect }
+    CapturedOutput { text: String::from_utf8_lossy(&bytes).into_owned(), defect }
 }

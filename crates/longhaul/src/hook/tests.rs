@@ -6,28 +6,28 @@ use serde_json::json;
 
 use super::*;
 
-fn fine(output: &str) -> Heard {
-    Heard::Fine(output.to_owned())
+fn fine(output: &str) -> HookResult {
+    HookResult::Succeeded(output.to_owned())
 }
 
-fn at(moment: Moment, heard: Vec<Heard>) -> Counsel {
+fn at(moment: HookEvent, heard: Vec<HookResult>) -> HookVerdict {
     let hook = Hook::command("judge");
-    Counsel::of(moment, heard.into_iter().map(|heard| (&hook, heard)))
+    HookVerdict::from_results(moment, heard.into_iter().map(|heard| (&hook, heard)))
 }
 
-fn before(heard: Vec<Heard>) -> Counsel {
-    at(Moment::PreToolUse, heard)
+fn before(heard: Vec<HookResult>) -> HookVerdict {
+    at(HookEvent::PreToolUse, heard)
 }
 
 #[test]
 fn a_matcher_means_whole_names() {
-    let matcher = Matcher::parse("shell|edit_.*").unwrap();
-    assert!(matcher.fits("shell") && matcher.fits("edit_file"));
-    assert!(!matcher.fits("shell2") && !matcher.fits("my_shell") && !matcher.fits("Shell"));
+    let matcher = ToolMatcher::parse("shell|edit_.*").unwrap();
+    assert!(matcher.matches("shell") && matcher.matches("edit_file"));
+    assert!(!matcher.matches("shell2") && !matcher.matches("my_shell") && !matcher.matches("Shell"));
     for all in ["", "*", " * "] {
-        assert!(Matcher::parse(all).unwrap().fits("anything"));
+        assert!(ToolMatcher::parse(all).unwrap().matches("anything"));
     }
-    assert!(Matcher::parse("(").unwrap_err().contains("'('"));
+    assert!(ToolMatcher::parse("(").unwrap_err().contains("'('"));
 }
 
 #[test]
@@ -35,14 +35,14 @@ fn each_command_runs_once_though_it_is_meant_twice() {
     let (a, b) = (Hook::command("a"), Hook::command("b"));
     let hooks = Hooks {
         pre_tool_use: vec![
-            (Matcher::all(), vec![a.clone()]),
-            (Matcher::parse("shell").unwrap(), vec![a.clone(), b.clone()]),
+            (ToolMatcher::all(), vec![a.clone()]),
+            (ToolMatcher::parse("shell").unwrap(), vec![a.clone(), b.clone()]),
         ],
         ..Hooks::default()
     };
-    assert_eq!(hooks.before("shell"), [&a, &b]);
-    assert_eq!(hooks.before("think"), [&a]);
-    assert!(hooks.after("shell").is_empty());
+    assert_eq!(hooks.before_tool("shell"), [&a, &b]);
+    assert_eq!(hooks.before_tool("think"), [&a]);
+    assert!(hooks.after_tool("shell").is_empty());
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn the_strictest_word_counts() {
     let says = |word: &str| {
         fine(&json!({"hook_specific_output": {"permission_decision": word, "permission_decision_reason": word}}).to_string())
     };
-    assert_eq!(before(vec![says("allow")]).decision, Some(Decision::Allow));
-    assert_eq!(before(vec![says("ask"), says("allow")]).decision, Some(Decision::Ask));
-    assert_eq!(before(vec![says("allow"), says("ask")]).decision, Some(Decision::Ask));
-    let denied = before(vec![says("allow"), says("deny"), Heard::Blocked("and I\n".to_owned())]);
+    assert_eq!(before(vec![says("allow")]).decision, Some(HookDecision::Allow));
+    assert_eq!(before(vec![says("ask"), says("allow")]).decision, Some(HookDecision::Ask));
+    assert_eq!(before(vec![says("allow"), says("ask")]).decision, Some(HookDecision::Ask));
+    let denied = before(vec![says("allow"), says("deny"), HookResult::Blocked("and I\n".to_owned())]);
     assert_eq!(denied.blocked.as_deref(), Some("deny\nand I"));
-    assert_eq!(before(vec![fine(""), fine("  \n"), fine("{}")]), Counsel::default());
+    assert_eq!(before(vec![fine(""), fine("  \n"), fine("{}")]), HookVerdict::default());
     assert_eq!(
         before(vec![fine("{\"continue\": false, \"stop_reason\": \"no\"}")]).blocked.as_deref(),
         Some("no")
@@ -64,7 +64,7 @@ fn the_strictest_word_counts() {
 }
 
 /// What a hook that meant to deny may have written, and other ways to fail.
-fn failures() -> Vec<Heard> {
+fn failures() -> Vec<HookResult> {
     let written = [
         "DENY",
         "deny\n",
@@ -82,9 +82,9 @@ fn failures() -> Vec<Heard> {
         "null",
         "{ not json",
     ];
-    let mut all: Vec<Heard> = written.map(fine).into();
-    all.push(Heard::Garbled("{}".to_owned(), "it wrote more than 256 KB".to_owned()));
-    all.push(Heard::Failed("it exited with 127".to_owned()));
+    let mut all: Vec<HookResult> = written.map(fine).into();
+    all.push(HookResult::Garbled("{}".to_owned(), "it wrote more than 256 KB".to_owned()));
+    all.push(HookResult::Failed("it exited with 127".to_owned()));
     all
 }
 
@@ -98,16 +98,16 @@ fn a_call_whose_hook_cannot_be_understood_is_denied() {
         assert!(failure.denied && failure.event == "pre_tool_use" && failure.command == "judge");
 
         let lenient = Hook::command("judge").on_error(OnHookError::Allow);
-        let counsel = Counsel::of(Moment::PreToolUse, [(&lenient, heard.clone())]);
-        assert_eq!((counsel.blocked, counsel.decision, counsel.updated), (None, None, None), "{heard:?}");
+        let counsel = HookVerdict::from_results(HookEvent::PreToolUse, [(&lenient, heard.clone())]);
+        assert_eq!((counsel.blocked, counsel.decision, counsel.updated_input), (None, None, None), "{heard:?}");
         assert!(!counsel.failures[0].denied, "{heard:?}");
     }
 }
 
 #[test]
 fn a_failure_at_another_moment_denies_nothing_and_is_told() {
-    for moment in [Moment::PostToolUse, Moment::TaskStart, Moment::TaskEnd, Moment::OnUserInput] {
-        let counsel = at(moment, vec![Heard::Failed("it exited with 1".to_owned())]);
+    for moment in [HookEvent::PostToolUse, HookEvent::TaskStart, HookEvent::TaskEnd, HookEvent::OnUserInput] {
+        let counsel = at(moment, vec![HookResult::Failed("it exited with 1".to_owned())]);
         assert_eq!(counsel.blocked, None);
         assert_eq!(
             counsel.failures[0].to_string(),
@@ -116,7 +116,7 @@ fn a_failure_at_another_moment_denies_nothing_and_is_told() {
         assert_eq!(at(moment, vec![fine("{ half")]).failures.len(), 1);
         assert_eq!(at(moment, vec![fine("words")]).failures, []);
     }
-    assert_eq!(at(Moment::PostToolUse, vec![fine("{ half")]).context, ["{ half"], "the model still sees it");
+    assert_eq!(at(HookEvent::PostToolUse, vec![fine("{ half")]).context, ["{ half"], "the model still sees it");
 }
 
 #[test]
@@ -126,23 +126,23 @@ fn both_spellings_are_understood_and_rewritten_input_is_put_together() {
     );
     let two = fine(r#"{"hook_specific_output":{"updated_input":{"b":2}}}"#);
     let counsel = before(vec![one, two]);
-    assert_eq!(counsel.updated.map(Value::Object), Some(json!({"a": 1, "b": 2})));
-    assert_eq!((counsel.decision, counsel.notes), (Some(Decision::Allow), vec!["hi".to_owned()]));
+    assert_eq!(counsel.updated_input.map(Value::Object), Some(json!({"a": 1, "b": 2})));
+    assert_eq!((counsel.decision, counsel.user_messages), (Some(HookDecision::Allow), vec!["hi".to_owned()]));
     let after = at(
-        Moment::PostToolUse,
+        HookEvent::PostToolUse,
         vec![fine("plain words\n"), fine(r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#)],
     );
     assert_eq!(after.context, ["plain words", "more"]);
-    assert_eq!(at(Moment::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
+    assert_eq!(at(HookEvent::TaskEnd, vec![fine("words")]).context, Vec::<String>::new());
 }
 
-fn occasion() -> Occasion {
-    Occasion {
+fn occasion() -> HookInput {
+    HookInput {
         session_id: "t-root0".to_owned(),
         task_id: "t-task0".to_owned(),
         agent: "worker".to_owned(),
         cwd: "/".to_owned(),
-        hook_event_name: Moment::PreToolUse,
+        hook_event_name: HookEvent::PreToolUse,
         tool_name: Some("shell".to_owned()),
         tool_use_id: Some("1.0".to_owned()),
         tool_input: Some(json!({"cmd": "ls"})),
@@ -156,47 +156,47 @@ fn occasion() -> Occasion {
     }
 }
 
-async fn run(command: &str, timeout: Duration) -> Heard {
+async fn run(command: &str, timeout: Duration) -> HookResult {
     let dir = tempfile::tempdir().unwrap();
     let hooks =
         Hooks { env: Arc::new(IndexMap::from([("GREETING".into(), "hello".into())])), ..Hooks::default() };
     let hook = Hook::command(command).timeout(timeout);
-    let mut heard = Porter::default().run(&[&hook], &hooks, Some(dir.path()), &occasion()).await;
+    let mut heard = HookRunner::default().run(&[&hook], &hooks, Some(dir.path()), &occasion()).await;
     heard.remove(0)
 }
 
 #[tokio::test]
 async fn a_hook_is_told_what_happens_and_heard() {
     let long = Duration::from_secs(20);
-    let Heard::Fine(input) = run("cat", long).await else { panic!("it failed") };
+    let HookResult::Succeeded(input) = run("cat", long).await else { panic!("it failed") };
     let input: Value = serde_json::from_str(&input).unwrap();
     assert_eq!(input["hook_event_name"], "pre_tool_use");
     assert_eq!((&input["tool_name"], &input["tool_input"]["cmd"]), (&json!("shell"), &json!("ls")));
     assert!(input.get("source").is_none());
-    assert_eq!(run("echo out; echo no way >&2; exit 2", long).await, Heard::Blocked("no way\n".to_owned()));
-    assert_eq!(run("exit 1", long).await, Heard::Failed("it exited with 1".to_owned()));
-    assert_eq!(run("kill -9 $$", long).await, Heard::Failed("it was killed".to_owned()));
+    assert_eq!(run("echo out; echo no way >&2; exit 2", long).await, HookResult::Blocked("no way\n".to_owned()));
+    assert_eq!(run("exit 1", long).await, HookResult::Failed("it exited with 1".to_owned()));
+    assert_eq!(run("kill -9 $$", long).await, HookResult::Failed("it was killed".to_owned()));
     assert_eq!(run("echo $GREETING; pwd >/dev/null; touch here", long).await, fine("hello\n"));
-    let Heard::Fine(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else { panic!() };
+    let HookResult::Succeeded(env) = run("env | cut -d= -f1 | sort | tr '\\n' ' '", long).await else { panic!() };
     assert!(!env.contains("CARGO") && !env.contains("HOME"), "nothing is inherited: {env}");
 }
 
 #[tokio::test]
 async fn a_hook_that_hangs_or_floods_or_leaves_something_running_harms_nobody() {
     let begun = Instant::now();
-    let Heard::Failed(why) = run("trap '' TERM; sleep 300", Duration::from_millis(300)).await else {
+    let HookResult::Failed(why) = run("trap '' TERM; sleep 300", Duration::from_millis(300)).await else {
         panic!()
     };
     assert!(why.contains("longer than 300ms"), "{why}");
     let long = Duration::from_secs(30);
-    let Heard::Garbled(flood, why) = run("yes | head -c 3000000", long).await else { panic!() };
+    let HookResult::Garbled(flood, why) = run("yes | head -c 3000000", long).await else { panic!() };
     assert_eq!((flood.len(), why.as_str()), (256 * 1024, "it wrote more than 256 KB"));
-    let Heard::Fine(whole) = run("yes | head -c 262144", long).await else { panic!() };
+    let HookResult::Succeeded(whole) = run("yes | head -c 262144", long).await else { panic!() };
     assert_eq!(whole.len(), 256 * 1024);
     let odd = run(r"printf '{\377}'", long).await;
     assert_eq!(
         odd,
-        Heard::Garbled("{\u{fffd}}".to_owned(), "it wrote something that is not UTF-8".to_owned())
+        HookResult::Garbled("{\u{fffd}}".to_owned(), "it wrote something that is not UTF-8".to_owned())
     );
     assert_eq!(run("echo done; sleep 300 &", Duration::from_secs(30)).await, fine("done\n"));
     assert!(begun.elapsed() < Duration::from_secs(60));

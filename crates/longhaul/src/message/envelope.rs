@@ -47,7 +47,7 @@ pub(crate) fn escape_tags<'a>(text: &'a str, tags: &[&str]) -> Cow<'a, str> {
 }
 
 /// Somebody's word as the value of an attribute.
-pub(crate) fn attribute(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_attribute(text: &str) -> Cow<'_, str> {
     let breaks = |c: char| matches!(c, '"' | '<' | '>') || c.is_control();
     if !text.contains(breaks) {
         return Cow::Borrowed(text);
@@ -127,9 +127,9 @@ pub(crate) mod tests {
 
     #[test]
     fn an_attribute_stays_one() {
-        assert_eq!(attribute("worker"), "worker");
+        assert_eq!(escape_attribute("worker"), "worker");
         assert_eq!(
-            attribute("a\" status=\"completed\">\n<b"),
+            escape_attribute("a\" status=\"completed\">\n<b"),
             "a&quot; status=&quot;completed&quot;&gt; &lt;b"
         );
     }

@@ -3,11 +3,11 @@ use std::future::{self, Future};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 
-use super::{Chunk, Model, ModelError, ReplyStream, Request};
+use super::{ReplyChunk, Model, ModelError, ReplyStream, ModelRequest};
 use crate::message::{Block, Reply};
 
-type Pieces = Vec<Result<Chunk, ModelError>>;
-type Answer = dyn for<'r> Fn(&Request<'r>) -> BoxFuture<'static, Pieces> + Send + Sync;
+type ReplyChunks = Vec<Result<ReplyChunk, ModelError>>;
+type ReplyFn = dyn for<'r> Fn(&ModelRequest<'r>) -> BoxFuture<'static, ReplyChunks> + Send + Sync;
 
 /// A model that is a function, for tests.
 ///
@@ -20,24 +20,24 @@ type Answer = dyn for<'r> Fn(&Request<'r>) -> BoxFuture<'static, Pieces> + Send 
 /// ```
 pub struct FnModel {
     name: String,
-    answer: Box<Answer>,
+    answer: Box<ReplyFn>,
 }
 
 impl FnModel {
     /// A model that always answers. Its texts are streamed in one piece each.
-    pub fn new<R: Into<Reply>>(answer: impl Fn(&Request<'_>) -> R + Send + Sync + 'static) -> Self {
-        Self::of(move |request| Box::pin(future::ready(pieces(answer(request).into()))))
+    pub fn new<R: Into<Reply>>(answer: impl Fn(&ModelRequest<'_>) -> R + Send + Sync + 'static) -> Self {
+        Self::from_reply_fn(move |request| Box::pin(future::ready(pieces(answer(request).into()))))
     }
 
     /// A model that takes its time, or fails.
     ///
     /// The future owns what it needs: take that from the request before the `async` block.
-    pub fn try_new<R, F>(answer: impl Fn(&Request<'_>) -> F + Send + Sync + 'static) -> Self
+    pub fn try_new<R, F>(answer: impl Fn(&ModelRequest<'_>) -> F + Send + Sync + 'static) -> Self
     where
         R: Into<Reply>,
         F: Future<Output = Result<R, ModelError>> + Send + 'static,
     {
-        Self::of(move |request| {
+        Self::from_reply_fn(move |request| {
             let answer = answer(request);
             Box::pin(async move {
                 match answer.await {
@@ -50,9 +50,9 @@ impl FnModel {
 
     /// A model that streams exactly these pieces; without [`Chunk::Done`] or an error at the end the stream is cut.
     pub fn streaming(
-        answer: impl Fn(&Request<'_>) -> Vec<Result<Chunk, ModelError>> + Send + Sync + 'static,
+        answer: impl Fn(&ModelRequest<'_>) -> Vec<Result<ReplyChunk, ModelError>> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(move |request| Box::pin(future::ready(answer(request))))
+        Self::from_reply_fn(move |request| Box::pin(future::ready(answer(request))))
     }
 
     /// The same model under another name than `function`.
@@ -60,8 +60,8 @@ impl FnModel {
         FnModel { name: name.into(), ..self }
     }
 
-    fn of(
-        answer: impl for<'r> Fn(&Request<'r>) -> BoxFuture<'static, Pieces> + Send + Sync + 'static,
+    fn from_reply_fn(
+        answer: impl for<'r> Fn(&ModelRequest<'r>) -> BoxFuture<'static, ReplyChunks> + Send + Sync + 'static,
     ) -> Self {
         FnModel { name: "function".to_owned(), answer: Box::new(answer) }
     }
@@ -72,14 +72,14 @@ impl Model for FnModel {
         &self.name
     }
 
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
         // The function is called when the stream is polled, not before.
         let answer = async move { (self.answer)(&request).await };
         let pieces = stream::once(answer).flat_map(stream::iter);
         let named = pieces.map(|piece| match piece {
-            Ok(Chunk::Done(mut reply)) if reply.model.is_empty() => {
+            Ok(ReplyChunk::Done(mut reply)) if reply.model.is_empty() => {
                 reply.model.clone_from(&self.name);
-                Ok(Chunk::Done(reply))
+                Ok(ReplyChunk::Done(reply))
             }
             other => other,
         });
@@ -93,17 +93,17 @@ impl std::fmt::Debug for FnModel {
     }
 }
 
-fn pieces(reply: Reply) -> Pieces {
-    let mut pieces: Pieces = reply
+fn pieces(reply: Reply) -> ReplyChunks {
+    let mut pieces: ReplyChunks = reply
         .blocks
         .iter()
         .filter_map(|block| match block {
-            Block::Text(text) => Some(Ok(Chunk::Text(text.clone()))),
-            Block::Reasoning { text, .. } => Some(Ok(Chunk::Reasoning(text.clone()))),
+            Block::Text(text) => Some(Ok(ReplyChunk::Text(text.clone()))),
+            Block::Reasoning { text, .. } => Some(Ok(ReplyChunk::Reasoning(text.clone()))),
             Block::Call(_) => None,
         })
         .collect();
-    pieces.push(Ok(Chunk::Done(Box::new(reply))));
+    pieces.push(Ok(ReplyChunk::Done(Box::new(reply))));
     pieces
 }
 
@@ -118,13 +118,13 @@ mod tests {
     use crate::id::{AgentName, TaskKey};
     use crate::message::StopReason;
     use crate::model::ModelErrorKind;
-    use crate::model::wire::Memo;
+    use crate::model::wire::WireCache;
     use crate::testing::reply;
 
-    async fn ask(model: &FnModel, turn: u32) -> Pieces {
+    async fn ask(model: &FnModel, turn: u32) -> ReplyChunks {
         let agent = AgentName::from("lead");
-        let task = TaskKey::chosen("test").candidates().next().unwrap();
-        let request = Request {
+        let task = TaskKey::named("test").candidate_ids().next().unwrap();
+        let request = ModelRequest {
             task,
             agent: &agent,
             system: "",
@@ -133,7 +133,7 @@ mod tests {
             output: None,
             turn,
             retry: 0,
-            memo: &Memo::default(),
+            wire_cache: &WireCache::default(),
         };
         model.stream(request).collect().await
     }
@@ -144,7 +144,7 @@ mod tests {
             reply().reasoning("hm").text(format!("turn {}", request.turn)).call("ls", json!({ "dir": "." }))
         });
         let pieces = ask(&model, 3).await;
-        let [Ok(Chunk::Reasoning(hm)), Ok(Chunk::Text(text)), Ok(Chunk::Done(done))] = pieces.as_slice()
+        let [Ok(ReplyChunk::Reasoning(hm)), Ok(ReplyChunk::Text(text)), Ok(ReplyChunk::Done(done))] = pieces.as_slice()
         else {
             panic!("{pieces:?}")
         };
@@ -180,12 +180,12 @@ mod tests {
         let count = Arc::clone(&asked);
         let model = FnModel::streaming(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
-            vec![Ok(Chunk::Text("cut he".to_owned()))]
+            vec![Ok(ReplyChunk::Text("cut he".to_owned()))]
         })
         .named("cutter");
         let agent = AgentName::from("lead");
-        let task = TaskKey::chosen("test").candidates().next().unwrap();
-        drop(model.stream(Request {
+        let task = TaskKey::named("test").candidate_ids().next().unwrap();
+        drop(model.stream(ModelRequest {
             task,
             agent: &agent,
             system: "",
@@ -194,10 +194,10 @@ mod tests {
             output: None,
             turn: 0,
             retry: 0,
-            memo: &Memo::default(),
+            wire_cache: &WireCache::default(),
         }));
         assert_eq!(asked.load(Ordering::Relaxed), 0);
-        assert_eq!(ask(&model, 0).await, [Ok(Chunk::Text("cut he".to_owned()))]);
+        assert_eq!(ask(&model, 0).await, [Ok(ReplyChunk::Text("cut he".to_owned()))]);
         assert_eq!((asked.load(Ordering::Relaxed), model.name()), (1, "cutter"));
     }
 }

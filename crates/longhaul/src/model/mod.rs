@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use crate::id::{AgentName, TaskId};
 use crate::message::{Message, Reply};
 use settings::StructuredOutput;
-use wire::Memo;
+use wire::WireCache;
 
 #[cfg(any(test, feature = "testing"))]
 mod function;
@@ -34,26 +34,26 @@ pub trait Model: Send + Sync + 'static {
     ///
     /// The stream ends with [`Chunk::Done`] or with an error; one that ends otherwise was cut. Nothing is asked
     /// of the provider before the stream is polled, and dropping it closes whatever it had open.
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a>;
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a>;
 
     /// How many tokens it can read, where that is known.
-    fn window(&self) -> Option<u64> {
+    fn context_window(&self) -> Option<u64> {
         None
     }
 
     /// The name of a model, this one or one behind it, of whose replies nobody will know the cost: it has no price, and
     /// its provider does not tell. A limit of cost cannot hold for it.
-    fn unpriced(&self) -> Option<String> {
+    fn unpriced_model(&self) -> Option<String> {
         None
     }
 }
 
 /// A reply on its way.
-pub type ReplyStream<'a> = BoxStream<'a, Result<Chunk, ModelError>>;
+pub type ReplyStream<'a> = BoxStream<'a, Result<ReplyChunk, ModelError>>;
 
 /// What a model is asked. Everything is borrowed: a turn costs what is new in it, not the whole conversation.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct ModelRequest<'a> {
     /// The task that asks.
     pub task: TaskId,
     /// The agent that asks.
@@ -71,7 +71,7 @@ pub struct Request<'a> {
     /// How often this very reply has been asked for before, because it failed.
     pub retry: u32,
     /// Where the model keeps what of the conversation is already in the form of its wire.
-    pub memo: &'a Memo,
+    pub wire_cache: &'a WireCache,
 }
 
 /// What a model is told of a tool.
@@ -87,27 +87,27 @@ pub struct ToolSpec {
 
 /// A piece of a streamed reply.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Chunk {
+pub enum ReplyChunk {
     /// Some text.
     Text(String),
     /// Some thinking.
     Reasoning(String),
     /// Nothing is being asked right now: the provider wants to be left alone, or too many are asking it. What was said
     /// before is void.
-    Held(Held),
+    Delayed(RequestDelay),
     /// What was held is being sent now.
-    Sent,
+    Resumed,
     /// The end: the whole reply, the streamed pieces included.
     Done(Box<Reply>),
 }
 
 /// A request that is not sent yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct RequestDelay {
     /// Why not, in words.
-    pub why: String,
+    pub reason: String,
     /// For how long, where that is known.
-    pub left: Option<Duration>,
+    pub remaining: Option<Duration>,
 }
 
 /// Why a model did not answer.
@@ -141,10 +141,10 @@ pub enum ModelErrorKind {
     Unreachable(String),
     /// The stream ended before the reply did.
     #[error("the stream was cut before the reply was complete{}", suffix(.0))]
-    Cut(String),
+    Truncated(String),
     /// Nothing came for too long.
     #[error("the model sent nothing for {0:?}")]
-    Silent(Duration),
+    TimedOut(Duration),
     /// The reply is larger than any that can be meant: a model that does not stop, or a provider gone wrong. Asked again, it
     /// would be as large.
     #[error("the reply does not end{}", suffix(.0))]
@@ -160,19 +160,19 @@ fn suffix(text: &str) -> String {
 
 impl ModelErrorKind {
     /// Whether asking again may help.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             ModelErrorKind::RateLimited(_)
             | ModelErrorKind::Unreachable(_)
-            | ModelErrorKind::Cut(_)
-            | ModelErrorKind::Silent(_) => true,
+            | ModelErrorKind::Truncated(_)
+            | ModelErrorKind::TimedOut(_) => true,
             ModelErrorKind::Server { status, .. } => *status >= 500 || matches!(status, 408 | 409 | 429),
             ModelErrorKind::Rejected(_) | ModelErrorKind::TooLarge(_) => false,
         }
     }
 
     /// Whether the provider refused because the conversation is too long for the model. Each says it in other words.
-    pub fn is_too_long(&self) -> bool {
+    pub fn is_context_overflow(&self) -> bool {
         let ModelErrorKind::Rejected(text) = self else { return false };
         let text = text.to_lowercase();
         let said = |parts: &[&str]| parts.iter().all(|part| text.contains(part));
@@ -195,8 +195,8 @@ impl ModelErrorKind {
         match self {
             ModelErrorKind::RateLimited(_) | ModelErrorKind::Unreachable(_) => true,
             ModelErrorKind::Server { status, .. } => *status >= 500 || *status == 429,
-            ModelErrorKind::Cut(_)
-            | ModelErrorKind::Silent(_)
+            ModelErrorKind::Truncated(_)
+            | ModelErrorKind::TimedOut(_)
             | ModelErrorKind::TooLarge(_)
             | ModelErrorKind::Rejected(_) => false,
         }

@@ -54,7 +54,7 @@ impl Price {
     }
 
     /// What this usage costs, in millionths of a dollar.
-    pub fn of(&self, usage: &Usage) -> u64 {
+    pub fn cost_of(&self, usage: &Usage) -> u64 {
         let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
         let (input, cached, cache_write, output) = match self.above.filter(|above| usage.input > above.tokens)
         {
@@ -74,30 +74,30 @@ impl Price {
 
 /// A table of prices, by `provider/model`. A model that is not in it has no known price.
 #[derive(Debug, Clone)]
-pub struct Prices(Arc<BTreeMap<String, Option<Price>>>);
+pub struct PriceTable(Arc<BTreeMap<String, Option<Price>>>);
 
-impl Prices {
+impl PriceTable {
     /// The table that ships with the program.
-    pub fn shipped() -> Prices {
+    pub fn built_in() -> PriceTable {
         let table = serde_json::from_str(include_str!("prices.json")).unwrap_or_else(|error| {
             tracing::error!(%error, "the table of prices is broken: no price is known");
             BTreeMap::new()
         });
-        Prices(Arc::new(table))
+        PriceTable(Arc::new(table))
     }
 
     /// No price is known.
-    pub fn unknown() -> Prices {
-        Prices(Arc::default())
+    pub fn empty() -> PriceTable {
+        PriceTable(Arc::default())
     }
 
     /// The same table with another laid over it: `{"openai/gpt-5": {"input": 1250000, "output": 10000000}}`. `null`
     /// makes a price unknown.
-    pub fn overlaid(&self, json: &str) -> Result<Prices, serde_json::Error> {
+    pub fn with_overrides(&self, json: &str) -> Result<PriceTable, serde_json::Error> {
         let over: BTreeMap<String, Option<Price>> = serde_json::from_str(json)?;
         let mut table = (*self.0).clone();
         table.extend(over.into_iter().map(|(name, price)| (name.to_ascii_lowercase(), price)));
-        Ok(Prices(Arc::new(table)))
+        Ok(PriceTable(Arc::new(table)))
     }
 
     /// The model of a maker that may be meant by a name that is not in the table, if one is near. A name that may be a new
@@ -107,24 +107,24 @@ impl Prices {
         if self.0.contains_key(&named) {
             return None;
         }
-        let model = edition_of(model);
+        let model = undated_name(model);
         let of_maker = |name: &'_ str| name.strip_prefix(maker).is_some_and(|rest| rest.starts_with('/'));
         let known = self.0.keys().filter(|name| of_maker(name)).map(|name| &name[maker.len() + 1..]);
         super::spelling::nearest_model(model, known)
     }
 
     /// The price of a model, or of the one that it is a dated edition of.
-    pub fn of(&self, name: &str) -> Option<Price> {
+    pub fn price_of(&self, name: &str) -> Option<Price> {
         let name = name.to_ascii_lowercase();
         if let Some(price) = self.0.get(&name) {
             return *price;
         }
-        self.0.get(edition_of(&name)).copied().flatten()
+        self.0.get(undated_name(&name)).copied().flatten()
     }
 }
 
 /// `openai/gpt-5-2025-08-07` is an edition of `openai/gpt-5`; so are `…-20250929`, `…-latest` and `…@20250929`.
-fn edition_of(name: &str) -> &str {
+fn undated_name(name: &str) -> &str {
     let name = name.strip_suffix("-latest").unwrap_or(name);
     let dated = |tail: &str| tail.len() >= 4 && tail.chars().all(|c| c.is_ascii_digit() || c == '-');
     let marks = name.char_indices().filter(|(_, c)| matches!(c, '-' | '@'));
@@ -155,43 +155,43 @@ mod tests {
             output: 15_000_000,
             above: None,
         };
-        assert_eq!(price.of(&usage(1_000_000, 0, 0, 0)), 3_000_000);
-        assert_eq!(price.of(&usage(1_000, 400, 100, 200)), 1_500 + 120 + 375 + 3_000);
+        assert_eq!(price.cost_of(&usage(1_000_000, 0, 0, 0)), 3_000_000);
+        assert_eq!(price.cost_of(&usage(1_000, 400, 100, 200)), 1_500 + 120 + 375 + 3_000);
         let plain = Price { input: 1_000_000, cached: None, cache_write: None, output: 0, above: None };
-        assert_eq!(plain.of(&usage(10, 4, 4, 99)), 10);
-        assert_eq!(plain.of(&usage(u64::MAX, 0, 0, 0)), u64::MAX);
-        assert_eq!(plain.of(&usage(1, 2, 0, 0)), 2, "more from the cache than read at all is believed");
+        assert_eq!(plain.cost_of(&usage(10, 4, 4, 99)), 10);
+        assert_eq!(plain.cost_of(&usage(u64::MAX, 0, 0, 0)), u64::MAX);
+        assert_eq!(plain.cost_of(&usage(1, 2, 0, 0)), 2, "more from the cache than read at all is believed");
     }
 
     #[test]
     fn the_table_is_whole_and_editions_are_found() {
-        let prices = Prices::shipped();
+        let prices = PriceTable::built_in();
         assert!(prices.0.len() > 50);
         assert!(prices.0.keys().all(|name| *name == name.to_ascii_lowercase() && name.contains('/')));
-        let sonnet = prices.of("anthropic/claude-sonnet-4-5").unwrap();
+        let sonnet = prices.price_of("anthropic/claude-sonnet-4-5").unwrap();
         assert_eq!((sonnet.input, sonnet.output), (3_000_000, 15_000_000));
-        assert_eq!(prices.of("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
-        assert_eq!(prices.of("OpenAI/gpt-5-2025-08-07"), prices.of("openai/gpt-5"));
-        assert!(prices.of("openai/gpt-5").is_some());
+        assert_eq!(prices.price_of("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
+        assert_eq!(prices.price_of("OpenAI/gpt-5-2025-08-07"), prices.price_of("openai/gpt-5"));
+        assert!(prices.price_of("openai/gpt-5").is_some());
         // The names that examples of docker-agent use.
         for name in
             ["claude-sonnet-4-0", "claude-opus-4-0", "claude-3-7-sonnet-latest", "claude-3-5-haiku-latest"]
         {
-            assert!(prices.of(&format!("anthropic/{name}")).is_some(), "{name}");
+            assert!(prices.price_of(&format!("anthropic/{name}")).is_some(), "{name}");
         }
         // Those of Anthropic's page "Pricing" that are newer than the rest, and a name that means another model every few weeks.
-        let dollars = |name: &str| prices.of(name).map(|price| (price.input, price.cached, price.output));
+        let dollars = |name: &str| prices.price_of(name).map(|price| (price.input, price.cached, price.output));
         assert_eq!(dollars("anthropic/claude-opus-5-5"), Some((4_000_000, Some(200_000), 20_000_000)));
         assert_eq!(dollars("anthropic/claude-fable-5-1"), Some((10_000_000, Some(250_000), 50_000_000)));
         assert_eq!(dollars("google/gemini-flash-latest"), None);
-        assert_eq!(prices.of("openai/gpt-99"), None, "unknown is unknown, not free");
-        assert_eq!(prices.of("acme/gpt-5"), None);
+        assert_eq!(prices.price_of("openai/gpt-99"), None, "unknown is unknown, not free");
+        assert_eq!(prices.price_of("acme/gpt-5"), None);
     }
 
     /// Of some models a long request costs more, all of it.
     #[test]
     fn a_long_request_has_its_own_price() {
-        let cost = |name: &str, usage| Prices::shipped().of(name).unwrap().of(&usage);
+        let cost = |name: &str, usage| PriceTable::built_in().price_of(name).unwrap().cost_of(&usage);
         assert_eq!(cost("anthropic/claude-haiku-5-5", usage(100_000, 0, 0, 1_000)), 10_000 + 500);
         assert_eq!(
             cost("anthropic/claude-haiku-5-5", usage(200_000, 100_000, 0, 1_000)),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn no_known_name_is_taken_for_a_misspelt_one_and_none_of_its_editions() {
-        let prices = Prices::shipped();
+        let prices = PriceTable::built_in();
         for name in prices.0.keys() {
             let (maker, model) = name.split_once('/').unwrap();
             for edition in ["", "-2031-02-03", "-20310203", "-latest"] {
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn a_file_is_laid_over_the_table() {
         let json = r#"{"Acme/One": {"input": 5, "output": 6}, "openai/gpt-5": null}"#;
-        let prices = Prices::shipped().overlaid(json).unwrap();
-        assert_eq!(prices.of("acme/one").map(|price| price.output), Some(6));
-        assert_eq!(prices.of("openai/gpt-5"), None);
-        assert!(prices.of("openai/gpt-5-mini").is_some());
-        assert!(Prices::unknown().overlaid(r#"{"a/b": {"input": 1}}"#).is_err());
-        assert!(Prices::unknown().overlaid(r#"{"a/b": {"input": 1, "output": 1, "Output": 2}}"#).is_err());
+        let prices = PriceTable::built_in().with_overrides(json).unwrap();
+        assert_eq!(prices.price_of("acme/one").map(|price| price.output), Some(6));
+        assert_eq!(prices.price_of("openai/gpt-5"), None);
+        assert!(prices.price_of("openai/gpt-5-mini").is_some());
+        assert!(PriceTable::empty().with_overrides(r#"{"a/b": {"input": 1}}"#).is_err());
+        assert!(PriceTable::empty().with_overrides(r#"{"a/b": {"input": 1, "output": 1, "Output": 2}}"#).is_err());
     }
 }

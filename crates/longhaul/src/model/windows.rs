@@ -1,7 +1,7 @@
 //! How much models can read, as far as that is known: by the beginnings of their names.
 
 /// In tokens, the longest beginning that fits counts. Rounded down: it only says when to make a summary.
-const WINDOWS: &[(&str, u64)] = &[
+const CONTEXT_WINDOWS: &[(&str, u64)] = &[
     ("claude", 200_000),
     ("gpt-3.5", 16_000),
     ("gpt-4", 8_000),
@@ -32,18 +32,18 @@ const WINDOWS: &[(&str, u64)] = &[
 ];
 
 /// How many tokens a model can read. Makers before its name (`anthropic/claude…`, `us.anthropic.claude…`) do not count.
-pub(crate) fn window(model: &str) -> Option<u64> {
+pub(crate) fn context_window(model: &str) -> Option<u64> {
     let model = model.to_ascii_lowercase();
     let last = model.rsplit('/').next().unwrap_or(&model);
     let fits = |(name, _): &&(&str, u64)| {
         last.match_indices(name).any(|(at, _)| at == 0 || last.as_bytes().get(at - 1) == Some(&b'.'))
     };
-    WINDOWS.iter().filter(fits).max_by_key(|(name, _)| name.len()).map(|(_, tokens)| *tokens)
+    CONTEXT_WINDOWS.iter().filter(fits).max_by_key(|(name, _)| name.len()).map(|(_, tokens)| *tokens)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::window;
+    use super::context_window;
 
     #[test]
     fn the_longest_name_that_fits_counts() {
@@ -56,7 +56,7 @@ mod tests {
             ("solo1", None),
             ("my-own-model", None),
         ] {
-            assert_eq!(window(model), tokens, "{model}");
+            assert_eq!(context_window(model), tokens, "{model}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 /// A text in lower case, one character like the other: what a letter becomes does not hang on those around it, as that of a
 /// sigma at the end of a word does elsewhere. So the parts of a text are the parts of it in lower case.
-pub(super) fn lower(text: &str) -> String {
+pub(super) fn lowercase(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c }).collect()
 }
 
 /// A piece of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
+enum GlobToken {
     /// This character.
     Char(char),
     /// Any character.
@@ -22,26 +22,26 @@ enum Token {
 /// A glob, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
-    tokens: Vec<Token>,
+    tokens: Vec<GlobToken>,
 }
 
 impl Glob {
     /// The glob of a text.
     pub(super) fn parse(text: &str) -> Result<Glob, String> {
-        let lower = lower(text);
+        let lower = lowercase(text);
         let mut rest = lower.chars().peekable();
-        let mut tokens: Vec<Token> = Vec::new();
+        let mut tokens: Vec<GlobToken> = Vec::new();
         while let Some(c) = rest.next() {
             match c {
-                '*' if tokens.last() == Some(&Token::Many) => {}
-                '*' => tokens.push(Token::Many),
-                '?' => tokens.push(Token::One),
+                '*' if tokens.last() == Some(&GlobToken::Many) => {}
+                '*' => tokens.push(GlobToken::Many),
+                '?' => tokens.push(GlobToken::One),
                 '[' => tokens.push(class(&mut rest)?),
                 '\\' => match rest.next() {
-                    Some(c) => tokens.push(Token::Char(c)),
+                    Some(c) => tokens.push(GlobToken::Char(c)),
                     None => return Err("it ends in a single '\\': write '\\\\' for the character".to_owned()),
                 },
-                c => tokens.push(Token::Char(c)),
+                c => tokens.push(GlobToken::Char(c)),
             }
         }
         Ok(Glob { tokens })
@@ -50,16 +50,16 @@ impl Glob {
     /// Whether it matches a text that is in lower case. What is no literal character matches nothing of `never`.
     pub(super) fn matches(&self, text: &str, never: &[char]) -> bool {
         // All places of the glob at which the text so far may stand, at once: no text makes it go back.
-        let mut here = Places::new(self.tokens.len() + 1);
-        let mut next = Places::new(self.tokens.len() + 1);
+        let mut here = GlobPositions::new(self.tokens.len() + 1);
+        let mut next = GlobPositions::new(self.tokens.len() + 1);
         self.enter(&mut here, 0);
         for c in text.chars() {
             let kept = never.contains(&c);
             next.clear();
             for &place in &here.list {
                 match self.tokens.get(place) {
-                    Some(Token::Many) if !kept => self.enter(&mut next, place),
-                    Some(token) if token.takes(c, kept) => self.enter(&mut next, place + 1),
+                    Some(GlobToken::Many) if !kept => self.enter(&mut next, place),
+                    Some(token) if token.accepts(c, kept) => self.enter(&mut next, place + 1),
                     _ => {}
                 }
             }
@@ -72,16 +72,16 @@ impl Glob {
     }
 
     /// Stands at a place; and, where that may stand for nothing, at the one after it.
-    fn enter(&self, places: &mut Places, mut place: usize) {
-        while places.add(place) && self.tokens.get(place) == Some(&Token::Many) {
+    fn enter(&self, places: &mut GlobPositions, mut place: usize) {
+        while places.add(place) && self.tokens.get(place) == Some(&GlobToken::Many) {
             place += 1;
         }
     }
 
     /// Whether it matches any text that these parts could be, where `None` could be anything; in lower case.
-    pub(super) fn meets(&self, parts: &[Option<&str>]) -> bool {
-        let mut here = Places::new(self.tokens.len() + 1);
-        let mut next = Places::new(self.tokens.len() + 1);
+    pub(super) fn could_match(&self, parts: &[Option<&str>]) -> bool {
+        let mut here = GlobPositions::new(self.tokens.len() + 1);
+        let mut next = GlobPositions::new(self.tokens.len() + 1);
         self.enter(&mut here, 0);
         for part in parts {
             let Some(text) = part else {
@@ -96,8 +96,8 @@ impl Glob {
                 next.clear();
                 for &place in &here.list {
                     match self.tokens.get(place) {
-                        Some(Token::Many) => self.enter(&mut next, place),
-                        Some(token) if token.takes(c, false) => self.enter(&mut next, place + 1),
+                        Some(GlobToken::Many) => self.enter(&mut next, place),
+                        Some(token) if token.accepts(c, false) => self.enter(&mut next, place + 1),
                         _ => {}
                     }
                 }
@@ -112,23 +112,23 @@ impl Glob {
 
     /// Whether it matches more than one text.
     pub(super) fn is_wild(&self) -> bool {
-        self.tokens.iter().any(|token| !matches!(token, Token::Char(_)))
+        self.tokens.iter().any(|token| !matches!(token, GlobToken::Char(_)))
     }
 
     /// Whether it names this text itself somewhere.
-    pub(super) fn names(&self, text: &str) -> bool {
-        let wanted: Vec<Token> = text.chars().map(Token::Char).collect();
+    pub(super) fn contains_literal(&self, text: &str) -> bool {
+        let wanted: Vec<GlobToken> = text.chars().map(GlobToken::Char).collect();
         self.tokens.windows(wanted.len()).any(|part| part == wanted)
     }
 }
 
-impl Token {
-    fn takes(&self, c: char, kept: bool) -> bool {
+impl GlobToken {
+    fn accepts(&self, c: char, kept: bool) -> bool {
         match self {
-            Token::Char(own) => *own == c,
-            Token::One => !kept,
-            Token::Many => false,
-            Token::Class { not, ranges } => {
+            GlobToken::Char(own) => *own == c,
+            GlobToken::One => !kept,
+            GlobToken::Many => false,
+            GlobToken::Class { not, ranges } => {
                 !kept && *not != ranges.iter().any(|(from, to)| (*from..=*to).contains(&c))
             }
         }
@@ -136,13 +136,13 @@ impl Token {
 }
 
 /// The rest of a class, after its `[`.
-fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Token, String> {
+fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<GlobToken, String> {
     let open = || "it has a '[' without its ']': write '\\[' for the character".to_owned();
     let not = rest.next_if(|c| matches!(c, '^' | '!')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
     loop {
         let from = match rest.next().ok_or_else(open)? {
-            ']' if !ranges.is_empty() => return Ok(Token::Class { not, ranges }),
+            ']' if !ranges.is_empty() => return Ok(GlobToken::Class { not, ranges }),
             '\\' => rest.next().ok_or_else(open)?,
             c => c,
         };
@@ -155,7 +155,7 @@ fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Token, S
             // A `-` at the end is itself.
             ']' => {
                 ranges.extend([(from, from), ('-', '-')]);
-                return Ok(Token::Class { not, ranges });
+                return Ok(GlobToken::Class { not, ranges });
             }
             '\\' => ranges.push((from, rest.next().ok_or_else(open)?)),
             to => ranges.push((from, to)),
@@ -164,14 +164,14 @@ fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Token, S
 }
 
 /// A set of places, in the order in which they came to it.
-struct Places {
+struct GlobPositions {
     list: Vec<usize>,
     has: Vec<bool>,
 }
 
-impl Places {
+impl GlobPositions {
     fn new(count: usize) -> Self {
-        Places { list: Vec::with_capacity(count), has: vec![false; count] }
+        GlobPositions { list: Vec::with_capacity(count), has: vec![false; count] }
     }
 
     /// True if it was not there yet.

@@ -42,14 +42,14 @@ impl ToolIdentity {
     }
 
     /// Whether a server says what the tool is.
-    pub fn is_of_server(&self) -> bool {
+    pub fn is_from_server(&self) -> bool {
         self.server.is_some()
     }
 
     /// Whether a consent to this tool is one to the other. Tools of Longhaul's own may be described in other words by another
     /// version; what they act with counts. Of a server's tool everything does.
     pub fn covers(&self, now: &ToolIdentity) -> bool {
-        match (self.is_of_server(), now.is_of_server()) {
+        match (self.is_from_server(), now.is_from_server()) {
             (false, false) => self.toolset == now.toolset && self.setting == now.setting,
             (true, true) => {
                 self.toolset == now.toolset && self.tool == now.tool && self.changed_parts(now).is_empty()
@@ -75,22 +75,22 @@ impl ToolIdentity {
             Some(server) => format!("the server '{server}'"),
             None => format!("the toolset '{}'", tool.toolset),
         };
-        if self.toolset != now.toolset || self.is_of_server() != now.is_of_server() {
+        if self.toolset != now.toolset || self.is_from_server() != now.is_from_server() {
             return format!("it was allowed as a tool of {}, and this one is of {}", whose(self), whose(now));
         }
-        if !now.is_of_server() {
+        if !now.is_from_server() {
             let runs = |tool: &ToolIdentity| tool.setting.clone().unwrap_or_else(|| "as it is".to_owned());
             return format!("it was allowed where it runs {}; this one runs {}", runs(self), runs(now));
         }
         if self.tool != now.tool {
             return format!("another tool of {} was allowed, '{}'", whose(self), self.tool);
         }
-        format!("{} changed its {} since it was allowed", whose(now), listed(&self.changed_parts(now)))
+        format!("{} changed its {} since it was allowed", whose(now), join_with_and(&self.changed_parts(now)))
     }
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(crate) fn listed(words: &[&str]) -> String {
+pub(crate) fn join_with_and(words: &[&str]) -> String {
     let mut text = String::new();
     for (index, word) in words.iter().enumerate() {
         let between = match index {
@@ -105,7 +105,7 @@ pub(crate) fn listed(words: &[&str]) -> String {
 
 /// So long that no server finds two texts of one digest.
 fn short_digest(text: &str) -> String {
-    Digest::of(text.as_bytes()).as_str()[..40].to_owned()
+    Digest::of_bytes(text.as_bytes()).as_str()[..40].to_owned()
 }
 
 /// The same schema in one order: a server may write its keys, and what is required, in another each time.
@@ -144,25 +144,25 @@ pub struct Consent {
 /// A consent in a store: earlier versions have written the pattern alone.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Form {
+enum StoredConsent {
     Pattern(Pattern),
     Whole { pattern: Pattern, tool: ToolIdentity },
 }
 
-impl From<Form> for Consent {
-    fn from(form: Form) -> Self {
+impl From<StoredConsent> for Consent {
+    fn from(form: StoredConsent) -> Self {
         match form {
-            Form::Pattern(pattern) => Consent { pattern, tool: None },
-            Form::Whole { pattern, tool } => Consent { pattern, tool: Some(tool) },
+            StoredConsent::Pattern(pattern) => Consent { pattern, tool: None },
+            StoredConsent::Whole { pattern, tool } => Consent { pattern, tool: Some(tool) },
         }
     }
 }
 
-impl From<Consent> for Form {
+impl From<Consent> for StoredConsent {
     fn from(Consent { pattern, tool }: Consent) -> Self {
         match tool {
-            None => Form::Pattern(pattern),
-            Some(tool) => Form::Whole { pattern, tool },
+            None => StoredConsent::Pattern(pattern),
+            Some(tool) => StoredConsent::Whole { pattern, tool },
         }
     }
 }
@@ -170,17 +170,17 @@ impl From<Consent> for Form {
 impl Consent {
     /// Whether it is one to this tool. Of which tool an old one was is not known: it holds for those of Longhaul's own, whose
     /// names no server has.
-    pub fn is_for(&self, tool: Option<&ToolIdentity>) -> bool {
+    pub fn applies_to(&self, tool: Option<&ToolIdentity>) -> bool {
         match (&self.tool, tool) {
             (Some(seen), Some(now)) => seen.covers(now),
-            (None, Some(now)) => !now.is_of_server(),
+            (None, Some(now)) => !now.is_from_server(),
             // An old question.
-            (seen, None) => seen.as_ref().is_none_or(|seen| !seen.is_of_server()),
+            (seen, None) => seen.as_ref().is_none_or(|seen| !seen.is_from_server()),
         }
     }
 
     /// Why it is none to this tool, in words.
-    pub fn why_not(&self, now: &ToolIdentity) -> String {
+    pub fn mismatch_reason(&self, now: &ToolIdentity) -> String {
         match &self.tool {
             Some(seen) => seen.difference(now),
             None => {
@@ -211,10 +211,10 @@ mod tests {
         assert!(seen.covers(&same));
         let other = of_server("Runs.", json!({"type": "object", "required": ["a"], "properties": {"a": {}}}));
         assert_eq!(seen.changed_parts(&other), ["description", "arguments"]);
-        let consent = Consent { pattern: Pattern::of_tool("act").unwrap(), tool: Some(seen.clone()) };
-        assert!(consent.is_for(Some(&seen)) && !consent.is_for(Some(&other)));
+        let consent = Consent { pattern: Pattern::for_tool("act").unwrap(), tool: Some(seen.clone()) };
+        assert!(consent.applies_to(Some(&seen)) && !consent.applies_to(Some(&other)));
         assert_eq!(
-            consent.why_not(&other),
+            consent.mismatch_reason(&other),
             "the server 's' changed its description and arguments since it was allowed"
         );
         for other in [
@@ -238,10 +238,10 @@ mod tests {
         assert!(
             inside.covers(&ToolIdentity { description: "of another version".to_owned(), ..inside.clone() })
         );
-        let consent = Consent { pattern: Pattern::of_tool("shell").unwrap(), tool: Some(inside) };
-        assert!(!consent.is_for(Some(&outside)));
+        let consent = Consent { pattern: Pattern::for_tool("shell").unwrap(), tool: Some(inside) };
+        assert!(!consent.applies_to(Some(&outside)));
         assert_eq!(
-            consent.why_not(&outside),
+            consent.mismatch_reason(&outside),
             "it was allowed where it runs in a sandbox; this one runs without a sandbox"
         );
     }
@@ -251,12 +251,12 @@ mod tests {
         let old: Consent = serde_json::from_str("\"shell:cmd=git *\"").unwrap();
         assert_eq!(serde_json::to_string(&old).unwrap(), "\"shell:cmd=git *\"");
         let shell = ToolIdentity { toolset: "shell".to_owned(), ..ToolIdentity::default() };
-        assert!(old.is_for(Some(&shell)) && old.is_for(None));
+        assert!(old.applies_to(Some(&shell)) && old.applies_to(None));
         let server = of_server("Notes.", json!({}));
-        assert!(!old.is_for(Some(&server)));
+        assert!(!old.applies_to(Some(&server)));
         let new = Consent { tool: Some(server), ..old };
         let text = serde_json::to_string(&new).unwrap();
         assert_eq!(serde_json::from_str::<Consent>(&text).unwrap(), new);
-        assert!(!new.is_for(None));
+        assert!(!new.applies_to(None));
     }
 }

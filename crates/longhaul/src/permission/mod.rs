@@ -20,14 +20,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use identity::listed;
+pub(crate) use identity::join_with_and;
 pub use identity::{Consent, ToolIdentity};
-pub use pattern::{Meaning, Pattern};
-pub use request::{Request, RuleNames};
+pub use pattern::{PatternMatch, Pattern};
+pub use request::{PermissionRequest, RuleNames};
 
 /// What is to be done with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PermissionVerdict {
     /// It is made.
     Run,
     /// A person is asked first.
@@ -39,15 +39,15 @@ pub enum Verdict {
     Refuse(String),
 }
 
-impl Verdict {
+impl PermissionVerdict {
     /// The stricter of two; of two refusals, the first.
     #[must_use]
-    pub fn or_stricter(self, other: Verdict) -> Verdict {
+    pub fn stricter(self, other: PermissionVerdict) -> PermissionVerdict {
         match (self, other) {
-            (refused @ Verdict::Refuse(_), _) | (_, refused @ Verdict::Refuse(_)) => refused,
-            (unsure @ Verdict::Unsure(_), _) | (_, unsure @ Verdict::Unsure(_)) => unsure,
-            (Verdict::Ask, _) | (_, Verdict::Ask) => Verdict::Ask,
-            (Verdict::Run, Verdict::Run) => Verdict::Run,
+            (refused @ PermissionVerdict::Refuse(_), _) | (_, refused @ PermissionVerdict::Refuse(_)) => refused,
+            (unsure @ PermissionVerdict::Unsure(_), _) | (_, unsure @ PermissionVerdict::Unsure(_)) => unsure,
+            (PermissionVerdict::Ask, _) | (_, PermissionVerdict::Ask) => PermissionVerdict::Ask,
+            (PermissionVerdict::Run, PermissionVerdict::Run) => PermissionVerdict::Run,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Permissions {
 
     /// These and those: all that either of them allows, asks for and denies.
     #[must_use]
-    pub fn and(&self, more: &Permissions) -> Permissions {
+    pub fn merge(&self, more: &Permissions) -> Permissions {
         let joined = |ours: &[Pattern], theirs: &[Pattern]| ours.iter().chain(theirs).cloned().collect();
         Permissions {
             allow: joined(&self.allow, &more.allow),
@@ -102,24 +102,24 @@ impl Permissions {
     }
 
     /// What is to be done with a call. `harmless` says of the tool that it changes nothing that is not Longhaul's own.
-    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
-        self.decide_request(&Request::new(tool, arguments.clone()), harmless)
+    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> PermissionVerdict {
+        self.decide_request(&PermissionRequest::new(tool, arguments.clone()), harmless)
     }
 
     /// The same, of a call by all the names that rules know it by.
-    pub fn decide_request(&self, request: &Request, harmless: bool) -> Verdict {
+    pub fn decide_request(&self, request: &PermissionRequest, harmless: bool) -> PermissionVerdict {
         let tool = request.tool();
         let mut unsure = None;
         for pattern in &self.deny {
-            match pattern.meaning(request) {
-                Meaning::No => {}
-                Meaning::Yes => {
-                    return Verdict::Refuse(format!(
+            match pattern.match_request(request) {
+                PatternMatch::No => {}
+                PatternMatch::Yes => {
+                    return PermissionVerdict::Refuse(format!(
                         "'{tool}' is denied here by the pattern '{pattern}'. Do not try to get around it: do without, or \
                          say what you could not do."
                     ));
                 }
-                Meaning::Unclear(why) => {
+                PatternMatch::Unclear(why) => {
                     unsure.get_or_insert_with(|| {
                         format!("it may be what the pattern '{pattern}' denies: {why}")
                     });
@@ -127,14 +127,14 @@ impl Permissions {
             }
         }
         if let Some(why) = unsure {
-            return Verdict::Unsure(why);
+            return PermissionVerdict::Unsure(why);
         }
         // Who allowed it has seen another tool.
         if !request.is_changed() && self.allow.iter().any(|pattern| pattern.allows(request)) {
-            return Verdict::Run;
+            return PermissionVerdict::Run;
         }
-        let asked = self.ask.iter().any(|pattern| pattern.meaning(request) != Meaning::No);
-        if harmless && !asked { Verdict::Run } else { Verdict::Ask }
+        let asked = self.ask.iter().any(|pattern| pattern.match_request(request) != PatternMatch::No);
+        if harmless && !asked { PermissionVerdict::Run } else { PermissionVerdict::Ask }
     }
 }
 
@@ -151,16 +151,16 @@ pub struct Rights {
 
 impl Rights {
     /// What is to be done with a call.
-    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> Verdict {
-        self.decide_request(&Request::new(tool, arguments.clone()), harmless)
+    pub fn decide(&self, tool: &str, arguments: &Value, harmless: bool) -> PermissionVerdict {
+        self.decide_request(&PermissionRequest::new(tool, arguments.clone()), harmless)
     }
 
     /// The same, of a call by all the names that rules know it by.
-    pub fn decide_request(&self, request: &Request, harmless: bool) -> Verdict {
+    pub fn decide_request(&self, request: &PermissionRequest, harmless: bool) -> PermissionVerdict {
         let verdicts = self.levels.iter().map(|level| level.decide_request(request, harmless));
-        match verdicts.fold(Verdict::Run, Verdict::or_stricter) {
-            Verdict::Ask if self.approved => Verdict::Run,
-            Verdict::Unsure(why) if self.approved => Verdict::Refuse(format!(
+        match verdicts.fold(PermissionVerdict::Run, PermissionVerdict::stricter) {
+            PermissionVerdict::Ask if self.approved => PermissionVerdict::Run,
+            PermissionVerdict::Unsure(why) if self.approved => PermissionVerdict::Refuse(format!(
                 "This call of '{}' was not made, and nobody is asked in this run: {why}. Write it as plain commands, \
                  without variables for their names, `eval`, or programs given as text; or do without it.",
                 request.tool()

@@ -5,10 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::command::{NEVER, climbs, is_command, straight};
-use super::glob::{Glob, lower};
-use super::request::Request;
-use super::shell::{self, Piece};
+use super::command::{SHELL_METACHARACTERS, has_parent_component, is_command_argument, normalize_path};
+use super::glob::{Glob, lowercase};
+use super::request::PermissionRequest;
+use super::shell::{self, WordPiece};
 
 /// How long a pattern may be, in bytes.
 const LONGEST: usize = 2048;
@@ -36,13 +36,13 @@ const DEEPEST: usize = 8;
 pub struct Pattern {
     text: String,
     tool: Glob,
-    conditions: Vec<Condition>,
+    conditions: Vec<ArgumentCondition>,
     /// The only arguments that it means.
     exact: Option<Value>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Condition {
+struct ArgumentCondition {
     argument: String,
     glob: Glob,
     is_command: bool,
@@ -72,10 +72,10 @@ impl Pattern {
         let glob = |text: &str| Glob::parse(text).map_err(|why| wrong(&why));
         let condition = |piece: &str| {
             let (argument, text) = piece.split_once('=').unwrap_or((piece, ""));
-            Ok(Condition {
+            Ok(ArgumentCondition {
                 argument: argument.to_owned(),
                 glob: glob(text)?,
-                is_command: is_command(argument),
+                is_command: is_command_argument(argument),
             })
         };
         let conditions = pieces.map(condition).collect::<Result<_, String>>()?;
@@ -98,12 +98,12 @@ impl Pattern {
     }
 
     /// The pattern of all calls of one tool.
-    pub fn of_tool(tool: &str) -> Result<Pattern, String> {
+    pub fn for_tool(tool: &str) -> Result<Pattern, String> {
         Pattern::parse(&escaped(tool))
     }
 
     /// The pattern of one call, with these arguments and no others.
-    pub fn of_call(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+    pub fn for_call(tool: &str, arguments: &Value) -> Result<Pattern, String> {
         if !arguments.is_object() || tool.contains('{') {
             return Err("no pattern can name this very call: say `yes`, or `always tool`".to_owned());
         }
@@ -111,9 +111,9 @@ impl Pattern {
     }
 
     /// The pattern of one program with any arguments, where a call runs one plain command.
-    pub fn of_program(tool: &str, arguments: &Value) -> Result<Pattern, String> {
+    pub fn for_program(tool: &str, arguments: &Value) -> Result<Pattern, String> {
         let fields = arguments.as_object().into_iter().flatten();
-        let lines: Vec<_> = fields.filter(|(name, _)| is_command(name)).collect();
+        let lines: Vec<_> = fields.filter(|(name, _)| is_command_argument(name)).collect();
         let [(name, Value::String(line))] = lines[..] else {
             return Err("this call runs no command line: say `exact` or `tool`".to_owned());
         };
@@ -127,49 +127,49 @@ impl Pattern {
 
     /// Whether a call is certainly meant: for what it allows. Wildcards match nothing in a command line that would make
     /// another command of it, and nothing that goes up in a path.
-    pub fn is_surely(&self, tool: &str, arguments: &Value) -> bool {
-        self.tool.matches(&lower(tool), &[])
+    pub fn definitely_matches(&self, tool: &str, arguments: &Value) -> bool {
+        self.tool.matches(&lowercase(tool), &[])
             && self.exact.as_ref().is_none_or(|exact| exact == arguments)
-            && self.conditions.iter().all(|c| c.surely(arguments))
+            && self.conditions.iter().all(|c| c.definitely_matches(arguments))
     }
 
     /// The same, of a call by all the names of its arguments.
-    pub(super) fn allows(&self, request: &Request) -> bool {
-        let arguments = if self.exact.is_some() { request.given() } else { request.arguments() };
-        self.is_surely(request.tool(), arguments)
+    pub(super) fn allows(&self, request: &PermissionRequest) -> bool {
+        let arguments = if self.exact.is_some() { request.given_arguments() } else { request.arguments() };
+        self.definitely_matches(request.tool(), arguments)
     }
 
     /// Whether a call may be meant: for what it denies or asks about. A command line is meant if any command in it is,
     /// and arguments that cannot be read may be anything.
-    pub fn might_be(&self, tool: &str, arguments: &Value) -> bool {
-        self.meaning(&Request::new(tool, arguments.clone())) != Meaning::No
+    pub fn may_match(&self, tool: &str, arguments: &Value) -> bool {
+        self.match_request(&PermissionRequest::new(tool, arguments.clone())) != PatternMatch::No
     }
 
     /// Whether a call is meant, for what it denies or asks about.
-    pub fn meaning(&self, request: &Request) -> Meaning {
-        if !request.tools().any(|tool| self.tool.matches(&lower(tool), &[])) {
-            return Meaning::No;
+    pub fn match_request(&self, request: &PermissionRequest) -> PatternMatch {
+        if !request.tools().any(|tool| self.tool.matches(&lowercase(tool), &[])) {
+            return PatternMatch::No;
         }
         if let Some(exact) = &self.exact {
-            let is = exact == request.given() || !request.given().is_object();
-            return if is { Meaning::Yes } else { Meaning::No };
+            let is = exact == request.given_arguments() || !request.given_arguments().is_object();
+            return if is { PatternMatch::Yes } else { PatternMatch::No };
         }
-        self.conditions.iter().fold(Meaning::Yes, |so_far, condition| match so_far {
-            Meaning::No => Meaning::No,
-            so_far => so_far.and(condition.meaning(request)),
+        self.conditions.iter().fold(PatternMatch::Yes, |so_far, condition| match so_far {
+            PatternMatch::No => PatternMatch::No,
+            so_far => so_far.and(condition.match_request(request)),
         })
     }
 
     /// Whether it allows a call that a person would be asked about. One that may be what a rule denies is allowed only by
     /// the pattern of that very call.
     pub(crate) fn grants(&self, tool: &str, arguments: &Value, unsure: bool) -> bool {
-        (self.exact.is_some() || !unsure) && self.is_surely(tool, arguments)
+        (self.exact.is_some() || !unsure) && self.definitely_matches(tool, arguments)
     }
 }
 
 /// Whether a pattern means a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
+pub enum PatternMatch {
     /// It does not.
     No,
     /// It may: nobody can tell before the call is made, for this reason.
@@ -178,31 +178,31 @@ pub enum Meaning {
     Yes,
 }
 
-impl Meaning {
+impl PatternMatch {
     /// Both.
-    fn and(self, other: Meaning) -> Meaning {
+    fn and(self, other: PatternMatch) -> PatternMatch {
         match (self, other) {
-            (Meaning::No, _) | (_, Meaning::No) => Meaning::No,
-            (why @ Meaning::Unclear(_), _) | (_, why @ Meaning::Unclear(_)) => why,
-            (Meaning::Yes, Meaning::Yes) => Meaning::Yes,
+            (PatternMatch::No, _) | (_, PatternMatch::No) => PatternMatch::No,
+            (why @ PatternMatch::Unclear(_), _) | (_, why @ PatternMatch::Unclear(_)) => why,
+            (PatternMatch::Yes, PatternMatch::Yes) => PatternMatch::Yes,
         }
     }
 
     /// Either.
-    fn or(self, other: impl FnOnce() -> Meaning) -> Meaning {
+    fn or(self, other: impl FnOnce() -> PatternMatch) -> PatternMatch {
         match self {
-            Meaning::Yes => Meaning::Yes,
-            Meaning::No => other(),
-            why @ Meaning::Unclear(_) => match other() {
-                Meaning::Yes => Meaning::Yes,
+            PatternMatch::Yes => PatternMatch::Yes,
+            PatternMatch::No => other(),
+            why @ PatternMatch::Unclear(_) => match other() {
+                PatternMatch::Yes => PatternMatch::Yes,
                 _ => why,
             },
         }
     }
 }
 
-impl Condition {
-    fn surely(&self, arguments: &Value) -> bool {
+impl ArgumentCondition {
+    fn definitely_matches(&self, arguments: &Value) -> bool {
         let mut found = Vec::new();
         find(arguments, &self.argument, &mut found);
         !found.is_empty() && found.into_iter().all(|value| self.surely_is(value, 0))
@@ -220,29 +220,29 @@ impl Condition {
     }
 
     fn surely_text(&self, text: &str) -> bool {
-        let never: &[char] = if self.is_command { &NEVER } else { &[] };
-        let strays = !self.is_command && self.glob.is_wild() && climbs(text) && !self.glob.names("..");
-        !strays && self.glob.matches(&lower(text), never)
+        let never: &[char] = if self.is_command { &SHELL_METACHARACTERS } else { &[] };
+        let strays = !self.is_command && self.glob.is_wild() && has_parent_component(text) && !self.glob.contains_literal("..");
+        !strays && self.glob.matches(&lowercase(text), never)
     }
 
-    fn meaning(&self, request: &Request) -> Meaning {
+    fn match_request(&self, request: &PermissionRequest) -> PatternMatch {
         if !request.arguments().is_object() {
-            return Meaning::Yes;
+            return PatternMatch::Yes;
         }
         let mut found = Vec::new();
         find(request.arguments(), &self.argument, &mut found);
-        found.into_iter().fold(Meaning::No, |so_far, value| so_far.or(|| self.means(value, request, 0)))
+        found.into_iter().fold(PatternMatch::No, |so_far, value| so_far.or(|| self.means(value, request, 0)))
     }
 
-    fn means(&self, value: &Value, request: &Request, depth: usize) -> Meaning {
+    fn means(&self, value: &Value, request: &PermissionRequest, depth: usize) -> PatternMatch {
         match value {
             Value::String(text) => self.means_text(text, request),
-            Value::Array(_) if depth >= DEEPEST => Meaning::Yes,
+            Value::Array(_) if depth >= DEEPEST => PatternMatch::Yes,
             Value::Array(all) => {
                 let words: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
                 let each = all
                     .iter()
-                    .fold(Meaning::No, |so_far, one| so_far.or(|| self.means(one, request, depth + 1)));
+                    .fold(PatternMatch::No, |so_far, one| so_far.or(|| self.means(one, request, depth + 1)));
                 let each = each.or(|| self.means_text(&value.to_string(), request));
                 match self.is_command {
                     true => each.or(|| self.means_text(&words.join(" "), request)),
@@ -253,46 +253,46 @@ impl Condition {
         }
     }
 
-    fn means_text(&self, text: &str, request: &Request) -> Meaning {
-        if self.glob.matches(&lower(text), &[]) {
-            return Meaning::Yes;
+    fn means_text(&self, text: &str, request: &PermissionRequest) -> PatternMatch {
+        if self.glob.matches(&lowercase(text), &[]) {
+            return PatternMatch::Yes;
         }
         if self.is_command {
-            return self.means_line(&request.line(text));
+            return self.means_line(&request.parsed_command_line(text));
         }
-        let paths = request.paths(text).into_iter().map(|path| lower(&path));
-        match paths.chain([straight(&lower(text))]).any(|path| self.glob.matches(&path, &[])) {
-            true => Meaning::Yes,
-            false => Meaning::No,
+        let paths = request.path_spellings(text).into_iter().map(|path| lowercase(&path));
+        match paths.chain([normalize_path(&lowercase(text))]).any(|path| self.glob.matches(&path, &[])) {
+            true => PatternMatch::Yes,
+            false => PatternMatch::No,
         }
     }
 
-    fn means_line(&self, line: &shell::Line) -> Meaning {
+    fn means_line(&self, line: &shell::CommandLine) -> PatternMatch {
         let found = line
             .commands
             .iter()
-            .fold(Meaning::No, |so_far, command| so_far.or(|| self.means_command(command)));
+            .fold(PatternMatch::No, |so_far, command| so_far.or(|| self.means_command(command)));
         match &line.unclear {
-            Some(why) => found.or(|| Meaning::Unclear(why.clone())),
+            Some(why) => found.or(|| PatternMatch::Unclear(why.clone())),
             None => found,
         }
     }
 
     /// A command is compared with the path of its program and without.
-    fn means_command(&self, command: &shell::Command) -> Meaning {
+    fn means_command(&self, command: &shell::ShellCommand) -> PatternMatch {
         let mut parts: Vec<Option<String>> = Vec::new();
         for (at, word) in command.words.iter().enumerate() {
             if at > 0 {
                 parts.push(Some(" ".to_owned()));
             }
             parts.extend(word.pieces.iter().map(|piece| match piece {
-                Piece::Text(text) => Some(lower(text)),
-                Piece::Gap => None,
+                WordPiece::Text(text) => Some(lowercase(text)),
+                WordPiece::Gap => None,
             }));
         }
-        let short = command.words.first().and_then(shell::Word::program).map(|name| {
+        let short = command.words.first().and_then(shell::ShellWord::program).map(|name| {
             let own = command.words.first().map_or(0, |word| word.pieces.len());
-            let mut short = vec![Some(lower(name))];
+            let mut short = vec![Some(lowercase(name))];
             short.extend_from_slice(&parts[own..]);
             short
         });
@@ -304,17 +304,17 @@ impl Condition {
                 ["", "\u{f8ff}", "\u{f8ff} \u{f8ff}"].iter().all(|gap| self.glob.matches(&filled(gap), &[]));
             let parts: Vec<Option<&str>> = parts.iter().map(Option::as_deref).collect();
             match (known, everywhere) {
-                (_, true) if command.sure => Meaning::Yes,
-                (_, true) => Meaning::Unclear("it may run a command that is denied".to_owned()),
-                (true, false) => Meaning::No,
-                (false, false) if self.glob.meets(&parts) => {
-                    Meaning::Unclear("some of its words are known only when it runs".to_owned())
+                (_, true) if command.sure => PatternMatch::Yes,
+                (_, true) => PatternMatch::Unclear("it may run a command that is denied".to_owned()),
+                (true, false) => PatternMatch::No,
+                (false, false) if self.glob.could_match(&parts) => {
+                    PatternMatch::Unclear("some of its words are known only when it runs".to_owned())
                 }
-                (false, false) => Meaning::No,
+                (false, false) => PatternMatch::No,
             }
         };
         // Of a path that is not known whole only the name of the program counts.
-        let path_known = command.words.first().is_none_or(|word| !word.pieces.contains(&Piece::Gap));
+        let path_known = command.words.first().is_none_or(|word| !word.pieces.contains(&WordPiece::Gap));
         match short {
             Some(short) if !path_known => compare(&short),
             Some(short) => compare(&short).or(|| compare(&parts)),
@@ -327,12 +327,12 @@ impl Condition {
 fn plain_program(line: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
     let name = line.split([' ', '\t']).next().filter(|name| !name.is_empty() && name.chars().all(plain))?;
-    let read = shell::read(line);
-    let known = |command: &shell::Command| {
-        command.words.iter().flat_map(|word| &word.pieces).all(|piece| matches!(piece, Piece::Text(_)))
+    let read = shell::parse_command_line(line);
+    let known = |command: &shell::ShellCommand| {
+        command.words.iter().flat_map(|word| &word.pieces).all(|piece| matches!(piece, WordPiece::Text(_)))
     };
     let only = read.commands.len() == 1 && read.commands.iter().all(known) && read.unclear.is_none();
-    (only && !line.contains(NEVER) && line.len() > name.len()).then(|| name.to_owned())
+    (only && !line.contains(SHELL_METACHARACTERS) && line.len() > name.len()).then(|| name.to_owned())
 }
 
 /// A text as a pattern that means it alone.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::command::straight;
+use super::command::normalize_path;
 use super::shell;
 
 /// By which names rules know a tool and its arguments, besides its own.
@@ -21,7 +21,7 @@ pub struct RuleNames {
 
 /// A call that is judged: its tool, and its arguments as the tool will read them.
 #[derive(Debug)]
-pub struct Request {
+pub struct PermissionRequest {
     tool: String,
     covered_by: Vec<String>,
     /// As they were given, and under all their names.
@@ -30,13 +30,13 @@ pub struct Request {
     directory: Option<PathBuf>,
     changed: bool,
     /// Command lines that were read.
-    lines: RefCell<HashMap<String, Rc<shell::Line>>>,
+    lines: RefCell<HashMap<String, Rc<shell::CommandLine>>>,
 }
 
-impl Request {
+impl PermissionRequest {
     /// A call of a tool that rules know by its own names only.
-    pub fn new(tool: &str, arguments: Value) -> Request {
-        Request {
+    pub fn new(tool: &str, arguments: Value) -> PermissionRequest {
+        PermissionRequest {
             tool: tool.to_owned(),
             covered_by: Vec::new(),
             given: arguments.clone(),
@@ -49,7 +49,7 @@ impl Request {
 
     /// The same, where rules may use other names too.
     #[must_use]
-    pub fn known_as(mut self, names: &RuleNames) -> Request {
+    pub fn with_rule_names(mut self, names: &RuleNames) -> PermissionRequest {
         self.covered_by.clone_from(&names.covered_by);
         also_as(&mut self.arguments, names.aliases, 0);
         self
@@ -57,14 +57,14 @@ impl Request {
 
     /// The same, where relative paths begin in a directory.
     #[must_use]
-    pub fn in_directory(mut self, directory: Option<&Path>) -> Request {
+    pub fn in_directory(mut self, directory: Option<&Path>) -> PermissionRequest {
         self.directory = directory.map(Path::to_owned);
         self
     }
 
     /// The same, of a tool that is not (or not any more) what those saw who wrote the rules: what allows does not count.
     #[must_use]
-    pub fn of_changed_tool(mut self, changed: bool) -> Request {
+    pub fn with_changed_tool(mut self, changed: bool) -> PermissionRequest {
         self.changed = changed;
         self
     }
@@ -81,7 +81,7 @@ impl Request {
         std::iter::once(self.tool.as_str()).chain(self.covered_by.iter().map(String::as_str))
     }
 
-    pub(super) fn given(&self) -> &Value {
+    pub(super) fn given_arguments(&self) -> &Value {
         &self.given
     }
 
@@ -90,19 +90,19 @@ impl Request {
     }
 
     /// What a command line runs.
-    pub(super) fn line(&self, text: &str) -> Rc<shell::Line> {
-        let read = || Rc::new(shell::read(text));
+    pub(super) fn parsed_command_line(&self, text: &str) -> Rc<shell::CommandLine> {
+        let read = || Rc::new(shell::parse_command_line(text));
         self.lines.borrow_mut().entry(text.to_owned()).or_insert_with(read).clone()
     }
 
     /// Other ways to write a path: from the root, and from the working directory.
-    pub(super) fn paths(&self, text: &str) -> Vec<String> {
+    pub(super) fn path_spellings(&self, text: &str) -> Vec<String> {
         let Some(directory) = self.directory.as_deref().and_then(Path::to_str) else { return Vec::new() };
         let whole = match text.starts_with('/') {
-            true => straight(text),
-            false => straight(&format!("{directory}/{text}")),
+            true => normalize_path(text),
+            false => normalize_path(&format!("{directory}/{text}")),
         };
-        let base = straight(directory);
+        let base = normalize_path(directory);
         let own = whole.strip_prefix(&base).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
         own.into_iter().chain([whole]).collect()
     }

@@ -8,14 +8,14 @@ use nix::unistd::Pid;
 
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessInfo {
     id: i32,
     parent: i32,
     /// Whether it has ended, and only waits to be noticed by its parent.
     pub(super) dead: bool,
 }
 
-impl Process {
+impl ProcessInfo {
     pub(super) fn pid(&self) -> Pid {
         Pid::from_raw(self.id)
     }
@@ -28,9 +28,9 @@ fn all() -> impl Iterator<Item = i32> {
 }
 
 /// The children of a process, their children, and so on.
-pub(super) fn descendants(of: u32) -> Vec<Process> {
+pub(super) fn descendants(of: u32) -> Vec<ProcessInfo> {
     let stat = |id: i32| parsed(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?);
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    let mut children: HashMap<i32, Vec<ProcessInfo>> = HashMap::new();
     for process in all().filter_map(stat) {
         children.entry(process.parent).or_default().push(process);
     }
@@ -46,10 +46,10 @@ pub(super) fn descendants(of: u32) -> Vec<Process> {
 }
 
 /// A line of `/proc/N/stat`. The name in it may have anything in it, and ends with the last parenthesis.
-fn parsed(id: i32, stat: &str) -> Option<Process> {
+fn parsed(id: i32, stat: &str) -> Option<ProcessInfo> {
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     let state = words.next()?;
-    Some(Process { id, parent: words.next()?.parse().ok()?, dead: matches!(state, "Z" | "X") })
+    Some(ProcessInfo { id, parent: words.next()?.parse().ok()?, dead: matches!(state, "Z" | "X") })
 }
 
 /// Sends SIGKILL to all who bear a number as their limit of file locks; answers how many there were.
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_name_may_be_anything() {
         let process = parsed(7, "7 (a) S 1 (b)) Z 42 7 7 0").unwrap();
-        assert_eq!(process, Process { id: 7, parent: 42, dead: true });
+        assert_eq!(process, ProcessInfo { id: 7, parent: 42, dead: true });
         assert_eq!(parsed(7, "7 (x"), None);
     }
 

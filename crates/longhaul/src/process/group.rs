@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 #[cfg(target_os = "linux")]
-use super::supervisor::{ENDING, End, Pipes, Supervisor};
-use super::{Watched, Watchman};
+use super::supervisor::{ENDING, CleanupResult, SupervisorPipes, SupervisorClient};
+use super::{GuardedGroup, ProcessGuardian};
 
 /// How long the dying of a killed group is watched. Longer than that takes only who is stuck in the kernel, or dead
 /// with nobody to bury it.
@@ -25,23 +25,23 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A running command in a process group of its own, guarded by a [`Watchman`]. When it is dropped, everything in the
 /// group is killed; with a supervisor ([`Watchman::helper`]), everything that came of the command.
 #[derive(Debug)]
-pub struct Group {
+pub struct ProcessGroup {
     /// The command itself, or its supervisor; the pipes are the command's, and can be taken.
     pub child: Child,
     id: Pid,
     /// Whether the group is known to be gone. From then on its id may be somebody else's.
     gone: bool,
     /// What is known of those who left the group.
-    left: Left,
+    leftover: LeftoverProcesses,
     #[cfg(target_os = "linux")]
-    supervisor: Option<Supervisor>,
+    supervisor: Option<SupervisorClient>,
     // After the kill of `drop`: fields are dropped after it.
-    _watched: Watched,
+    _watched: GuardedGroup,
 }
 
 /// What is known, when a command has been ended, of the processes that it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum LeftoverProcesses {
     /// None is left.
     None,
     /// So many could not be ended.
@@ -50,7 +50,7 @@ pub enum Left {
     Unknown,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a program in a group of its own. `configure` adds its arguments, its environment, its directory and its
     /// pipes. With a supervisor, if the watchman has a helper for that.
     ///
@@ -58,49 +58,49 @@ impl Group {
     /// When it cannot be started, or not be guarded: then it does not run either.
     pub fn start(
         program: impl AsRef<OsStr>,
-        watchman: &Watchman,
+        watchman: &ProcessGuardian,
         configure: impl FnOnce(&mut Command),
-    ) -> io::Result<Group> {
+    ) -> io::Result<ProcessGroup> {
         #[cfg(target_os = "linux")]
-        if let Some((helper, limit)) = watchman.supervisor() {
-            let (name, value) = watchman.env()?;
-            let pipes = Pipes::new(limit)?;
+        if let Some((helper, limit)) = watchman.next_supervised_command() {
+            let (name, value) = watchman.marker_env()?;
+            let pipes = SupervisorPipes::new(limit)?;
             let mut command = pipes.command(&helper, (name, &value), program.as_ref());
             configure(&mut command);
             // Its pipe ends it, and it then ends the others: it must not be killed before that.
             command.process_group(0).kill_on_drop(false);
             let (child, mut supervisor, id) = pipes.start(command)?;
-            let watched = watchman.watch(id).inspect_err(|_| supervisor.kill())?;
-            let (id, left) = (Pid::from_raw(id), Left::Unknown);
-            return Ok(Group {
+            let watched = watchman.guard(id).inspect_err(|_| supervisor.kill())?;
+            let (id, left) = (Pid::from_raw(id), LeftoverProcesses::Unknown);
+            return Ok(ProcessGroup {
                 child,
                 id,
                 gone: false,
-                left,
+                leftover: left,
                 supervisor: Some(supervisor),
                 _watched: watched,
             });
         }
         let mut command = Command::new(program);
         configure(&mut command);
-        Group::spawn(command, watchman)
+        ProcessGroup::spawn(command, watchman)
     }
 
     /// Starts a command in a group of its own, with the watchman's mark in its environment, and without a supervisor.
     ///
     /// # Errors
     /// When it cannot be started, or not be guarded: then it does not run either.
-    pub fn spawn(mut command: Command, watchman: &Watchman) -> io::Result<Group> {
-        let (name, value) = watchman.env()?;
+    pub fn spawn(mut command: Command, watchman: &ProcessGuardian) -> io::Result<ProcessGroup> {
+        let (name, value) = watchman.marker_env()?;
         let mut child = command.env(name, value).process_group(0).kill_on_drop(true).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the process has no id"))?;
-        let watched = watchman.watch(id).inspect_err(|_| drop(child.start_kill()))?;
-        Ok(Group {
+        let watched = watchman.guard(id).inspect_err(|_| drop(child.start_kill()))?;
+        Ok(ProcessGroup {
             child,
             id: Pid::from_raw(id),
             gone: false,
-            left: Left::Unknown,
+            leftover: LeftoverProcesses::Unknown,
             #[cfg(target_os = "linux")]
             supervisor: None,
             _watched: watched,
@@ -113,18 +113,18 @@ impl Group {
     }
 
     /// What is known of the processes that it had started, once it was ended ([`Group::kill`], [`Group::terminate`]).
-    pub fn left(&self) -> Left {
-        self.left
+    pub fn leftover(&self) -> LeftoverProcesses {
+        self.leftover
     }
 
     /// Waits until the command itself has exited; what it has started may still run.
     ///
     /// # Errors
     /// When the operating system has lost it.
-    pub async fn exits(&mut self) -> io::Result<ExitStatus> {
+    pub async fn wait_for_exit(&mut self) -> io::Result<ExitStatus> {
         #[cfg(target_os = "linux")]
         if let Some(supervisor) = &mut self.supervisor
-            && let Some(status) = supervisor.exits().await
+            && let Some(status) = supervisor.wait_for_exit().await
         {
             return Ok(status);
         }
@@ -136,7 +136,7 @@ impl Group {
         #[cfg(target_os = "linux")]
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.terminate();
-            let _ = timeout(grace, supervisor.ends()).await;
+            let _ = timeout(grace, supervisor.wait_for_cleanup()).await;
             self.kill().await;
             return;
         }
@@ -179,21 +179,21 @@ impl Group {
         if let Some(helper) = helper {
             let _ = kill(helper, Signal::SIGCONT);
         }
-        let end = timeout(ENDING, supervisor.ends()).await.unwrap_or(End::Unknown);
+        let end = timeout(ENDING, supervisor.wait_for_cleanup()).await.unwrap_or(CleanupResult::Unknown);
         let anybody = match end {
-            End::None { killed } => {
-                self.left = Left::None;
+            CleanupResult::None { killed } => {
+                self.leftover = LeftoverProcesses::None;
                 killed > 0
             }
-            End::Left(left) => {
-                self.left = Left::Some(left);
+            CleanupResult::Left(left) => {
+                self.leftover = LeftoverProcesses::Some(left);
                 true
             }
-            End::Unknown => {
+            CleanupResult::Unknown => {
                 // It was killed, or does not answer: those who are in the group, and those who bear its number.
                 let _ = self.child.start_kill();
                 let anybody = killpg(self.id, Signal::SIGKILL).is_ok();
-                supervisor.sweep().await;
+                supervisor.kill_marked_processes().await;
                 anybody
             }
         };
@@ -214,10 +214,10 @@ impl Group {
 ///
 /// # Errors
 /// When it cannot be started, or its output not be read.
-pub(crate) async fn output_of(mut command: Command) -> io::Result<Output> {
+pub(crate) async fn run_to_output(mut command: Command) -> io::Result<Output> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let child = command.spawn()?;
-    let mut group = KilledOnDrop(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+    let mut group = KillGroupOnDrop(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
     let output = child.wait_with_output().await;
     // Its leader is gone, and its id may be somebody else's.
     group.0 = None;
@@ -225,9 +225,9 @@ pub(crate) async fn output_of(mut command: Command) -> io::Result<Output> {
 }
 
 /// Kills a process group when it is dropped.
-struct KilledOnDrop(Option<Pid>);
+struct KillGroupOnDrop(Option<Pid>);
 
-impl Drop for KilledOnDrop {
+impl Drop for KillGroupOnDrop {
     fn drop(&mut self) {
         if let Some(id) = self.0 {
             let _ = killpg(id, Signal::SIGKILL);
@@ -235,7 +235,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.gone {
             return;

@@ -9,11 +9,11 @@ mod supervise;
 mod supervisor;
 mod watchman;
 
-pub(crate) use group::output_of;
-pub use group::{Group, Left};
+pub(crate) use group::run_to_output;
+pub use group::{ProcessGroup, LeftoverProcesses};
 #[cfg(target_os = "linux")]
-pub use supervise::{SUPERVISE, supervise};
-pub use watchman::{Watched, Watchman};
+pub use supervise::{SUPERVISE_COMMAND, run_supervisor};
+pub use watchman::{GuardedGroup, ProcessGuardian};
 
 #[cfg(test)]
 mod tests;

@@ -25,10 +25,10 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::descent::{Process, descendants};
+use super::descent::{ProcessInfo, descendants};
 
 /// The word by which a program is asked to supervise a command.
-pub const SUPERVISE: &str = "supervise-exec";
+pub const SUPERVISE_COMMAND: &str = "supervise-exec";
 /// Between SIGTERM and SIGKILL, when Longhaul is no more.
 const GRACE: Duration = Duration::from_millis(400);
 /// How long those who do not die of SIGKILL are tried.
@@ -36,7 +36,7 @@ const PERSISTENCE: Duration = Duration::from_secs(2);
 
 /// What the helper is told.
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(super) struct Told {
+pub(super) struct SuperviseArgs {
     control: i32,
     status: i32,
     /// A number that all who come of the command have as a limit that nothing keeps.
@@ -51,15 +51,15 @@ pub(super) struct Told {
 ///
 /// For the `main` of a program that is named as a [`Watchman`](super::Watchman)'s helper, called before any thread is
 /// started. It returns only if that did not work, with the reason.
-pub fn supervise(args: impl IntoIterator<Item = OsString>) -> String {
+pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
     match parse(args).and_then(run) {
         Ok(never) => match never {},
         Err(why) => why,
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Told, String> {
-    let mut told = Told { control: -1, status: -1, ..Told::default() };
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, String> {
+    let mut told = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
@@ -85,7 +85,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Told, String> {
 
 enum Never {}
 
-fn run(told: Told) -> Result<Never, String> {
+fn run(told: SuperviseArgs) -> Result<Never, String> {
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let errno = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     // Opened anew, the pipes are not inherited by the command; the numbers that were handed over are closed.
@@ -107,13 +107,13 @@ fn run(told: Told) -> Result<Never, String> {
     let main = match started {
         Ok(child) => child.id(),
         Err(error) => {
-            say(&status, &format!("error {}", error.raw_os_error().unwrap_or(0)));
+            send_status(&status, &format!("error {}", error.raw_os_error().unwrap_or(0)));
             std::process::exit(127);
         }
     };
     // Signals to this process are not its business. Only from now on: the command would inherit that.
     let _ = SigSet::all().thread_block();
-    say(&status, &format!("pid {main}"));
+    send_status(&status, &format!("pid {main}"));
     // Whoever reads what the command writes is to see its end.
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = (dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null));
@@ -122,23 +122,23 @@ fn run(told: Told) -> Result<Never, String> {
     let killed = Arc::new(AtomicUsize::new(0));
     let listening = {
         let (status, killed) = (status.clone(), killed.clone());
-        std::thread::Builder::new().spawn(move || listen(control, &status, &killed))
+        std::thread::Builder::new().spawn(move || obey_control_pipe(control, &status, &killed))
     };
     listening.map_err(failed("a thread"))?;
     loop {
         match waitpid(Pid::from_raw(-1), None) {
             Ok(WaitStatus::Exited(pid, code)) if is(pid, main) => {
-                say(&status, &format!("exit {}", code << 8))
+                send_status(&status, &format!("exit {}", code << 8))
             }
             Ok(WaitStatus::Signaled(pid, signal, core)) if is(pid, main) => {
                 let raw = signal as i32 | if core { 0x80 } else { 0 };
-                say(&status, &format!("exit {raw}"));
+                send_status(&status, &format!("exit {raw}"));
             }
             Err(Errno::ECHILD) => break,
             _ => {}
         }
     }
-    say(&status, &format!("none {}", killed.load(Ordering::Relaxed)));
+    send_status(&status, &format!("none {}", killed.load(Ordering::Relaxed)));
     std::process::exit(0);
 }
 
@@ -147,13 +147,13 @@ fn is(pid: Pid, main: u32) -> bool {
 }
 
 /// Nobody may be there to hear it.
-fn say(mut status: &File, line: &str) {
+fn send_status(mut status: &File, line: &str) {
     let _ = status.write_all(format!("{line}\n").as_bytes());
 }
 
 /// Does what Longhaul says, and what there is to do when it says nothing more. The whole process ends when nobody is
 /// left.
-fn listen(mut control: File, status: &File, killed: &AtomicUsize) {
+fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
     let mut byte = [0];
     loop {
         match control.read(&mut byte) {
@@ -172,14 +172,14 @@ fn listen(mut control: File, status: &File, killed: &AtomicUsize) {
     let mut nap = Duration::from_micros(200);
     loop {
         // One after another, and again: who is born meanwhile is found the next time.
-        let alive: Vec<Process> = descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
+        let alive: Vec<ProcessInfo> = descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
         for process in &alive {
             // Counted before: when the last one is dead, this process ends.
             killed.fetch_add(1, Ordering::Relaxed);
             let _ = kill(process.pid(), Signal::SIGKILL);
         }
         if Instant::now() > until {
-            say(status, &format!("left {}", alive.len().max(1)));
+            send_status(status, &format!("left {}", alive.len().max(1)));
             std::process::exit(1);
         }
         std::thread::sleep(nap);

@@ -16,7 +16,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 
 use super::descent::kill_marked;
-use super::supervise::SUPERVISE;
+use super::supervise::SUPERVISE_COMMAND;
 
 /// How long the helper may take to start the command.
 const STARTING: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ static SPAWNING: Mutex<()> = Mutex::new(());
 
 /// A helper that runs one command.
 #[derive(Debug)]
-pub(super) struct Supervisor {
+pub(super) struct SupervisorClient {
     control: PipeWriter,
     status: Receiver,
     /// What has come of a line that has not ended.
@@ -37,12 +37,12 @@ pub(super) struct Supervisor {
     limit: u64,
     /// How the command itself ended.
     exit: Option<ExitStatus>,
-    end: Option<End>,
+    end: Option<CleanupResult>,
 }
 
 /// What became of everything that a command started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum CleanupResult {
     /// Nobody is left; so many were killed.
     None { killed: usize },
     /// So many did not die.
@@ -52,27 +52,27 @@ pub(super) enum End {
 }
 
 /// The pipes of a helper that is to be started.
-pub(super) struct Pipes {
+pub(super) struct SupervisorPipes {
     control: PipeWriter,
     status: PipeReader,
     theirs: (PipeReader, PipeWriter),
     limit: u64,
 }
 
-impl Pipes {
-    pub(super) fn new(limit: u64) -> io::Result<Pipes> {
+impl SupervisorPipes {
+    pub(super) fn new(limit: u64) -> io::Result<SupervisorPipes> {
         let (their_control, control) = io::pipe()?;
         let (status, their_status) = io::pipe()?;
         // A helper that is stopped must not stop us too.
         fcntl(&control, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Pipes { control, status, theirs: (their_control, their_status), limit })
+        Ok(SupervisorPipes { control, status, theirs: (their_control, their_status), limit })
     }
 
     /// The helper, about to run a program. Its arguments are added to this.
     pub(super) fn command(&self, helper: &Path, mark: (&str, &str), program: &OsStr) -> Command {
         let mut command = Command::new(helper);
         command.arg0("longhaul");
-        command.arg(SUPERVISE);
+        command.arg(SUPERVISE_COMMAND);
         command.arg("--control").arg(self.theirs.0.as_raw_fd().to_string());
         command.arg("--status").arg(self.theirs.1.as_raw_fd().to_string());
         command.arg("--limit").arg(self.limit.to_string());
@@ -82,7 +82,7 @@ impl Pipes {
     }
 
     /// Starts it, and waits until the command runs: the helper, how it is spoken with, and the command's id.
-    pub(super) fn start(self, mut command: Command) -> io::Result<(Child, Supervisor, i32)> {
+    pub(super) fn start(self, mut command: Command) -> io::Result<(Child, SupervisorClient, i32)> {
         let child = {
             let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
             for fd in [self.theirs.0.as_fd(), self.theirs.1.as_fd()] {
@@ -105,7 +105,7 @@ impl Pipes {
             }
         };
         let status = Receiver::from_owned_fd(OwnedFd::from(self.status))?;
-        let supervisor = Supervisor {
+        let supervisor = SupervisorClient {
             control: self.control,
             status,
             line: Vec::new(),
@@ -139,21 +139,21 @@ fn first_line(mut status: &PipeReader, until: Instant) -> io::Result<String> {
     }
 }
 
-impl Supervisor {
+impl SupervisorClient {
     /// Waits until the command itself has exited. `None` if nobody can say how.
-    pub(super) async fn exits(&mut self) -> Option<ExitStatus> {
+    pub(super) async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         while self.exit.is_none() && self.end.is_none() {
-            self.hear().await;
+            self.read_status().await;
         }
         self.exit
     }
 
     /// Waits until it is said what became of everything that the command started.
-    pub(super) async fn ends(&mut self) -> End {
+    pub(super) async fn wait_for_cleanup(&mut self) -> CleanupResult {
         loop {
             match self.end {
                 Some(end) => return end,
-                None => self.hear().await,
+                None => self.read_status().await,
             }
         }
     }
@@ -169,7 +169,7 @@ impl Supervisor {
     }
 
     /// Ends whoever can be found without the helper.
-    pub(super) async fn sweep(&mut self) {
+    pub(super) async fn kill_marked_processes(&mut self) {
         let limit = self.limit;
         let sweep = move || {
             let until = Instant::now() + Duration::from_secs(1);
@@ -181,11 +181,11 @@ impl Supervisor {
             }
         };
         let _ = tokio::task::spawn_blocking(sweep).await;
-        self.end = Some(End::Unknown);
+        self.end = Some(CleanupResult::Unknown);
     }
 
     /// Takes in some more of what the helper says. Nothing is lost if this is given up.
-    async fn hear(&mut self) {
+    async fn read_status(&mut self) {
         let mut buffer = [0; 256];
         let read = match self.status.readable().await {
             Ok(()) => self.status.try_read(&mut buffer),
@@ -201,7 +201,7 @@ impl Supervisor {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            _ => self.end = self.end.or(Some(End::Unknown)),
+            _ => self.end = self.end.or(Some(CleanupResult::Unknown)),
         }
     }
 
@@ -212,9 +212,9 @@ impl Supervisor {
         match (word, number.parse::<i32>()) {
             ("exit", Ok(raw)) => self.exit = Some(ExitStatus::from_raw(raw)),
             ("none", Ok(killed)) => {
-                self.end = Some(End::None { killed: usize::try_from(killed).unwrap_or(0) })
+                self.end = Some(CleanupResult::None { killed: usize::try_from(killed).unwrap_or(0) })
             }
-            ("left", Ok(left)) => self.end = Some(End::Left(usize::try_from(left).unwrap_or(1))),
+            ("left", Ok(left)) => self.end = Some(CleanupResult::Left(usize::try_from(left).unwrap_or(1))),
             _ => {}
         }
     }

@@ -48,23 +48,23 @@ fn ignores(pid: nix::unistd::Pid, signal: Signal) -> bool {
 
 #[test]
 fn a_watchman_that_guards_nobody_has_no_guardian() {
-    assert!(!format!("{:?}", Watchman::new()).contains("Child"));
+    assert!(!format!("{:?}", ProcessGuardian::new()).contains("Child"));
 }
 
 #[test]
 fn a_group_that_is_not_ours_is_refused() {
-    let watchman = Watchman::new();
+    let watchman = ProcessGuardian::new();
     for group in [1, 0, -1, -77] {
-        assert!(watchman.watch(group).unwrap_err().to_string().contains("no process group of ours"));
+        assert!(watchman.guard(group).unwrap_err().to_string().contains("no process group of ours"));
     }
 }
 
 #[test]
 fn whoever_is_left_ends_with_the_last_handle_and_the_guardian_too() {
-    let watchman = Watchman::new();
-    let (name, value) = watchman.env().unwrap();
+    let watchman = ProcessGuardian::new();
+    let (name, value) = watchman.marker_env().unwrap();
     let mut child = command("trap '' TERM; while :; do sleep 0.05; done").env(name, &value).spawn().unwrap();
-    let watched = watchman.watch(id(&child)).unwrap();
+    let watched = watchman.guard(id(&child)).unwrap();
     drop(watchman);
     #[cfg(target_os = "linux")]
     until("the guardian", || !with(&value, "cmdline").is_empty());
@@ -77,12 +77,12 @@ fn whoever_is_left_ends_with_the_last_handle_and_the_guardian_too() {
 
 #[test]
 fn who_is_not_watched_any_more_is_left_alone() {
-    let watchman = Watchman::new();
+    let watchman = ProcessGuardian::new();
     // Without the mark, so that only the registration counts.
     let mut let_go = command("exec sleep 1000").spawn().unwrap();
     let mut kept = command("exec sleep 1000").spawn().unwrap();
-    drop(watchman.watch(id(&let_go)).unwrap());
-    let twice = (watchman.watch(id(&kept)).unwrap(), watchman.watch(id(&kept)).unwrap());
+    drop(watchman.guard(id(&let_go)).unwrap());
+    let twice = (watchman.guard(id(&kept)).unwrap(), watchman.guard(id(&kept)).unwrap());
     drop(twice.0);
     std::mem::forget(twice.1);
     // As when this process dies: the pipe closes, and nothing was taken back.
@@ -96,9 +96,9 @@ fn who_is_not_watched_any_more_is_left_alone() {
 
 #[test]
 fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
-    let watchman = Watchman::new();
+    let watchman = ProcessGuardian::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
-    let watched = watchman.watch(id(&child)).unwrap();
+    let watched = watchman.guard(id(&child)).unwrap();
     let post = &watchman.0;
     let first = post.guardian();
     #[cfg(target_os = "linux")]
@@ -110,7 +110,7 @@ fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
     }
     kill(first, Signal::SIGKILL).unwrap();
     until("another guardian", || {
-        let _ = watchman.env().unwrap();
+        let _ = watchman.marker_env().unwrap();
         post.guardian() != first
     });
     std::mem::forget(watched);
@@ -120,15 +120,15 @@ fn a_guardian_is_deaf_and_one_that_was_killed_is_replaced() {
 
 #[test]
 fn a_guardian_that_is_stopped_stops_nobody() {
-    let watchman = Watchman::new();
+    let watchman = ProcessGuardian::new();
     let mut child = command("exec sleep 1000").spawn().unwrap();
-    let watched = watchman.watch(id(&child)).unwrap();
+    let watched = watchman.guard(id(&child)).unwrap();
     let post = &watchman.0;
     let first = post.guardian();
     kill(first, Signal::SIGSTOP).unwrap();
     // More than a pipe holds.
     for _ in 0..20_000 {
-        drop(watchman.watch(2_000_000_000).unwrap());
+        drop(watchman.guard(2_000_000_000).unwrap());
     }
     assert_ne!(post.guardian(), first);
     std::mem::forget(watched);
@@ -143,7 +143,7 @@ fn shell(script: &str) -> tokio::process::Command {
 }
 
 /// What the command writes first; it is then where it should be.
-async fn says(group: &mut Group) -> String {
+async fn says(group: &mut ProcessGroup) -> String {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     let mut line = String::new();
     BufReader::new(group.child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
@@ -162,13 +162,13 @@ fn is_gone(group: i32) -> bool {
 
 #[tokio::test]
 async fn a_group_ends_with_all_it_started_deaf_or_not() {
-    let watchman = Watchman::new();
+    let watchman = ProcessGuardian::new();
     for script in [
         "sleep 1000 & echo up; wait",
         "trap '' TERM; (trap '' TERM; sleep 1000) & echo up; sleep 1000",
         "sleep 1000 & echo up; exit 0",
     ] {
-        let mut group = Group::spawn(shell(script), &watchman).unwrap();
+        let mut group = ProcessGroup::spawn(shell(script), &watchman).unwrap();
         assert_eq!(says(&mut group).await, "up");
         group.terminate(Duration::from_millis(200)).await;
         assert!(is_gone(group.id()), "{script}");
@@ -178,8 +178,8 @@ async fn a_group_ends_with_all_it_started_deaf_or_not() {
 
 #[tokio::test]
 async fn a_group_that_is_dropped_is_killed() {
-    let watchman = Watchman::new();
-    let mut group = Group::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &watchman).unwrap();
+    let watchman = ProcessGuardian::new();
+    let mut group = ProcessGroup::spawn(shell("trap '' TERM; sleep 1000 & echo up; sleep 1000"), &watchman).unwrap();
     assert_eq!(says(&mut group).await, "up");
     let id = group.id();
     drop(group);
@@ -192,6 +192,6 @@ async fn a_group_that_is_dropped_is_killed() {
 
 #[tokio::test]
 async fn a_command_that_is_not_there_is_an_error() {
-    let error = Group::spawn(tokio::process::Command::new("/no/such/command"), &Watchman::new()).unwrap_err();
+    let error = ProcessGroup::spawn(tokio::process::Command::new("/no/such/command"), &ProcessGuardian::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }

@@ -48,12 +48,12 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Watchman(pub(super) Arc<Post>, Option<Arc<Path>>);
+pub struct ProcessGuardian(pub(super) Arc<GuardianShared>, Option<Arc<Path>>);
 
-impl Watchman {
+impl ProcessGuardian {
     /// A watchman of its own. The guardian is started when there is somebody to guard.
     pub fn new() -> Self {
-        Watchman::default()
+        ProcessGuardian::default()
     }
 
     /// The program that can supervise commands, so that none of the processes that a command starts outlives it, in whatever
@@ -67,7 +67,7 @@ impl Watchman {
 
     /// The helper, and a number that the processes of one command can be told by.
     #[cfg(target_os = "linux")]
-    pub(super) fn supervisor(&self) -> Option<(Arc<Path>, u64)> {
+    pub(super) fn next_supervised_command(&self) -> Option<(Arc<Path>, u64)> {
         let helper = self.1.clone()?;
         let n = self.0.commands.fetch_add(1, Ordering::Relaxed) % MOST;
         Some((helper, self.0.number * MOST + n))
@@ -78,8 +78,8 @@ impl Watchman {
     ///
     /// # Errors
     /// When the guardian cannot be started.
-    pub fn env(&self) -> io::Result<(&'static str, String)> {
-        self.0.duty().posted(&self.0.mark)?;
+    pub fn marker_env(&self) -> io::Result<(&'static str, String)> {
+        self.0.lock().running_guardian(&self.0.mark)?;
         Ok((MARK, self.0.mark.to_string()))
     }
 
@@ -88,17 +88,17 @@ impl Watchman {
     ///
     /// # Errors
     /// When the guardian cannot be started or told.
-    pub fn watch(&self, group: i32) -> io::Result<Watched> {
+    pub fn guard(&self, group: i32) -> io::Result<GuardedGroup> {
         if group <= 1 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{group} is no process group of ours"),
             ));
         }
-        let mut duty = self.0.duty();
+        let mut duty = self.0.lock();
         *duty.groups.entry(group).or_default() += 1;
-        let watched = Watched { post: self.0.clone(), group };
-        let told = duty.tell(&self.0.mark, &format!("+{group}\n"));
+        let watched = GuardedGroup { post: self.0.clone(), group };
+        let told = duty.send(&self.0.mark, &format!("+{group}\n"));
         // Its drop wants the lock.
         drop(duty);
         told.map(|()| watched)
@@ -107,27 +107,27 @@ impl Watchman {
 
 /// A process group that is guarded, until this is dropped.
 #[derive(Debug)]
-pub struct Watched {
-    post: Arc<Post>,
+pub struct GuardedGroup {
+    post: Arc<GuardianShared>,
     group: i32,
 }
 
-impl Watched {
+impl GuardedGroup {
     /// The group.
     pub fn group(&self) -> i32 {
         self.group
     }
 }
 
-impl Drop for Watched {
+impl Drop for GuardedGroup {
     fn drop(&mut self) {
-        let mut duty = self.post.duty();
+        let mut duty = self.post.lock();
         let Some(times) = duty.groups.get_mut(&self.group) else { return };
         *times -= 1;
         if *times == 0 {
             duty.groups.remove(&self.group);
             // A guardian that cannot be told is replaced by one that knows only who is left.
-            if let Err(error) = duty.tell(&self.post.mark, &format!("-{}\n", self.group)) {
+            if let Err(error) = duty.send(&self.post.mark, &format!("-{}\n", self.group)) {
                 tracing::warn!(%error, "the guardian of child processes cannot be told that one has ended");
             }
         }
@@ -136,40 +136,40 @@ impl Drop for Watched {
 
 /// What all handles of a watchman share.
 #[derive(Debug)]
-pub(super) struct Post {
-    mark: Mark,
+pub(super) struct GuardianShared {
+    mark: GuardianMark,
     /// The beginning of the numbers that processes of ours bear.
     number: u64,
     #[cfg(target_os = "linux")]
     commands: AtomicU64,
-    duty: Mutex<Duty>,
+    state: Mutex<GuardianState>,
 }
 
-impl Default for Post {
+impl Default for GuardianShared {
     fn default() -> Self {
         let id = Uuid::now_v7();
         let (_, random) = id.as_u64_pair();
         // Twelve digits.
         let number = 100_000_000_000 + random % 900_000_000_000;
-        Post {
-            mark: Mark(id.simple().to_string(), number),
+        GuardianShared {
+            mark: GuardianMark(id.simple().to_string(), number),
             number,
             #[cfg(target_os = "linux")]
             commands: AtomicU64::new(0),
-            duty: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 }
 
-impl Post {
-    fn duty(&self) -> MutexGuard<'_, Duty> {
-        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
+impl GuardianShared {
+    fn lock(&self) -> MutexGuard<'_, GuardianState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As when this process dies: the line goes dead, and nothing was said.
     #[cfg(test)]
     pub(super) fn hang_up(&self) {
-        if let Some(Guardian { mut child, line }) = self.duty().guardian.take() {
+        if let Some(GuardianProcess { mut child, line }) = self.lock().guardian.take() {
             drop(line);
             let _ = child.wait();
         }
@@ -177,7 +177,7 @@ impl Post {
 
     #[cfg(test)]
     pub(super) fn guardian(&self) -> nix::unistd::Pid {
-        let duty = self.duty();
+        let duty = self.lock();
         let id = duty.guardian.as_ref().map_or(0, |guardian| guardian.child.id());
         nix::unistd::Pid::from_raw(id.try_into().unwrap_or(0))
     }
@@ -185,9 +185,9 @@ impl Post {
 
 /// What tells our children from all other processes.
 #[derive(Debug)]
-struct Mark(String, u64);
+struct GuardianMark(String, u64);
 
-impl fmt::Display for Mark {
+impl fmt::Display for GuardianMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -195,52 +195,52 @@ impl fmt::Display for Mark {
 
 /// The guardian, and all groups that it is to know of; how often each was registered.
 #[derive(Debug, Default)]
-struct Duty {
-    guardian: Option<Guardian>,
+struct GuardianState {
+    guardian: Option<GuardianProcess>,
     groups: BTreeMap<i32, u32>,
 }
 
-impl Duty {
+impl GuardianState {
     /// The guardian, started now if there is none, or none any more.
-    fn posted(&mut self, mark: &Mark) -> io::Result<&mut Guardian> {
-        let guardian = match self.guardian.take().and_then(Guardian::if_there) {
+    fn running_guardian(&mut self, mark: &GuardianMark) -> io::Result<&mut GuardianProcess> {
+        let guardian = match self.guardian.take().and_then(GuardianProcess::if_there) {
             Some(guardian) => guardian,
             None => {
-                let mut guardian = Guardian::start(mark)?;
+                let mut guardian = GuardianProcess::start(mark)?;
                 let known: String = self.groups.keys().map(|group| format!("+{group}\n")).collect();
-                guardian.hear(&known)?;
+                guardian.send(&known)?;
                 guardian
             }
         };
         Ok(self.guardian.insert(guardian))
     }
 
-    fn tell(&mut self, mark: &Mark, line: &str) -> io::Result<()> {
-        if self.posted(mark)?.hear(line).is_ok() {
+    fn send(&mut self, mark: &GuardianMark, line: &str) -> io::Result<()> {
+        if self.running_guardian(mark)?.send(line).is_ok() {
             return Ok(());
         }
         // It has died just now, or does not listen. The next one is told of all groups when it is posted.
-        self.guardian.take().into_iter().for_each(Guardian::dismiss);
-        self.posted(mark).map(drop)
+        self.guardian.take().into_iter().for_each(GuardianProcess::kill);
+        self.running_guardian(mark).map(drop)
     }
 }
 
-impl Drop for Duty {
+impl Drop for GuardianState {
     fn drop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
-            guardian.leave();
+            guardian.finish();
         }
     }
 }
 
 #[derive(Debug)]
-struct Guardian {
+struct GuardianProcess {
     child: Child,
     line: ChildStdin,
 }
 
-impl Guardian {
-    fn start(mark: &Mark) -> io::Result<Guardian> {
+impl GuardianProcess {
+    fn start(mark: &GuardianMark) -> io::Result<GuardianProcess> {
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "longhaul-guard", &format!("{MARK}={mark}"), &mark.1.to_string()])
             .current_dir("/")
@@ -258,27 +258,27 @@ impl Guardian {
         let line = child.stdin.take().ok_or_else(|| io::Error::other("the guardian has no input"))?;
         // A guardian that somebody has stopped must not stop us too.
         fcntl(&line, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Guardian { child, line })
+        Ok(GuardianProcess { child, line })
     }
 
     /// Itself, unless somebody has killed it.
-    fn if_there(mut self) -> Option<Guardian> {
+    fn if_there(mut self) -> Option<GuardianProcess> {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
 
-    fn hear(&mut self, lines: &str) -> io::Result<()> {
+    fn send(&mut self, lines: &str) -> io::Result<()> {
         self.line.write_all(lines.as_bytes())
     }
 
     /// Ends it at once, without its ending anybody.
-    fn dismiss(mut self) {
+    fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Lets it end who is left, and then itself.
-    fn leave(mut self) {
-        let _ = self.hear(".\n");
+    fn finish(mut self) {
+        let _ = self.send(".\n");
         drop(self.line);
         let until = Instant::now() + LEAVING;
         while let Ok(None) = self.child.try_wait() {

@@ -11,101 +11,101 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::gear::{Gear, OpenTool};
-use super::leave::{Asking, Barred, Door, Plea};
-use super::worktime::rung;
-use super::{Halt, Run, heard, overdue, usher};
-use crate::entry::{Entry, Failure, FailureKind, Returned, Voice, Wait};
-use crate::hook::Moment;
+use super::gear::{OpenTools, OpenTool};
+use super::leave::{PendingQuestions, Denied, ApprovalGate, ApprovalRequest};
+use super::worktime::people_wake;
+use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed, usher};
+use crate::entry::{Entry, Failure, FailureKind, CallResult, LiveTextKind, WaitReason};
+use crate::hook::HookEvent;
 use crate::id::{CallId, TaskId};
 use crate::message::envelope::escape_tags;
-use crate::permission::Verdict;
-use crate::tool::{CallContext, Line, Scratch, Signal, ToolError, ToolOutput};
-use crate::toolset::cut_output;
-use crate::turn::Act;
+use crate::permission::PermissionVerdict;
+use crate::tool::{CallContext, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
+use crate::toolset::truncate_output;
+use crate::turn::PendingCall;
 
 /// How long tools may take to give up what they are doing.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What came of a call; `None` if it was given up while it only waited, to be made again later.
-struct Came {
+struct CallOutcome {
     call: CallId,
     result: Option<Result<ToolOutput, ToolError>>,
     /// What hooks want the model to know with it.
-    told: Vec<String>,
+    hook_texts: Vec<String>,
     /// Whether nobody was there who could have allowed it.
     unattended: bool,
 }
 
-impl Came {
-    fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> Came {
-        Came { call, result, told: Vec::new(), unattended: false }
+impl CallOutcome {
+    fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> CallOutcome {
+        CallOutcome { call, result, hook_texts: Vec::new(), unattended: false }
     }
 }
 
-impl Run {
+impl TaskRun {
     /// Runs these calls to their end, unless the run is halted.
-    pub(super) async fn run_calls(&mut self, acts: Vec<Act>) -> Result<(), Halt> {
-        self.hold_looks(&acts).await?;
-        let (line, mut signals) = Line::new();
+    pub(super) async fn run_calls(&mut self, acts: Vec<PendingCall>) -> Result<(), Halt> {
+        self.throttle_polling(&acts).await?;
+        let (line, mut signals) = RunnerChannel::new();
         let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
-        let mut now = Now {
+        let mut now = ActiveCalls {
             give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
-            hurry: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
-            ..Now::default()
+            backgrounded: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            ..ActiveCalls::default()
         };
-        let asks_first = |act: &Act| {
-            let begun = act.begun || act.interrupted || act.cut;
-            !begun && !self.begins_at_once(&act.call)
+        let asks_first = |act: &PendingCall| {
+            let begun = act.started || act.interrupted || act.truncated;
+            !begun && !self.starts_without_approval(&act.call)
         };
         let acts = acts.into_iter().map(|act| {
             let asks = asks_first(&act);
             (act, asks)
         });
-        let acts: Vec<(Act, bool)> = acts.collect();
-        self.note_begun(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
-        let start = |(act, asks_first): (Act, bool)| {
+        let acts: Vec<(PendingCall, bool)> = acts.collect();
+        self.record_started(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
+        let start = |(act, asks_first): (PendingCall, bool)| {
             let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
-            let door = Door {
+            let door = ApprovalGate {
                 rights: self.rights.clone(),
                 directory: self.order.working_dir.clone(),
-                pleas: pleas.clone(),
+                requests: pleas.clone(),
                 stop: stop.clone(),
-                give_up,
+                abandon: give_up,
             };
-            let hurry = now.hurry.get(&act.id).cloned().unwrap_or_default();
+            let hurry = now.backgrounded.get(&act.id).cloned().unwrap_or_default();
             self.start(act, &line, door, hurry, asks_first)
         };
         let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
         let mut halt: Option<(Halt, Instant)> = None;
         // A person said so before the process died that was in these calls.
-        now.hurry(&self.head.backgrounded);
+        now.background(&self.state.backgrounded);
 
         while !running.is_empty() {
             let until = halt.as_ref().map(|(_, until)| *until);
-            let wants_seat = now.asking.beginning().next().is_some() && self.seat.is_parked();
+            let wants_seat = now.asking.ready_calls().next().is_some() && self.seat.is_parked();
             // In this order: a tool that talks without end must not drown a stop.
             tokio::select! {
                 biased;
                 // Whoever ignores the stop for too long is dropped, which ends what it has started.
-                () = overdue(until), if until.is_some() => break,
-                () = heard(&self.bell, self.look_at, &self.tenure) => {
+                () = deadline_passed(until), if until.is_some() => break,
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
-                    now.hurry(&self.head.backgrounded);
-                    if self.head.stop.is_some() && halt.is_none() {
+                    now.background(&self.state.backgrounded);
+                    if self.state.stop.is_some() && halt.is_none() {
                         halt = Some((Halt::Stop, Instant::now() + GRACE));
                         stop.cancel();
                     }
                 }
-                () = self.around.drain.cancelled(), if !now.draining => now.draining = true,
-                () = overdue(self.watch.deadline()), if halt.is_none() => {
-                    halt = Some((self.too_late(), Instant::now() + GRACE));
+                () = self.context.drain.cancelled(), if !now.draining => now.draining = true,
+                () = deadline_passed(self.stopwatch.deadline()), if halt.is_none() => {
+                    halt = Some((self.timeout_halt(), Instant::now() + GRACE));
                     stop.cancel();
                 }
-                () = overdue(now.asking.due()) => self.close_overdue(&now.asking).await?,
-                () = overdue(now.progress.due) => self.note(now.progress.take()).await?,
+                () = deadline_passed(now.asking.due()) => self.expire_questions(&now.asking).await?,
+                () = deadline_passed(now.progress.due) => self.append_entries(now.progress.take()).await?,
                 Some(came) = running.next() => {
                     let mut all = vec![came];
                     while let Some(Some(more)) = running.next().now_or_never() {
@@ -113,49 +113,49 @@ impl Run {
                     }
                     // What a call said before it returned, and what hooks did to it, comes before its result.
                     while let Ok(signal) = signals.try_recv() {
-                        self.hear(signal, &mut now).await?;
+                        self.handle_signal(signal, &mut now).await?;
                     }
                     while let Ok(plea) = pleading.try_recv() {
-                        self.hear_plea(plea, &mut now).await?;
+                        self.handle_approval_request(plea, &mut now).await?;
                     }
                     if now.progress.due.is_some() {
-                        self.note(now.progress.take()).await?;
+                        self.append_entries(now.progress.take()).await?;
                     }
                     all.iter().for_each(|came| drop(now.waiting.remove(&came.call)));
                     let last = running.is_empty() && halt.is_none();
-                    if let Some(fatal) = self.note_returned(all, &names, last).await? {
+                    if let Some(fatal) = self.record_results(all, &names, last).await? {
                         halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
                         stop.cancel();
                     }
                 }
-                Some(signal) = signals.recv() => self.hear(signal, &mut now).await?,
-                Some(plea) = pleading.recv() => self.hear_plea(plea, &mut now).await?,
-                () = self.seat.sit(), if wants_seat => {}
-                () = rung(self.people.as_ref()) => {}
+                Some(signal) = signals.recv() => self.handle_signal(signal, &mut now).await?,
+                Some(plea) = pleading.recv() => self.handle_approval_request(plea, &mut now).await?,
+                () = self.seat.take(), if wants_seat => {}
+                () = people_wake(self.people_subscription.as_ref()) => {}
             }
-            self.deliver(&mut now.asking);
+            self.deliver_answers(&mut now.asking);
             if halt.is_some() {
                 // Nobody's answer is waited for any more.
                 now.asking.clear();
             } else if now.draining {
                 now.give_up_waiting();
-            } else if now.asking.beginning().next().is_some() && !self.seat.is_parked() {
-                self.begin_calls(&mut now.asking).await?;
+            } else if now.asking.ready_calls().next().is_some() && !self.seat.is_parked() {
+                self.start_approved_calls(&mut now.asking).await?;
             }
             if !running.is_empty() && now.idle() == running.len() {
                 self.wait_for(&now).await?;
             }
             // What begins as soon as there is a seat, is not worked on either.
-            let queued = if self.seat.is_parked() { now.asking.beginning().count() } else { 0 };
+            let queued = if self.seat.is_parked() { now.asking.ready_calls().count() } else { 0 };
             if halt.is_some() || now.idle() + queued < running.len() {
-                self.count(true);
+                self.count_time(true);
             } else if now.waiting.is_empty() {
-                self.count(running.is_empty());
+                self.count_time(running.is_empty());
             } else {
-                self.count_unless_people_are_waited_for(&now.tasks()).await?;
+                self.count_time_unless_waiting_for_people(&now.tasks()).await?;
             }
         }
-        self.count(true);
+        self.count_time(true);
         match halt {
             Some((halt, _)) => Err(halt),
             None if now.give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
@@ -164,51 +164,51 @@ impl Run {
     }
 
     /// Says of calls that were not begun with their reply that they begin now.
-    async fn note_begun<'a>(&mut self, acts: impl Iterator<Item = &'a Act>) -> Result<(), Halt> {
-        let fresh = acts.filter(|act| !act.begun).map(|act| Entry::Called {
+    async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
+        let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
             call: act.id,
             tool: act.call.tool.as_str().into(),
             arguments: None,
         });
         let fresh: Vec<_> = fresh.collect();
-        if fresh.is_empty() { Ok(()) } else { self.note(fresh).await }
+        if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
     }
 
     fn start(
         &self,
-        mut act: Act,
-        line: &Line,
-        door: Door,
+        mut act: PendingCall,
+        line: &RunnerChannel,
+        door: ApprovalGate,
         hurry: CancellationToken,
         asks_first: bool,
-    ) -> impl Future<Output = Came> + use<> {
+    ) -> impl Future<Output = CallOutcome> + use<> {
         let context = CallContext {
-            scratch: Scratch::new(self.around.store.clone(), &self.caller()),
+            storage: ToolStorage::new(self.context.store.clone(), &self.caller()),
             caller: self.caller(),
             call: act.id,
-            desk: self.around.desk.clone(),
+            dispatcher: self.context.dispatcher.clone(),
             cancel: door.stop.clone(),
-            hurry,
+            backgrounded: hurry,
             working_dir: self.order.working_dir.clone(),
             model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
-            processes: self.around.processes.clone(),
-            line: line.clone(),
+            processes: self.context.processes.clone(),
+            runner: line.clone(),
         };
-        let gear = self.gear.clone();
-        let judged_by = self.judged_by.clone().filter(|_| act.begun && !act.interrupted);
-        let usher = self.usher(&act).map(Box::new);
-        let tenure = self.tenure.clone();
+        let gear = self.tools.clone();
+        let judged_by = self.previous_tools.clone().filter(|_| act.started && !act.interrupted);
+        let usher = self.call_hooks(&act).map(Box::new);
+        let tenure = self.lease.clone();
         async move {
             let id = act.id;
-            let returned = |result| Came::new(id, Some(result));
+            let returned = |result| CallOutcome::new(id, Some(result));
             let name = &act.call.tool;
             let Some(open) = gear.tool(name) else {
                 let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
                 return returned(Err(ToolError::Retry(text)));
             };
-            let OpenTool { tool, manner, changed, identity } = open;
+            let OpenTool { tool, effects: manner, changed, identity } = open;
             // It began as a call of the tool that the model saw, and nobody was asked about this one.
-            let saw = |had: Arc<Gear>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
+            let saw = |had: Arc<OpenTools>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
             if judged_by.is_some_and(|had| !saw(had)) {
                 let text = format!(
                     "This call was not made: '{name}' is another tool now than when you called it. Look at its \
@@ -216,7 +216,7 @@ impl Run {
                 );
                 return returned(Err(ToolError::Retry(text)));
             }
-            if act.cut {
+            if act.truncated {
                 let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
                             it again, with less text before it or shorter arguments.";
                 return returned(Err(ToolError::Retry(text.to_owned())));
@@ -228,85 +228,85 @@ impl Run {
                 return returned(Err(ToolError::Failed(text.to_owned())));
             }
             // Rules, hooks and people see the call as the tool will: it is called with nothing else.
-            match tool.canonical(&act.call.arguments) {
+            match tool.canonical_arguments(&act.call.arguments) {
                 Ok(arguments) => act.call.arguments = arguments,
-                Err(error) => return Came::new(act.id, Some(Err(error))),
+                Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
             }
             let mut told = Vec::new();
             if asks_first {
-                tenure.sure().await;
-                match Box::pin(door.pass(&mut act, open, usher.as_deref())).await {
+                tenure.wait_until_held().await;
+                match Box::pin(door.request_approval(&mut act, open, usher.as_deref())).await {
                     Ok(counsel) => {
-                        counsel.notes.into_iter().for_each(|note| context.progress(note));
-                        told.extend(usher::told(Moment::PreToolUse, &counsel.context));
+                        counsel.user_messages.into_iter().for_each(|note| context.progress(note));
+                        told.extend(usher::hook_text(HookEvent::PreToolUse, &counsel.context));
                     }
-                    Err(Barred::Refused(error)) => return Came::new(act.id, Some(Err(error))),
-                    Err(Barred::Nobody(error)) => {
-                        return Came { unattended: true, ..Came::new(act.id, Some(Err(error))) };
+                    Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
+                    Err(Denied::Unattended(error)) => {
+                        return CallOutcome { unattended: true, ..CallOutcome::new(act.id, Some(Err(error))) };
                     }
-                    Err(Barred::GivenUp) => return Came::new(act.id, None),
+                    Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
                 }
             } else if act.interrupted
-                && let Verdict::Refuse(why) = door.verdict(&act.call, open)
+                && let PermissionVerdict::Refuse(why) = door.verdict(&act.call, open)
             {
-                return Came::new(act.id, Some(Err(ToolError::Failed(why))));
+                return CallOutcome::new(act.id, Some(Err(ToolError::Failed(why))));
             }
             if let Some(changed) = changed
-                && !door.asks()
+                && !door.asks_people()
                 && !manner.is_harmless()
             {
                 context.progress(format!("{} is called though {changed}", act.call.tool));
             }
             // The last look before it happens: a process that was stopped here goes on here.
-            tenure.sure().await;
+            tenure.wait_until_held().await;
             let call =
                 AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
             let result = tokio::select! {
                 result = call => result,
-                () = door.give_up.cancelled(), if manner.repeatable => return Came::new(act.id, None),
+                () = door.abandon.cancelled(), if manner.repeatable => return CallOutcome::new(act.id, None),
             };
             let result = result.unwrap_or_else(|panic| {
-                Err(ToolError::Failed(format!("the tool failed: {}", said(&*panic))))
+                Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
             });
             if let Some(usher) = &usher {
                 // Of a task that is stopped nobody hears any more.
-                tenure.sure().await;
+                tenure.wait_until_held().await;
                 let heard = tokio::select! {
                     biased;
                     () = door.stop.cancelled() => Vec::new(),
-                    heard = Box::pin(usher.after(&act.call, &result, &context, &door)) => heard,
+                    heard = Box::pin(usher.run_after(&act.call, &result, &context, &door)) => heard,
                 };
-                told.extend(usher::told(Moment::PostToolUse, &heard));
+                told.extend(usher::hook_text(HookEvent::PostToolUse, &heard));
             }
-            Came { told, ..Came::new(act.id, Some(result)) }
+            CallOutcome { hook_texts: told, ..CallOutcome::new(act.id, Some(result)) }
         }
     }
 
     /// All calls that still run only wait: others may have the seat.
-    async fn wait_for(&mut self, now: &Now) -> Result<(), Halt> {
+    async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
         self.seat.park();
-        let for_tasks = || Entry::Waiting { on: Wait::Tasks(now.tasks()), until: None };
-        let person = now.asking.calls().next().and_then(|_| self.wait_for_person());
+        let for_tasks = || Entry::Waiting { on: WaitReason::Tasks(now.tasks()), until: None };
+        let person = now.asking.waiting_calls().next().and_then(|_| self.waiting_for_person_entry());
         let entry = person.unwrap_or_else(for_tasks);
-        match (&self.head.waiting, &entry) {
+        match (&self.state.waiting, &entry) {
             (Some(waiting), Entry::Waiting { on, .. }) if waiting.on == *on => Ok(()),
-            _ => self.note(vec![entry]).await,
+            _ => self.append_entries(vec![entry]).await,
         }
     }
 
     /// Hears what a call tells while it runs.
-    async fn hear(&mut self, signal: Signal, now: &mut Now) -> Result<(), Halt> {
+    async fn handle_signal(&mut self, signal: CallSignal, now: &mut ActiveCalls) -> Result<(), Halt> {
         match signal {
-            Signal::Progress(text) => now.progress.hear(text),
-            Signal::Waits { call, tasks } => drop(now.waiting.insert(call, tasks)),
-            Signal::Works { call } => drop(now.waiting.remove(&call)),
-            Signal::Asks { call, question, reply } => {
-                self.ask_words(&mut now.asking, call, question, reply).await?;
+            CallSignal::Progress(text) => now.progress.push(text),
+            CallSignal::WaitsForTasks { call, tasks } => drop(now.waiting.insert(call, tasks)),
+            CallSignal::WorksAgain { call } => drop(now.waiting.remove(&call)),
+            CallSignal::AsksPerson { call, question, reply } => {
+                self.ask_question(&mut now.asking, call, question, reply).await?;
             }
-            Signal::WantsModel { tokens, reply } => {
+            CallSignal::WantsModel { tokens, reply } => {
                 let may = match self
                     .ledger
-                    .check_for(&self.head, self.watch.total(), &*self.around.store, tokens)
+                    .check_for(&self.state, self.stopwatch.total(), &*self.context.store, tokens)
                     .await
                 {
                     Ok(()) => Ok(()),
@@ -315,8 +315,8 @@ impl Run {
                 };
                 let _ = reply.send(may);
             }
-            Signal::Sampled { sampled, noted } => {
-                self.note(vec![Entry::Sampled(sampled)]).await?;
+            CallSignal::Sampled { sampled, noted } => {
+                self.append_entries(vec![Entry::Sampled(sampled)]).await?;
                 let _ = noted.send(());
             }
         }
@@ -324,30 +324,30 @@ impl Run {
     }
 
     /// Does what a call wants before it begins.
-    async fn hear_plea(&mut self, plea: Plea, now: &mut Now) -> Result<(), Halt> {
+    async fn handle_approval_request(&mut self, plea: ApprovalRequest, now: &mut ActiveCalls) -> Result<(), Halt> {
         match plea {
             // Nobody is asked any more: it is when the task is carried on.
-            Plea::Leave { call, .. } if now.draining => now.give_up(call),
-            Plea::Leave { call, question, reply } => {
-                self.ask_leave(&mut now.asking, call, question, reply).await?;
+            ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
+            ApprovalRequest::Ask { call, question, reply } => {
+                self.ask_approval(&mut now.asking, call, question, reply).await?;
             }
-            Plea::Begins { call, tool, arguments, go } => now.asking.begins(call, tool, arguments, go),
-            Plea::HooksFailed(failures) => self.note(usher::failed(failures).collect()).await?,
+            ApprovalRequest::Begin { call, tool, arguments, go } => now.asking.add_ready_call(call, tool, arguments, go),
+            ApprovalRequest::HooksFailed(failures) => self.append_entries(usher::hook_failed_entries(failures).collect()).await?,
         }
         Ok(())
     }
 
     /// Writes results down; the last ones of a reply only soon, if the calls can be made again. Answers with a failure if
     /// one of them ends the run.
-    async fn note_returned(
+    async fn record_results(
         &mut self,
-        came: Vec<Came>,
+        came: Vec<CallOutcome>,
         names: &HashMap<CallId, String>,
         last: bool,
     ) -> Result<Option<Failure>, Halt> {
         let mut entries = Vec::with_capacity(came.len());
         let mut fatal = None;
-        for Came { call, result, told, unattended } in came {
+        for CallOutcome { call, result, hook_texts: told, unattended } in came {
             let Some(result) = result else { continue };
             if unattended {
                 let tool = names.get(&call).map_or("", String::as_str).into();
@@ -359,9 +359,9 @@ impl Run {
             }
             let output =
                 result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
-            let mut returned = self.bounded(call, output).await?;
+            let mut returned = self.cap_output(call, output).await?;
             // What a tool says must not look like what a hook says to it.
-            if names.get(&call).is_some_and(|tool| self.is_hooked(tool))
+            if names.get(&call).is_some_and(|tool| self.has_tool_hooks(tool))
                 && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
             {
                 returned.output = escaped.into();
@@ -374,28 +374,28 @@ impl Run {
         let repeatable = |entry: &Entry| match entry {
             Entry::Returned(returned) => {
                 let tool = names.get(&returned.call).map_or("", String::as_str);
-                let manner = self.gear.tool(tool).map(|tool| tool.manner);
+                let manner = self.tools.tool(tool).map(|tool| tool.effects);
                 // One that changes who goes on, or which letters are shown, is written down first.
                 let plain =
                     returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
                 // So is one that hooks have heard of: they would hear of it again.
-                plain && !self.is_hooked(tool) && manner.is_some_and(|manner| manner.repeatable)
+                plain && !self.has_tool_hooks(tool) && manner.is_some_and(|manner| manner.repeatable)
             }
             _ => false,
         };
         if last && fatal.is_none() && entries.iter().all(repeatable) {
-            self.owe(entries);
+            self.defer(entries);
         } else if !entries.is_empty() {
-            self.note(entries).await?;
+            self.append_entries(entries).await?;
         }
         Ok(fatal)
     }
 
     /// What the model sees of an output; one that is too long is kept whole in the store.
-    async fn bounded(&self, call: CallId, output: ToolOutput) -> Result<Returned, Halt> {
+    async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
         let ToolOutput { text, is_error, collected, handoff, model } = output;
-        let Some(part) = cut_output(&text, self.habits.output_cap) else {
-            return Ok(Returned {
+        let Some(part) = truncate_output(&text, self.policy.output_cap) else {
+            return Ok(CallResult {
                 call,
                 output: text.into(),
                 is_error,
@@ -405,30 +405,30 @@ impl Run {
                 model,
             });
         };
-        let whole = Some(self.around.store.keep(text.into_bytes()).await?);
+        let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
         // What is not shown whole is not collected.
-        Ok(Returned { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
+        Ok(CallResult { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
     }
 }
 
 /// How the calls that run stand now.
 #[derive(Default)]
-struct Now {
+struct ActiveCalls {
     /// Those that wait for other tasks, and for which.
     waiting: HashMap<CallId, Vec<TaskId>>,
     /// Those that wait for a person, or to begin.
-    asking: Asking,
-    progress: Progress,
+    asking: PendingQuestions,
+    progress: ProgressBuffer,
     give_up: HashMap<CallId, CancellationToken>,
     /// Fires for those that a person does not want to be waited for.
-    hurry: HashMap<CallId, CancellationToken>,
+    backgrounded: HashMap<CallId, CancellationToken>,
     draining: bool,
 }
 
-impl Now {
+impl ActiveCalls {
     /// Tells these calls not to wait for other tasks.
-    fn hurry(&self, calls: &[CallId]) {
-        calls.iter().filter_map(|call| self.hurry.get(call)).for_each(CancellationToken::cancel);
+    fn background(&self, calls: &[CallId]) {
+        calls.iter().filter_map(|call| self.backgrounded.get(call)).for_each(CancellationToken::cancel);
     }
 
     /// The tasks that calls wait for.
@@ -442,7 +442,7 @@ impl Now {
     /// How many calls do nothing but wait.
     fn idle(&self) -> usize {
         let mut asking: Vec<CallId> =
-            self.asking.calls().filter(|call| !self.waiting.contains_key(call)).collect();
+            self.asking.waiting_calls().filter(|call| !self.waiting.contains_key(call)).collect();
         asking.sort();
         asking.dedup();
         self.waiting.len() + asking.len()
@@ -450,7 +450,7 @@ impl Now {
 
     /// What only waits is given up, to be made again later.
     fn give_up_waiting(&self) {
-        let asking = self.asking.calls().chain(self.asking.beginning());
+        let asking = self.asking.waiting_calls().chain(self.asking.ready_calls());
         self.waiting.keys().copied().chain(asking).for_each(|call| self.give_up(call));
     }
 
@@ -461,27 +461,27 @@ impl Now {
 
 /// How far tools say that they are: only the last word of a moment counts.
 #[derive(Default)]
-struct Progress {
+struct ProgressBuffer {
     last: Option<String>,
     due: Option<Instant>,
 }
 
-impl Progress {
+impl ProgressBuffer {
     const MOMENT: Duration = Duration::from_millis(50);
 
-    fn hear(&mut self, text: String) {
+    fn push(&mut self, text: String) {
         self.last = Some(text);
         self.due = self.due.or_else(|| Some(Instant::now() + Self::MOMENT));
     }
 
     fn take(&mut self) -> Vec<Entry> {
         self.due = None;
-        self.last.take().map(|text| Entry::Said { voice: Voice::Progress, text }).into_iter().collect()
+        self.last.take().map(|text| Entry::Said { voice: LiveTextKind::Progress, text }).into_iter().collect()
     }
 }
 
 /// What a panic said.
-pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
 }

@@ -8,18 +8,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures::task::AtomicWaker;
 
 /// A future that costs next to nothing to poll while nothing has happened to it.
-pub(crate) struct Aside<F> {
+pub(crate) struct PollOnWake<F> {
     future: Pin<Box<F>>,
-    bell: Arc<Bell>,
+    bell: Arc<WakeFlag>,
     waker: Waker,
 }
 
-struct Bell {
+struct WakeFlag {
     rung: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -30,14 +30,14 @@ impl Wake for Bell {
     }
 }
 
-impl<F: Future> Aside<F> {
+impl<F: Future> PollOnWake<F> {
     pub(crate) fn new(future: F) -> Self {
-        let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() });
-        Aside { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
+        let bell = Arc::new(WakeFlag { rung: AtomicBool::new(true), task: AtomicWaker::new() });
+        PollOnWake { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
     }
 }
 
-impl<F: Future> Future for Aside<F> {
+impl<F: Future> Future for PollOnWake<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -46,7 +46,7 @@ impl<F: Future> Future for Aside<F> {
         if !self.bell.rung.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
-        let Aside { future, waker, .. } = &mut *self;
+        let PollOnWake { future, waker, .. } = &mut *self;
         future.as_mut().poll(&mut Context::from_waker(waker))
     }
 }
@@ -68,7 +68,7 @@ mod tests {
             polls.fetch_add(1, Ordering::Relaxed);
             cancelled.as_mut().poll(context)
         });
-        let mut aside = Aside::new(counted);
+        let mut aside = PollOnWake::new(counted);
         for _ in 0..10 {
             assert!((&mut aside).now_or_never().is_none());
         }

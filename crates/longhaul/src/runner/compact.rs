@@ -3,17 +3,17 @@
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, Run, heard, overdue};
+use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed};
 use crate::entry::Entry;
 use crate::message::envelope::escape_tags;
 use crate::message::{Message, Reply};
-use crate::model::wire::Memo;
-use crate::model::{Chunk, Model, Request};
-use crate::store::Filter;
+use crate::model::wire::WireCache;
+use crate::model::{ReplyChunk, Model, ModelRequest};
+use crate::store::TaskFilter;
 use crate::turn::summary_text;
 
 /// What the model is told when it is asked for a summary.
-const ASK: &str = "You write summaries of conversations of an agent with its tools, so that the agent can go on with its \
+const SUMMARY_INSTRUCTION: &str = "You write summaries of conversations of an agent with its tools, so that the agent can go on with its \
                    task from the summary alone. Keep what was found out, decided and done, what failed and why, names, \
                    paths, numbers and ids exactly as they are, and what is still to be done. Leave out pleasantries and \
                    repetition. Answer with the summary and nothing else.";
@@ -23,39 +23,39 @@ const SMALL_WINDOW: u64 = 16_000;
 /// How long a summary may be where the model could not make one, in bytes.
 const FALLBACK: usize = 6_000;
 
-impl Run {
+impl TaskRun {
     /// Makes the conversation shorter if it has become too long for the model.
-    pub(super) async fn make_room(&mut self, model: &dyn Model) -> Result<(), Halt> {
-        let limit = self.habits.compact_at.or_else(|| model.window().map(|window| window / 5 * 4));
+    pub(super) async fn compact_if_needed(&mut self, model: &dyn Model) -> Result<(), Halt> {
+        let limit = self.policy.compact_at.or_else(|| model.context_window().map(|window| window / 5 * 4));
         match limit {
-            Some(limit) if self.turn.tokens() >= limit => self.compact(model, limit).await.map(drop),
+            Some(limit) if self.conversation.tokens() >= limit => self.compact(model, limit).await.map(drop),
             _ => Ok(()),
         }
     }
 
     /// Makes the conversation shorter because the provider says that it is too long. Answers whether it could.
-    pub(super) async fn make_room_anyway(&mut self, model: &dyn Model) -> Result<bool, Halt> {
-        let window = model.window().or(self.habits.compact_at).unwrap_or(SMALL_WINDOW);
+    pub(super) async fn force_compact(&mut self, model: &dyn Model) -> Result<bool, Halt> {
+        let window = model.context_window().or(self.policy.compact_at).unwrap_or(SMALL_WINDOW);
         // The provider counts otherwise than we do: what we think that the conversation has is more than it can have.
-        let limit = window.min(self.turn.tokens()) / 2;
+        let limit = window.min(self.conversation.tokens()) / 2;
         self.compact(model, limit).await
     }
 
     async fn compact(&mut self, model: &dyn Model, limit: u64) -> Result<bool, Halt> {
-        self.pay().await?;
+        self.flush().await?;
         let most = usize::try_from(limit.saturating_mul(3)).unwrap_or(usize::MAX);
         // What was said last stays as it is, as far as there is room for it; all of it may be one huge output.
-        let old = self.turn.condensable(limit / 3, most).or_else(|| self.turn.condensable(0, most));
+        let old = self.conversation.compaction_input(limit / 3, most).or_else(|| self.conversation.compaction_input(0, most));
         let Some(old) = old else { return Ok(false) };
-        tracing::debug!(task = %self.head.id, replaces = old.replaces, "making the conversation shorter");
+        tracing::debug!(task = %self.state.id, replaces = old.replaces, "making the conversation shorter");
         let reply = self.summarise(model, &old.transcript).await?;
         let (summary, usage, cost) = match reply {
             Some(reply) => (reply.text(), reply.usage, reply.cost),
-            None => (crate::turn::middle_out(&old.transcript, FALLBACK), Default::default(), None),
+            None => (crate::turn::truncate_middle(&old.transcript, FALLBACK), Default::default(), None),
         };
         let open = self.open_tasks().await?;
         let summary = summary_text(&summary, &open);
-        self.note(vec![Entry::Compacted { summary, replaces: old.replaces, usage, cost }]).await?;
+        self.append_entries(vec![Entry::Compacted { summary, replaces: old.replaces, usage, cost }]).await?;
         Ok(true)
     }
 
@@ -70,40 +70,40 @@ impl Run {
         );
         let messages = [Message::User(text.into())];
         let agent = self.agent.clone();
-        let memo = Memo::default();
-        self.be_sure().await?;
-        let mut stream = model.stream(Request {
-            task: self.head.id,
+        let memo = WireCache::default();
+        self.ensure_lease().await?;
+        let mut stream = model.stream(ModelRequest {
+            task: self.state.id,
             agent: &agent.name,
-            system: ASK,
+            system: SUMMARY_INSTRUCTION,
             messages: &messages,
             tools: &[],
             output: None,
-            turn: self.turn.replies(),
+            turn: self.conversation.replies(),
             retry: 0,
-            memo: &memo,
+            wire_cache: &memo,
         });
-        let mut silent_at = Instant::now().checked_add(self.habits.inactivity);
+        let mut silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
         loop {
             tokio::select! {
                 biased;
                 chunk = stream.next() => match chunk {
-                    Some(Ok(Chunk::Done(reply))) => return Ok(Some(*reply).filter(|reply| !reply.text().trim().is_empty())),
-                    Some(Ok(_)) => silent_at = Instant::now().checked_add(self.habits.inactivity),
+                    Some(Ok(ReplyChunk::Done(reply))) => return Ok(Some(*reply).filter(|reply| !reply.text().trim().is_empty())),
+                    Some(Ok(_)) => silent_at = Instant::now().checked_add(self.policy.inactivity_timeout),
                     Some(Err(error)) => {
-                        tracing::warn!(task = %self.head.id, %error, "no summary could be had; the conversation is cut instead");
+                        tracing::warn!(task = %self.state.id, %error, "no summary could be had; the conversation is cut instead");
                         return Ok(None);
                     }
                     None => return Ok(None),
                 },
-                () = overdue(silent_at) => return Ok(None),
-                () = heard(&self.bell, self.look_at, &self.tenure) => {
+                () = deadline_passed(silent_at) => return Ok(None),
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
-                    if self.head.stop.is_some() {
+                    if self.state.stop.is_some() {
                         return Err(Halt::Stop);
                     }
                 }
-                () = overdue(self.watch.deadline()) => return Err(self.too_late()),
+                () = deadline_passed(self.stopwatch.deadline()) => return Err(self.timeout_halt()),
             }
         }
     }
@@ -113,8 +113,8 @@ impl Run {
         if !self.may_launch {
             return Ok(Vec::new());
         }
-        let tree = self.around.store.list(Filter::tree(self.head.root)).await?;
-        let open = tree.iter().filter(|task| task.parent == Some(self.head.id) && !task.status.is_final());
+        let tree = self.context.store.list(TaskFilter::tree(self.state.root)).await?;
+        let open = tree.iter().filter(|task| task.parent == Some(self.state.id) && !task.status.is_final());
         Ok(open.map(|task| format!("- {} ({}): {}", task.id, task.agent, task.headline)).collect())
     }
 }

@@ -25,7 +25,7 @@ const CONFIRM: Duration = Duration::from_secs(2);
 pub(crate) struct LeaseKeeper {
     length: Duration,
     zero: (Instant, Duration),
-    state: watch::Sender<State>,
+    state: watch::Sender<LeaseState>,
     /// Rings when it should be renewed now.
     hurry: Notify,
     /// Why it was not renewed, the last time.
@@ -33,7 +33,7 @@ pub(crate) struct LeaseKeeper {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct State {
+struct LeaseState {
     /// Which term it is; 0 before the first.
     term: u64,
     /// Until when the lease surely holds, by our clock.
@@ -45,7 +45,7 @@ struct State {
 impl LeaseKeeper {
     pub(crate) fn new(length: Duration) -> LeaseKeeper {
         let zero = (Instant::now(), since_boot());
-        let state = watch::Sender::new(State::default());
+        let state = watch::Sender::new(LeaseState::default());
         LeaseKeeper { length, zero, state, hurry: Notify::new(), why: Mutex::default() }
     }
 
@@ -55,8 +55,8 @@ impl LeaseKeeper {
     }
 
     /// The term, if the lease surely holds now.
-    pub(crate) fn term(&self) -> Option<u64> {
-        let State { term, until, .. } = *self.state.borrow();
+    pub(crate) fn current_term(&self) -> Option<u64> {
+        let LeaseState { term, until, .. } = *self.state.borrow();
         (self.now() < until).then_some(term)
     }
 
@@ -64,7 +64,7 @@ impl LeaseKeeper {
     pub(crate) async fn renew(&self, store: &dyn Store, worker: &WorkerId) -> Result<(), StoreError> {
         // From before the store was asked: others count from when it has answered.
         let asked = self.now();
-        store.renew(worker.clone(), self.length).await?;
+        store.renew_lease(worker.clone(), self.length).await?;
         let done = self.now();
         self.state.send_if_modified(|state| {
             // Others may have taken the tasks in between. Only then there is something to be told: thousands may listen.
@@ -77,7 +77,7 @@ impl LeaseKeeper {
     }
 
     /// Keeps it for as long as this is polled.
-    pub(crate) async fn keep(&self, store: &dyn Store, worker: &WorkerId) {
+    pub(crate) async fn keep_renewing(&self, store: &dyn Store, worker: &WorkerId) {
         let third = self.length / 3;
         let mut pause = third;
         loop {
@@ -93,7 +93,7 @@ impl LeaseKeeper {
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let what = format!("the store did not answer within {most:?}");
-                    StoreError::Database { what, passing: true }
+                    StoreError::Database { what, transient: true }
                 }
             };
             tracing::warn!(error = %failed, "the lease could not be renewed");
@@ -122,14 +122,14 @@ impl LeaseKeeper {
                 () = tokio::time::sleep_until(at.min(now + step)) => {}
                 () = self.hurry.notified() => return,
             }
-            if Instant::now() >= at || self.term().is_none() {
+            if Instant::now() >= at || self.current_term().is_none() {
                 return;
             }
         }
     }
 
     /// Asks for a renewal now.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn request_renewal(&self) {
         self.hurry.notify_one();
     }
 
@@ -138,49 +138,49 @@ impl LeaseKeeper {
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let what = format!("the lease on the tasks of this process could not be renewed in time{why}");
-        StoreError::Database { what, passing: true }
+        StoreError::Database { what, transient: true }
     }
 }
 
 /// What a run knows of the lease that its task is under. Clones are the same run's.
 #[derive(Clone)]
-pub(crate) struct Tenure {
+pub(crate) struct RunLease {
     lease: Arc<LeaseKeeper>,
     /// The last term in which the task was known to be the run's.
     term: Arc<watch::Sender<u64>>,
 }
 
-impl Tenure {
+impl RunLease {
     /// That of a task that was claimed in this term.
-    pub(crate) fn new(lease: Arc<LeaseKeeper>, term: u64) -> Tenure {
-        Tenure { lease, term: Arc::new(watch::Sender::new(term)) }
+    pub(crate) fn new(lease: Arc<LeaseKeeper>, term: u64) -> RunLease {
+        RunLease { lease, term: Arc::new(watch::Sender::new(term)) }
     }
 
     /// Whether the task surely is the run's now. To be asked right before anything is done that others can see.
-    pub(crate) fn is_sure(&self) -> bool {
-        self.lease.term() == Some(*self.term.borrow())
+    pub(crate) fn is_held(&self) -> bool {
+        self.lease.current_term() == Some(*self.term.borrow())
     }
 
     /// The term that the run's task would be its in, if its journal says so from now on.
-    pub(super) fn now(&self) -> u64 {
+    pub(super) fn current_term(&self) -> u64 {
         self.lease.state.borrow().term
     }
 
     /// The journal, read after that term began, says that the task is the run's.
-    pub(super) fn confirm(&self, term: u64) {
+    pub(super) fn confirm_term(&self, term: u64) {
         self.term.send_if_modified(|known| std::mem::replace(known, (*known).max(term)) < term);
     }
 
     /// Waits until the task surely is the run's. Somebody has to [confirm](Self::confirm) it if a new term began.
-    pub(super) async fn sure(&self) {
+    pub(super) async fn wait_until_held(&self) {
         let (mut state, mut term) = (self.lease.state.subscribe(), self.term.subscribe());
         loop {
             let (mine, lease) = (*term.borrow_and_update(), *state.borrow_and_update());
-            if self.is_sure() {
+            if self.is_held() {
                 return;
             }
             if lease.term == mine {
-                self.lease.hurry();
+                self.lease.request_renewal();
             }
             tokio::select! {
                 _ = state.changed() => {}
@@ -190,27 +190,27 @@ impl Tenure {
     }
 
     /// Waits until the lease was renewed (it is not sure now, or another term has begun).
-    pub(super) async fn renewed(&self) {
+    pub(super) async fn wait_for_renewal(&self) {
         let mut state = self.lease.state.subscribe();
         loop {
             state.mark_unchanged();
-            if self.lease.term().is_some() {
+            if self.lease.current_term().is_some() {
                 return;
             }
-            self.lease.hurry();
+            self.lease.request_renewal();
             let _ = state.changed().await;
         }
     }
 
     /// Waits until another term has begun: the journal has to be looked at.
-    pub(super) async fn doubted(&self) {
+    pub(super) async fn wait_for_new_term(&self) {
         let mut state = self.lease.state.subscribe();
         let known = *self.term.borrow();
         let _ = state.wait_for(|state| state.term > known).await;
     }
 
     /// Waits until the run must end, for its task may be taken soon. Answers why.
-    pub(crate) async fn lost(&self) -> StoreError {
+    pub(crate) async fn wait_until_lost(&self) -> StoreError {
         let mut state = self.lease.state.subscribe();
         let _ = state.wait_for(|state| state.lost >= *self.term.borrow()).await;
         self.lease.why()

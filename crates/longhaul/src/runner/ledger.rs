@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::worktime::unwritten;
-use super::{Halt, Orders};
-use crate::entry::{Budget, Failure, FailureKind, Order, Submitted};
+use super::worktime::max_unwritten;
+use super::{Halt, SubmissionCache};
+use crate::entry::{Budget, Failure, FailureKind, Order, Submission};
 use crate::id::TaskId;
 use crate::message::Usage;
 use crate::model::Model;
-use crate::store::{Filter, Store, StoreError};
-use crate::task::Head;
+use crate::store::{TaskFilter, Store, StoreError};
+use crate::task::TaskState;
 
 /// The budgets that bound a task: its own, and those of the trees that it is in.
 pub(super) struct Ledger {
     own: Budget,
     trees: Vec<(TaskId, Budget)>,
     /// How the tasks above came to be: the others below them ask for it too.
-    _above: Vec<Arc<Submitted>>,
+    _above: Vec<Arc<Submission>>,
 }
 
 impl Ledger {
@@ -25,8 +25,8 @@ impl Ledger {
     /// person has changed it since.
     pub(super) async fn open(
         store: &dyn Store,
-        orders: &Orders,
-        head: &Head,
+        orders: &SubmissionCache,
+        head: &TaskState,
         order: &Order,
         habit: Budget,
     ) -> Result<Ledger, StoreError> {
@@ -34,8 +34,8 @@ impl Ledger {
         ledger.add(head.id, head.budget_set.or(order.tree_budget));
         let mut above = head.parent;
         while let Some(id) = above {
-            let submitted = orders.of(store, id).await?;
-            let set = store.head(id).await?.map(|head| head.budget_set).unwrap_or_default();
+            let submitted = orders.get(store, id).await?;
+            let set = store.task_state(id).await?.map(|head| head.budget_set).unwrap_or_default();
             ledger.add(id, set.or(submitted.order.tree_budget));
             above = submitted.parent;
             ledger._above.push(submitted);
@@ -46,7 +46,7 @@ impl Ledger {
     /// Refuses a model of whose replies nobody will know the cost, where cost has a limit.
     pub(super) fn check_price(&self, model: &dyn Model) -> Result<(), Halt> {
         let limited = self.own.cost.is_some() || self.trees.iter().any(|(_, budget)| budget.cost.is_some());
-        match model.unpriced().filter(|_| limited) {
+        match model.unpriced_model().filter(|_| limited) {
             None => Ok(()),
             Some(name) => Err(Halt::Fail(Failure::new(
                 FailureKind::Budget,
@@ -59,7 +59,7 @@ impl Ledger {
     }
 
     /// The least time that a budget of the task itself, or of the tree below it, allows it.
-    pub(super) fn time_of(&self, task: TaskId) -> Option<Duration> {
+    pub(super) fn time_limit_for(&self, task: TaskId) -> Option<Duration> {
         let trees = self.trees.iter().filter(|(top, _)| *top == task).map(|(_, budget)| budget);
         trees.chain([&self.own]).filter_map(|budget| budget.time).min()
     }
@@ -71,30 +71,30 @@ impl Ledger {
     }
 
     /// Refuses the next model call if any budget is used up.
-    pub(super) async fn check(&self, head: &Head, worked: Duration, store: &dyn Store) -> Result<(), Halt> {
+    pub(super) async fn check(&self, head: &TaskState, worked: Duration, store: &dyn Store) -> Result<(), Halt> {
         self.check_for(head, worked, store, 0).await
     }
 
     /// The same for a call that is known to read about so many tokens: what is left has to be enough for them.
     pub(super) async fn check_for(
         &self,
-        head: &Head,
+        head: &TaskState,
         worked: Duration,
         store: &dyn Store,
         more: u64,
     ) -> Result<(), Halt> {
         let (usage, cost, unpriced) = (head.usage, head.cost, head.unpriced);
-        let spent = Spent { usage, cost, unpriced, time: worked, more };
-        used_up(&spent, &self.own, "this task has")?;
+        let spent = BudgetUsage { usage, cost, unpriced, time: worked, more };
+        check_budget(&spent, &self.own, "this task has")?;
         if self.trees.is_empty() {
             return Ok(());
         }
-        let tree = store.list(Filter::tree(head.root)).await?;
+        let tree = store.list(TaskFilter::tree(head.root)).await?;
         for (top, budget) in &self.trees {
-            let mut spent = Spent { more, ..Spent::default() };
+            let mut spent = BudgetUsage { more, ..BudgetUsage::default() };
             let set = tree.iter().find(|task| task.id == *top).map(|task| task.budget_set);
             let budget = &set.unwrap_or_default().or(*budget);
-            for task in below(&tree, *top) {
+            for task in subtree(&tree, *top) {
                 spent.usage += task.usage;
                 spent.cost = spent.cost.saturating_add(task.cost);
                 spent.unpriced = spent.unpriced.saturating_add(task.unpriced);
@@ -102,17 +102,17 @@ impl Ledger {
                     spent.time = worked;
                 } else if task.id == *top {
                     // Another run counts it, and writes it down at least this often.
-                    let most = budget.time.map(unwritten).unwrap_or_default();
+                    let most = budget.time.map(max_unwritten).unwrap_or_default();
                     spent.time = task.worked_at(store.now(), most);
                 }
             }
-            used_up(&spent, budget, &format!("task {top} and those below it have"))?;
+            check_budget(&spent, budget, &format!("task {top} and those below it have"))?;
         }
         Ok(())
     }
 }
 
-fn used_up(spent: &Spent, budget: &Budget, who: &str) -> Result<(), Halt> {
+fn check_budget(spent: &BudgetUsage, budget: &Budget, who: &str) -> Result<(), Halt> {
     match spent.exceeds(budget) {
         Some(what) => Err(Halt::Fail(Failure::new(FailureKind::Budget, format!("{who} used {what}")))),
         None => Ok(()),
@@ -120,7 +120,7 @@ fn used_up(spent: &Spent, budget: &Budget, who: &str) -> Result<(), Halt> {
 }
 
 /// The tasks of a tree that are `top` or below it. Relies on the order of a listing: parents come first.
-pub(crate) fn below(tree: &[Head], top: TaskId) -> Vec<&Head> {
+pub(crate) fn subtree(tree: &[TaskState], top: TaskId) -> Vec<&TaskState> {
     let mut inside = std::collections::HashSet::from([top]);
     let mut found = Vec::new();
     for task in tree {
@@ -133,7 +133,7 @@ pub(crate) fn below(tree: &[Head], top: TaskId) -> Vec<&Head> {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Spent {
+struct BudgetUsage {
     usage: Usage,
     cost: u64,
     /// Replies of which nobody knows what they cost.
@@ -143,7 +143,7 @@ struct Spent {
     more: u64,
 }
 
-impl Spent {
+impl BudgetUsage {
     /// What has reached its bound, in words.
     fn exceeds(&self, budget: &Budget) -> Option<String> {
         let dollars = |micro: u64| micro as f64 / 1e6;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_used_up_when_it_is_reached() {
-        let spent = Spent {
+        let spent = BudgetUsage {
             usage: Usage { input: 60, output: 40, ..Usage::default() },
             cost: 5,
             unpriced: 0,
@@ -192,11 +192,11 @@ mod tests {
         assert_eq!(spent.exceeds(&open), None);
         assert!(spent.exceeds(&Budget { tokens: Some(100), ..open }).is_some());
         assert!(spent.exceeds(&Budget { tokens: Some(101), ..open }).is_none());
-        let big = Spent { more: 50, ..spent };
+        let big = BudgetUsage { more: 50, ..spent };
         assert!(big.exceeds(&Budget { tokens: Some(150), ..open }).is_none());
         assert!(big.exceeds(&Budget { tokens: Some(149), ..open }).unwrap().contains("about 50 more"));
         assert!(spent.exceeds(&Budget { cost: Some(5), ..open }).is_some());
-        let unknown = Spent { unpriced: 1, ..spent };
+        let unknown = BudgetUsage { unpriced: 1, ..spent };
         assert!(
             unknown.exceeds(&Budget { cost: Some(6), ..open }).unwrap().contains("1 reply of unknown cost")
         );

@@ -36,45 +36,45 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use act::said;
-pub(crate) use aside::Aside;
-pub(crate) use gear::Locker;
-pub(crate) use lease::{LeaseKeeper, Tenure};
-pub(crate) use ledger::below;
-pub(crate) use orders::{Orders, first};
-pub(crate) use recall::read_all;
+pub(crate) use act::panic_message;
+pub(crate) use aside::PollOnWake;
+pub(crate) use gear::ToolCache;
+pub(crate) use lease::{LeaseKeeper, RunLease};
+pub(crate) use ledger::subtree;
+pub(crate) use orders::{SubmissionCache, read_submission};
+pub(crate) use recall::read_journal;
 pub(crate) use seat::{Seat, Seats};
-pub(crate) use settle::{failed, give_back, settle_halt, stop_one};
-pub(crate) use writing::append;
+pub(crate) use settle::{fail_task, release_task, settle_halt, stop_task};
+pub(crate) use writing::append_with_retry;
 
-use crate::agent::{Agent, Habits, Nobody, Team};
-use crate::dispatch::{Caller, Desk};
-use crate::entry::{Entry, Failure, FailureKind, Isolation, Kind, Order, Submitted};
-use crate::hook::Occasion;
+use crate::agent::{Agent, Policy, Unattended, Team};
+use crate::dispatch::{Caller, Dispatcher};
+use crate::entry::{Entry, Failure, FailureKind, Isolation, EntryKind, Order, Submission};
+use crate::hook::HookInput;
 use crate::id::{AgentName, Attempt, Seq, TaskId};
-use crate::model::wire::Memo;
+use crate::model::wire::WireCache;
 use crate::permission::{Permissions, Rights};
-use crate::store::{Bell, Bells, Claimed, Kinds, Store, StoreError};
-use crate::task::Head;
+use crate::store::{Subscription, Subscriptions, ClaimedTask, EntryKinds, Store, StoreError};
+use crate::task::TaskState;
 use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
-use crate::turn::{Act, Step, Turn};
-use gear::Gear;
+use crate::turn::{PendingCall, NextStep, Conversation};
+use gear::OpenTools;
 use ledger::Ledger;
-use owed::Owed;
-use recall::{chain_before, fresh_journal, recall};
-use starting::Starting;
-use worktime::{PeopleBell, Stopwatch};
+use owed::DeferredEntries;
+use recall::{continued_tasks, fresh_journal, load_task};
+use starting::TaskStartup;
+use worktime::{PeopleSubscription, Stopwatch};
 use worktree::Worktree;
 
 /// What a run needs from its worker.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct RunContext {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) bells: Bells,
-    pub(crate) desk: Arc<dyn Desk>,
-    pub(crate) locker: Arc<Locker>,
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) dispatcher: Arc<dyn Dispatcher>,
+    pub(crate) tool_cache: Arc<ToolCache>,
+    pub(crate) submissions: Arc<SubmissionCache>,
     /// How many processes run at once.
     pub(crate) processes: ProcessSlots,
     /// Held while a worktree is made or removed.
@@ -84,66 +84,66 @@ pub(crate) struct Surroundings {
     /// Whether a person is there who can answer questions.
     pub(crate) attended: bool,
     /// What becomes of questions when nobody is, where that is not left to the agents.
-    pub(crate) nobody: Option<Nobody>,
+    pub(crate) unattended: Option<Unattended>,
     /// How long a person has for an answer, where that is not left to the agents.
     pub(crate) ask_timeout: Option<Duration>,
 }
 
 /// One attempt at one task.
-pub(crate) struct Run {
-    around: Surroundings,
+pub(crate) struct TaskRun {
+    context: RunContext,
     team: Arc<Team>,
     seat: Seat,
-    bell: Arc<Bell>,
+    subscription: Arc<Subscription>,
     /// Whether the task is this run's, as far as that is known.
-    tenure: Tenure,
+    lease: RunLease,
     /// Which attempt this is. Everything that it writes is fenced by it, whatever the journal says by now.
     attempt: Attempt,
-    head: Head,
+    state: TaskState,
     order: Order,
     /// Where it works, if that is a place of its own; the order names it then.
     worktree: Option<Box<Worktree>>,
     /// Whether git said in time what is in there; if not, it is kept.
     git_answers: bool,
-    turn: Turn,
+    conversation: Conversation,
     agent: Arc<Agent>,
     /// Who had the conversation before, in this attempt.
-    before: Vec<Arc<Agent>>,
-    habits: Habits,
-    gear: Arc<Gear>,
+    previous_agents: Vec<Arc<Agent>>,
+    policy: Policy,
+    tools: Arc<OpenTools>,
     /// What it was when the last reply came, if it is another by now: the calls that began with it were judged by that.
-    judged_by: Option<Arc<Gear>>,
+    previous_tools: Option<Arc<OpenTools>>,
     /// What the agent is told before everything else.
     system: Arc<str>,
     /// How many outputs that were cut the gear can read.
-    readable: usize,
+    readable_outputs: usize,
     /// What it may do; `None` if it may do everything.
     rights: Option<Arc<Rights>>,
     /// The agents above it, whose permissions count too.
     above: Vec<AgentName>,
     /// For how long it has been worked on.
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     /// How long that may be other than the journal says; `None` if nothing is bounded by it.
     unwritten: Option<Duration>,
     /// While others are waited for: whether those wait for people.
-    people: Option<PeopleBell>,
+    people_subscription: Option<PeopleSubscription>,
     /// When the journal is looked at although no hint came.
-    look_at: Instant,
+    recheck_at: Instant,
     ledger: Ledger,
     /// The conversation as it goes over the wire, as far as it has gone.
-    memo: Arc<Memo>,
+    memo: Arc<WireCache>,
     /// What is part of the conversation and not yet of the journal.
-    owed: Owed,
+    deferred: DeferredEntries,
     /// Whether it can have children: an agent without sub-agents launches none, and need not be asked about them.
     may_launch: bool,
     /// How it came to be, if it can have children: they ask for it.
-    _submitted: Option<Arc<Submitted>>,
+    _submitted: Option<Arc<Submission>>,
     /// What hooks are to hear when it has ended.
-    farewell: Option<Box<Occasion>>,
+    end_hook_input: Option<Box<HookInput>>,
     /// Hooks that nothing waits for.
-    notices: Option<Box<JoinSet<()>>>,
+    background_hooks: Option<Box<JoinSet<()>>>,
     /// What people are to be told of its tools.
-    told: Vec<String>,
+    tool_notices: Vec<String>,
 }
 
 /// What interrupts a run.
@@ -166,7 +166,7 @@ impl From<StoreError> for Halt {
         match error {
             StoreError::Superseded { .. } | StoreError::NoTask(_) => Halt::Lost,
             // Nobody can go on with a journal that cannot be read, or that does not add up.
-            error @ (StoreError::Entry { .. } | StoreError::Illegal { .. } | StoreError::Damaged { .. }) => {
+            error @ (StoreError::BadEntry { .. } | StoreError::Illegal { .. } | StoreError::Damaged { .. }) => {
                 Halt::Fail(Failure::new(FailureKind::Journal, error.to_string()))
             }
             error => Halt::Store(error),
@@ -176,7 +176,7 @@ impl From<StoreError> for Halt {
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum AttemptEnd {
     /// With an outcome.
     Finished,
     /// Without one: the task can be claimed again.
@@ -184,53 +184,53 @@ pub(crate) enum Ended {
     /// Somebody else has the task.
     Lost,
     /// The store does not answer: whoever finds the lease expired will go on.
-    Stranded(StoreError),
+    StoreFailed(StoreError),
 }
 
 /// How often a journal is looked at although no hint came: hints may be lost.
-const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-impl Run {
+impl TaskRun {
     /// Takes up a task that was claimed.
     pub(crate) async fn begin(
-        around: Surroundings,
+        around: RunContext,
         team: Arc<Team>,
-        task: Claimed,
+        task: ClaimedTask,
         seat: Seat,
-        tenure: Tenure,
-    ) -> Result<Run, Halt> {
-        let claimed = &task.head;
+        tenure: RunLease,
+    ) -> Result<TaskRun, Halt> {
+        let claimed = &task.state;
         let attempt = claimed.attempt;
-        let foreign = Kinds::of([
-            Kind::Letter,
-            Kind::StopRequested,
-            Kind::Answered,
-            Kind::Backgrounded,
-            Kind::BudgetSet,
+        let foreign = EntryKinds::from_kinds([
+            EntryKind::Letter,
+            EntryKind::StopRequested,
+            EntryKind::Answered,
+            EntryKind::Backgrounded,
+            EntryKind::BudgetSet,
             // That somebody else has the task, or had.
-            Kind::Released,
-            Kind::Finished,
+            EntryKind::Released,
+            EntryKind::Finished,
         ]);
-        let bell = Arc::new(around.bells.for_tasks(&[claimed.id], foreign));
+        let bell = Arc::new(around.subscriptions.for_tasks(&[claimed.id], foreign));
         // Looked up after the bell is hung, so that nothing falls between the two.
-        let now = around.store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+        let now = around.store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         let journal = match fresh_journal(&task) {
             Some(journal) if now.seq == claimed.seq => journal,
-            _ => read_all(&*around.store, claimed.id, Seq(0)).await?,
+            _ => read_journal(&*around.store, claimed.id, Seq(0)).await?,
         };
-        let (head, turn, submitted) = recall(&*around.store, &team, claimed.id, &journal).await?;
+        let (head, turn, submitted) = load_task(&*around.store, &team, claimed.id, &journal).await?;
         if head.attempt != attempt || head.worker != claimed.worker {
             return Err(Halt::Lost);
         }
         let agent = find_agent(&team, &turn)?;
-        let habits = habits_of(&agent, &submitted.order);
+        let habits = policy_for(&agent, &submitted.order);
         // From here on something happens outside of the journal: worktrees are made, servers started.
-        make_sure(&*around.store, claimed, &tenure).await?;
+        ensure_claim_held(&*around.store, claimed, &tenure).await?;
         let watch = Stopwatch::new(head.worked, habits.timeout);
-        let mut starting = Starting::new(&around, &bell, &head, watch.deadline(), &tenure);
+        let mut starting = TaskStartup::new(&around, &bell, &head, watch.deadline(), &tenure);
         let worktree = match habits.isolation {
             Isolation::None => None,
-            Isolation::Worktree => match starting.wait(own_worktree(&around, &submitted)).await? {
+            Isolation::Worktree => match starting.wait(open_worktree(&around, &submitted)).await? {
                 Some(worktree) => Some(Box::new(worktree?)),
                 None => None,
             },
@@ -238,256 +238,256 @@ impl Run {
         let handed_over = submitted.order.agent.as_ref().is_some_and(|first| *first != agent.name);
         // One that can hand its conversation over may have had it back from somebody who launched.
         let may_launch = handed_over || !(agent.sub_agents.is_empty() && agent.handoffs.is_empty());
-        let kept = may_launch.then(|| around.orders.learn(head.id, submitted.clone()));
+        let kept = may_launch.then(|| around.submissions.remember(head.id, submitted.clone()));
         let (mut order, above) = (submitted.order, submitted.above);
-        let rights = rights_of(&team, &above, Some(&agent), &order);
+        let rights = rights_for(&team, &above, Some(&agent), &order);
         if let Some(worktree) = &worktree {
             order.working_dir = Some(worktree.dir.clone());
         }
-        let prepared = starting.wait(equip(&around, &team, &agent, &order, head.root)).await?.transpose()?;
+        let prepared = starting.wait(open_agent_tools(&around, &team, &agent, &order, head.root)).await?.transpose()?;
         // A task that is to stop takes no step, and needs nothing for it.
         let (gear, system, told) =
-            prepared.unwrap_or_else(|| (Arc::new(Gear::none(&agent)), Arc::from(""), Vec::new()));
-        let look_at = starting.look_at();
-        let ledger = Ledger::open(&*around.store, &around.orders, &head, &order, habits.budget).await?;
-        let limit = habits.timeout.into_iter().chain(ledger.time_of(head.id)).min();
-        let unwritten = limit.map(worktime::unwritten);
-        Ok(Run {
-            around,
+            prepared.unwrap_or_else(|| (Arc::new(OpenTools::none(&agent)), Arc::from(""), Vec::new()));
+        let look_at = starting.recheck_at();
+        let ledger = Ledger::open(&*around.store, &around.submissions, &head, &order, habits.budget).await?;
+        let limit = habits.timeout.into_iter().chain(ledger.time_limit_for(head.id)).min();
+        let unwritten = limit.map(worktime::max_unwritten);
+        Ok(TaskRun {
+            context: around,
             team,
             seat,
-            bell,
-            tenure,
+            subscription: bell,
+            lease: tenure,
             attempt,
-            head,
+            state: head,
             order,
             worktree,
             git_answers: true,
-            turn,
+            conversation: turn,
             agent,
-            before: Vec::new(),
-            habits,
-            gear,
-            judged_by: None,
+            previous_agents: Vec::new(),
+            policy: habits,
+            tools: gear,
+            previous_tools: None,
             system,
-            readable: 0,
+            readable_outputs: 0,
             rights,
             above,
-            watch,
+            stopwatch: watch,
             unwritten,
-            people: None,
-            look_at,
+            people_subscription: None,
+            recheck_at: look_at,
             ledger,
             memo: Arc::default(),
-            owed: Owed::default(),
+            deferred: DeferredEntries::default(),
             may_launch,
             _submitted: kept,
-            farewell: None,
-            notices: None,
-            told,
+            end_hook_input: None,
+            background_hooks: None,
+            tool_notices: told,
         })
     }
 
     /// Drives the task to its end, or to the end of this attempt.
-    pub(crate) async fn drive(mut self: Box<Self>) -> Ended {
-        let tenure = self.tenure.clone();
+    pub(crate) async fn drive(mut self: Box<Self>) -> AttemptEnd {
+        let tenure = self.lease.clone();
         let ended = tokio::select! {
             biased;
             // Everything is dropped where it stands, and what runs in processes is killed by that: when the lease is over
             // somebody else may begin.
-            why = Aside::new(async move { tenure.lost().await }) => Ended::Stranded(why),
+            why = PollOnWake::new(async move { tenure.wait_until_lost().await }) => AttemptEnd::StoreFailed(why),
             ended = self.run() => ended,
         };
-        Box::pin(self.put_away(&ended)).await;
+        Box::pin(self.clean_up(&ended)).await;
         ended
     }
 
     /// Lets the toolsets end what they have started for the task, removes a worktree that nothing was done
     /// in, and has hooks hear that it has ended.
-    async fn put_away(&mut self, ended: &Ended) {
+    async fn clean_up(&mut self, ended: &AttemptEnd) {
         const LONGEST: Duration = Duration::from_secs(5);
-        if !matches!(ended, Ended::Finished) {
+        if !matches!(ended, AttemptEnd::Finished) {
             // They go on where the task does.
-            self.notices = None;
+            self.background_hooks = None;
         }
-        let task = self.head.id;
-        let toolsets = self.before.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets);
+        let task = self.state.id;
+        let toolsets = self.previous_agents.iter().chain([&self.agent]).flat_map(|agent| &agent.toolsets);
         let ending = toolsets.map(|toolset| async move {
             if tokio::time::timeout(LONGEST, toolset.task_ended(task)).await.is_err() {
                 tracing::warn!(%task, toolset = toolset.name(), "what it started did not end in time");
             }
         });
         futures::future::join_all(ending).await;
-        if !matches!(ended, Ended::Finished) {
+        if !matches!(ended, AttemptEnd::Finished) {
             return;
         }
         if let Some(worktree) = &self.worktree
             && self.git_answers
-            && self.is_alone().await
-            && self.patiently(settle::GIT_HURRY, worktree.leave(&self.around.worktrees)).await.is_none()
+            && self.has_no_open_children().await
+            && self.with_stop_grace(settle::GIT_STOP_GRACE, worktree.remove_if_unchanged(&self.context.worktrees)).await.is_none()
         {
             tracing::warn!(%task, "git takes too long: the task's worktree is kept");
         }
         // After that: what the task says of its worktree is true, whatever they do.
-        self.take_leave().await;
+        self.run_end_hooks().await;
     }
 
-    async fn run(&mut self) -> Ended {
+    async fn run(&mut self) -> AttemptEnd {
         let halt = loop {
             // A panic is contained here, where what was said and launched is still known.
             match AssertUnwindSafe(self.step()).catch_unwind().await {
                 Ok(Ok(Some(ended))) => return ended,
                 Ok(Ok(None)) => {}
                 Ok(Err(halt)) => break halt,
-                Err(panic) => break Halt::Fail(Failure::new(FailureKind::Panic, said(&*panic))),
+                Err(panic) => break Halt::Fail(Failure::new(FailureKind::Panic, panic_message(&*panic))),
             }
         };
         self.settle(halt).await
     }
 
-    async fn step(&mut self) -> Result<Option<Ended>, Halt> {
-        if self.bell.rung().now_or_never().is_some() || self.look_at <= Instant::now() {
+    async fn step(&mut self) -> Result<Option<AttemptEnd>, Halt> {
+        if self.subscription.next_wake().now_or_never().is_some() || self.recheck_at <= Instant::now() {
             self.catch_up().await?;
         }
-        self.be_sure().await?;
-        if self.head.stop.is_some() {
+        self.ensure_lease().await?;
+        if self.state.stop.is_some() {
             return Err(Halt::Stop);
         }
-        if self.is_to_be_greeted() {
-            return Box::pin(self.greet()).await.map(|()| None);
+        if self.needs_start_hooks() {
+            return Box::pin(self.run_start_hooks()).await.map(|()| None);
         }
-        self.change_gear().await?;
-        let gear = self.gear.clone();
-        let looks = |tool: &str| gear.tool(tool).is_some_and(|tool| tool.manner.looks);
-        let step = self.turn.next(&self.habits, looks);
-        if let Step::Act(acts) = step {
+        self.refresh_tools().await?;
+        let gear = self.tools.clone();
+        let looks = |tool: &str| gear.tool(tool).is_some_and(|tool| tool.effects.polls_tasks);
+        let step = self.conversation.next_step(&self.policy, looks);
+        if let NextStep::RunCalls(acts) = step {
             self.act(acts).await?;
             return Ok(None);
         }
-        if self.around.drain.is_cancelled() {
+        if self.context.drain.is_cancelled() {
             return Err(Halt::Drain);
         }
         match step {
-            Step::Read { .. } if self.rather_waits().await? => return self.rest().await,
-            Step::Read { letters, known } => self.read(letters, known).await?,
-            Step::Nudge { why, text } => self.note(vec![Entry::Nudged { why, text }]).await?,
-            Step::Think { tools } => self.think(tools).await?,
-            Step::Rest => match self.turn.misshapen(self.agent.shape.as_deref()) {
-                Some(Step::Nudge { why, text }) => self.note(vec![Entry::Nudged { why, text }]).await?,
-                Some(Step::Fail(failure)) => return Err(Halt::Fail(failure)),
+            NextStep::ReadLetters { .. } if self.should_wait_for_children().await? => return self.rest().await,
+            NextStep::ReadLetters { letters, known } => self.read_letters(letters, known).await?,
+            NextStep::Nudge { why, text } => self.append_entries(vec![Entry::Nudged { why, text }]).await?,
+            NextStep::CallModel { tools } => self.call_model(tools).await?,
+            NextStep::Idle => match self.conversation.schema_violation(self.agent.output_schema.as_deref()) {
+                Some(NextStep::Nudge { why, text }) => self.append_entries(vec![Entry::Nudged { why, text }]).await?,
+                Some(NextStep::Fail(failure)) => return Err(Halt::Fail(failure)),
                 _ => return self.rest().await,
             },
-            Step::Fail(failure) => return Err(Halt::Fail(failure)),
-            Step::Act(_) => {}
+            NextStep::Fail(failure) => return Err(Halt::Fail(failure)),
+            NextStep::RunCalls(_) => {}
         }
         Ok(None)
     }
 
     // Boxed, as all that is large and seldom: what a task that waits for its model keeps in memory stays small.
 
-    fn act(&mut self, acts: Vec<Act>) -> BoxFuture<'_, Result<(), Halt>> {
+    fn act(&mut self, acts: Vec<PendingCall>) -> BoxFuture<'_, Result<(), Halt>> {
         Box::pin(self.run_calls(acts))
     }
 
-    fn rest(&mut self) -> BoxFuture<'_, Result<Option<Ended>, Halt>> {
+    fn rest(&mut self) -> BoxFuture<'_, Result<Option<AttemptEnd>, Halt>> {
         Box::pin(self.end_or_wait())
     }
 
-    fn settle(&mut self, halt: Halt) -> BoxFuture<'_, Ended> {
+    fn settle(&mut self, halt: Halt) -> BoxFuture<'_, AttemptEnd> {
         Box::pin(self.end_attempt(halt))
     }
 
     /// Has a seat, when this returns.
-    async fn sit(&mut self) -> Result<(), Halt> {
+    async fn take_seat(&mut self) -> Result<(), Halt> {
         if self.seat.is_parked() {
-            self.pay().await?;
+            self.flush().await?;
         }
         // The time of who waits for a seat does not count.
-        self.count(!self.seat.is_parked());
+        self.count_time(!self.seat.is_parked());
         while self.seat.is_parked() {
             tokio::select! {
-                () = self.seat.sit() => {}
-                () = heard(&self.bell, self.look_at, &self.tenure) => {
+                () = self.seat.take() => {}
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
-                    if self.head.stop.is_some() {
+                    if self.state.stop.is_some() {
                         return Err(Halt::Stop);
                     }
                 }
-                () = self.around.drain.cancelled() => return Err(Halt::Drain),
+                () = self.context.drain.cancelled() => return Err(Halt::Drain),
             }
         }
-        self.count(true);
+        self.count_time(true);
         Ok(())
     }
 
-    fn too_late(&self) -> Halt {
-        let limit = self.habits.timeout.unwrap_or_default();
+    fn timeout_halt(&self) -> Halt {
+        let limit = self.policy.timeout.unwrap_or_default();
         Halt::Fail(Failure::new(FailureKind::Timeout, format!("the task took longer than {limit:?}")))
     }
 
     /// After a handoff somebody else has the conversation; tools may have changed; and once an output was cut, there
     /// is a tool that reads it.
-    async fn change_gear(&mut self) -> Result<(), Halt> {
-        if *self.turn.agent() != self.agent.name || self.gear.is_old(&self.agent) {
-            self.readable = 0;
-            let agent = find_agent(&self.team, &self.turn)?;
-            self.before.push(std::mem::replace(&mut self.agent, agent));
+    async fn refresh_tools(&mut self) -> Result<(), Halt> {
+        if *self.conversation.agent() != self.agent.name || self.tools.is_outdated(&self.agent) {
+            self.readable_outputs = 0;
+            let agent = find_agent(&self.team, &self.conversation)?;
+            self.previous_agents.push(std::mem::replace(&mut self.agent, agent));
             self.may_launch |= !self.agent.sub_agents.is_empty();
-            self.habits = habits_of(&self.agent, &self.order);
-            self.rights = rights_of(&self.team, &self.above, Some(&self.agent), &self.order);
-            let (around, team) = (self.around.clone(), self.team.clone());
+            self.policy = policy_for(&self.agent, &self.order);
+            self.rights = rights_for(&self.team, &self.above, Some(&self.agent), &self.order);
+            let (around, team) = (self.context.clone(), self.team.clone());
             let (agent, order) = (self.agent.clone(), self.order.clone());
-            let (root, had) = (self.head.root, self.gear.clone());
-            let prepared = equip(&around, &team, &agent, &order, root);
-            (self.gear, self.system, self.told) = Box::pin(self.unless_halted(prepared)).await??;
-            self.judged_by.get_or_insert(had);
-            self.readable = 0;
+            let (root, had) = (self.state.root, self.tools.clone());
+            let prepared = open_agent_tools(&around, &team, &agent, &order, root);
+            (self.tools, self.system, self.tool_notices) = Box::pin(self.unless_halted(prepared)).await??;
+            self.previous_tools.get_or_insert(had);
+            self.readable_outputs = 0;
         }
-        if !self.told.is_empty() {
-            let told = std::mem::take(&mut self.told);
-            let warnings = self.turn.new_warnings(told);
+        if !self.tool_notices.is_empty() {
+            let told = std::mem::take(&mut self.tool_notices);
+            let warnings = self.conversation.new_warnings(told);
             if !warnings.is_empty() {
-                self.note(warnings).await?;
+                self.append_entries(warnings).await?;
             }
         }
-        let kept = self.turn.cut_outputs();
-        if kept.len() > self.readable {
-            self.readable = kept.len();
-            let tool = read_tool_output(self.around.store.clone(), kept, self.habits.output_cap);
-            self.gear = Arc::new(self.gear.with(tool));
+        let kept = self.conversation.cut_outputs();
+        if kept.len() > self.readable_outputs {
+            self.readable_outputs = kept.len();
+            let tool = read_tool_output(self.context.store.clone(), kept, self.policy.output_cap);
+            self.tools = Arc::new(self.tools.with_tool(tool));
         }
         Ok(())
     }
 
     fn caller(&self) -> Caller {
         Caller {
-            task: self.head.id,
-            root: self.head.root,
+            task: self.state.id,
+            root: self.state.root,
             agent: self.agent.name.clone(),
-            depth: self.head.depth,
+            depth: self.state.depth,
         }
     }
 }
 
 /// Until the journal is to be looked at: a hint came, none has for long, or the task may be somebody else's now.
-async fn heard(bell: &Bell, look_at: Instant, tenure: &Tenure) {
+async fn journal_may_have_changed(bell: &Subscription, look_at: Instant, tenure: &RunLease) {
     tokio::select! {
         biased;
-        () = tenure.doubted() => {}
-        () = hinted(bell, look_at) => {}
+        () = tenure.wait_for_new_term() => {}
+        () = hint_or_recheck(bell, look_at) => {}
     }
 }
 
 /// Until somebody may have written: a hint came, or none has for long.
-async fn hinted(bell: &Bell, look_at: Instant) {
+async fn hint_or_recheck(bell: &Subscription, look_at: Instant) {
     tokio::select! {
-        _ = bell.rung() => {}
+        _ = bell.next_wake() => {}
         () = tokio::time::sleep_until(look_at) => {}
     }
 }
 
 /// Never, or when the deadline is.
-async fn overdue(deadline: Option<Instant>) {
+async fn deadline_passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
@@ -495,25 +495,25 @@ async fn overdue(deadline: Option<Instant>) {
 }
 
 /// Opens an agent's tools and writes its system instruction. When it is dropped, what it has started ends.
-async fn equip(
-    around: &Surroundings,
+async fn open_agent_tools(
+    around: &RunContext,
     team: &Team,
     agent: &Agent,
     order: &Order,
     root: TaskId,
-) -> Result<(Arc<Gear>, Arc<str>, Vec<String>), StoreError> {
-    let gear = around.locker.gear(team, agent).await;
+) -> Result<(Arc<OpenTools>, Arc<str>, Vec<String>), StoreError> {
+    let gear = around.tool_cache.get_or_open(team, agent).await;
     let (mut gear, mut told) = gear.for_tree(&*around.store, root).await?;
     told.extend(gear.missing.iter().cloned());
     if let Some(names) = &order.tools {
-        gear = Arc::new(gear.narrowed(names));
+        gear = Arc::new(gear.restricted_to(names));
     }
-    let system = brief::brief(&gear, agent, around.store.now(), order.working_dir.clone()).await;
+    let system = brief::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
     Ok((gear, system, told))
 }
 
-fn habits_of(agent: &Agent, order: &Order) -> Habits {
-    let mut habits = agent.habits.clone();
+fn policy_for(agent: &Agent, order: &Order) -> Policy {
+    let mut habits = agent.policy.clone();
     if let Some(turns) = order.max_turns {
         habits.max_turns = turns;
     }
@@ -524,10 +524,10 @@ fn habits_of(agent: &Agent, order: &Order) -> Habits {
 }
 
 /// The rights of an agent below others; without one, those of the others alone.
-fn rights_of(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &Order) -> Option<Arc<Rights>> {
+fn rights_for(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &Order) -> Option<Arc<Rights>> {
     let mut levels: Vec<Arc<Permissions>> = Vec::new();
     for level in
-        above.iter().chain(agent.map(|agent| &agent.name)).filter_map(|name| team.permissions_of(name))
+        above.iter().chain(agent.map(|agent| &agent.name)).filter_map(|name| team.permissions_for(name))
     {
         if !levels.iter().any(|had| Arc::ptr_eq(had, &level)) {
             levels.push(level);
@@ -536,7 +536,7 @@ fn rights_of(team: &Team, above: &[AgentName], agent: Option<&Agent>, order: &Or
     (!levels.is_empty()).then(|| Arc::new(Rights { levels, approved: order.approved }))
 }
 
-fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
+fn find_agent(team: &Team, turn: &Conversation) -> Result<Arc<Agent>, Halt> {
     let name = turn.agent();
     team.agent(name).cloned().ok_or_else(|| {
         let message = format!("{} has no agent '{name}' (any more)", team.reference());
@@ -545,30 +545,30 @@ fn find_agent(team: &Team, turn: &Turn) -> Result<Arc<Agent>, Halt> {
 }
 
 /// Returns when a task surely is held by the attempt that has claimed it.
-async fn make_sure(store: &dyn Store, claimed: &Head, tenure: &Tenure) -> Result<(), Halt> {
-    while !tenure.is_sure() {
-        tenure.renewed().await;
-        let term = tenure.now();
-        let now = store.head(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
+async fn ensure_claim_held(store: &dyn Store, claimed: &TaskState, tenure: &RunLease) -> Result<(), Halt> {
+    while !tenure.is_held() {
+        tenure.wait_for_renewal().await;
+        let term = tenure.current_term();
+        let now = store.task_state(claimed.id).await?.ok_or(StoreError::NoTask(claimed.id))?;
         if now.attempt != claimed.attempt || now.worker != claimed.worker {
             return Err(Halt::Lost);
         }
-        tenure.confirm(term);
+        tenure.confirm_term(term);
     }
     Ok(())
 }
 
 /// The worktree of a task; of the first, for one that continues others.
-async fn own_worktree(around: &Surroundings, submitted: &Submitted) -> Result<Worktree, Halt> {
+async fn open_worktree(around: &RunContext, submitted: &Submission) -> Result<Worktree, Halt> {
     let failed = |why: String| Halt::Fail(Failure::new(FailureKind::Place, why));
     let Some(dir) = &submitted.order.working_dir else {
         return Err(failed("isolation: worktree needs a working directory, and none was ordered".to_owned()));
     };
     let mut key = submitted.key.clone();
-    if let Some(first) = chain_before(&*around.store, submitted.continues).await?.last() {
-        key = orders::first(&*around.store, *first).await?.key;
+    if let Some(first) = continued_tasks(&*around.store, submitted.continues).await?.last() {
+        key = orders::read_submission(&*around.store, *first).await?.key;
     }
     // The longest, which no task of another store has either.
-    let name = key.candidates().last().map(|id| id.to_string()).unwrap_or_default();
-    Worktree::settle_in(dir, &name, &around.worktrees).await.map_err(failed)
+    let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();
+    Worktree::open_or_create(dir, &name, &around.worktrees).await.map_err(failed)
 }

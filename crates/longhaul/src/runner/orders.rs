@@ -7,27 +7,27 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::recall::submission;
-use crate::entry::Submitted;
+use super::recall::submission_in;
+use crate::entry::Submission;
 use crate::id::{Seq, TaskId};
 use crate::store::{Store, StoreError};
 
 /// What is remembered, as long as somebody keeps it.
 #[derive(Debug, Default)]
-pub(crate) struct Orders(Mutex<HashMap<TaskId, Weak<Submitted>>>);
+pub(crate) struct SubmissionCache(Mutex<HashMap<TaskId, Weak<Submission>>>);
 
-impl Orders {
+impl SubmissionCache {
     /// How a task came to be.
-    pub(crate) async fn of(&self, store: &dyn Store, id: TaskId) -> Result<Arc<Submitted>, StoreError> {
+    pub(crate) async fn get(&self, store: &dyn Store, id: TaskId) -> Result<Arc<Submission>, StoreError> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).and_then(Weak::upgrade);
         match known {
             Some(known) => Ok(known),
-            None => Ok(self.learn(id, first(store, id).await?)),
+            None => Ok(self.remember(id, read_submission(store, id).await?)),
         }
     }
 
     /// Remembers how a task came to be, as long as what this returns is kept.
-    pub(super) fn learn(&self, id: TaskId, submitted: Submitted) -> Arc<Submitted> {
+    pub(super) fn remember(&self, id: TaskId, submitted: Submission) -> Arc<Submission> {
         let submitted = Arc::new(submitted);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {
@@ -39,8 +39,8 @@ impl Orders {
 }
 
 /// How a task came to be, as its journal says.
-pub(crate) async fn first(store: &dyn Store, id: TaskId) -> Result<Submitted, StoreError> {
-    submission(id, &store.read(id, Seq(0), 1).await?)
+pub(crate) async fn read_submission(store: &dyn Store, id: TaskId) -> Result<Submission, StoreError> {
+    submission_in(id, &store.read(id, Seq(0), 1).await?)
 }
 
 #[cfg(test)]
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
     use crate::entry::{Entry, Order, TeamRef};
     use crate::id::TaskKey;
-    use crate::store::{Batch, Fence, Memory};
+    use crate::store::{Batch, Fence, MemoryStore};
 
-    async fn has(store: &Memory, id: TaskId, task: &str) {
-        let (key, team) = (TaskKey::fresh(), TeamRef::Named("team".into()));
-        let submitted = Submitted::root(id, key, Order::new("worker", task), team);
+    async fn has(store: &MemoryStore, id: TaskId, task: &str) {
+        let (key, team) = (TaskKey::random(), TeamRef::Named("team".into()));
+        let submitted = Submission::root(id, key, Order::new("worker", task), team);
         let entries = vec![Entry::Submitted(Box::new(submitted))];
         store.append(Batch::one(id, Fence::New, entries)).await.unwrap();
     }
@@ -60,23 +60,23 @@ mod tests {
     #[tokio::test]
     async fn only_what_somebody_keeps_is_remembered() {
         let id: TaskId = "t-abcde".parse().unwrap();
-        let (one, other) = (Memory::new(), Memory::new());
+        let (one, other) = (MemoryStore::new(), MemoryStore::new());
         has(&one, id, "the first").await;
         has(&other, id, "one of the same name").await;
-        let orders = Orders::default();
-        let kept = orders.of(&one, id).await.unwrap();
-        assert_eq!(orders.of(&other, id).await.unwrap().order.task, kept.order.task, "not read again");
+        let orders = SubmissionCache::default();
+        let kept = orders.get(&one, id).await.unwrap();
+        assert_eq!(orders.get(&other, id).await.unwrap().order.task, kept.order.task, "not read again");
         drop(kept);
-        assert_eq!(&*orders.of(&other, id).await.unwrap().order.task, "one of the same name");
+        assert_eq!(&*orders.get(&other, id).await.unwrap().order.task, "one of the same name");
     }
 
     #[tokio::test]
     async fn what_nobody_keeps_takes_no_room() {
-        let (store, orders) = (Memory::new(), Orders::default());
+        let (store, orders) = (MemoryStore::new(), SubmissionCache::default());
         for n in 10_000..11_000 {
             let id: TaskId = format!("t-{n}").parse().unwrap();
             has(&store, id, "small").await;
-            orders.of(&store, id).await.unwrap();
+            orders.get(&store, id).await.unwrap();
         }
         assert!(orders.0.lock().unwrap().capacity() < 100);
     }

@@ -15,12 +15,12 @@ const AT_MOST: Duration = Duration::from_millis(100);
 
 /// Entries that are part of the conversation and not yet of the journal, in their order.
 #[derive(Default)]
-pub(super) struct Owed {
+pub(super) struct DeferredEntries {
     entries: Vec<Entry>,
     due: Option<Instant>,
 }
 
-impl Owed {
+impl DeferredEntries {
     pub(super) fn add(&mut self, entry: Entry) {
         self.due = self.due.or_else(|| Some(Instant::now() + AT_MOST));
         self.entries.push(entry);

@@ -5,7 +5,7 @@ use crate::agent::Agent;
 use crate::entry::{Order, TeamRef};
 use crate::id::TaskKey;
 use crate::message::Message;
-use crate::store::{Batch, Fence, Memory};
+use crate::store::{Batch, Fence, MemoryStore};
 use crate::testing::{FnModel, reply};
 
 /// A conversation may go on for years. What it takes to recall it does not grow on the stack.
@@ -15,22 +15,22 @@ async fn a_chain_of_ten_thousand_tasks_is_recalled() {
     let model = Arc::new(FnModel::new(|_| reply().text("x")));
     let team = Team::new(Agent::builder("solo").model(model).build().unwrap()).unwrap();
     let home = TeamRef::Named("team".into());
-    let store = Memory::new();
+    let store = MemoryStore::new();
     let mut continues = None;
     for n in 0..LONG {
-        let key = TaskKey::chosen(&n.to_string());
-        let id = key.candidates().last().unwrap();
+        let key = TaskKey::named(&n.to_string());
+        let id = key.candidate_ids().last().unwrap();
         let order = Order::new("solo", format!("order {n}"));
-        let submitted = Submitted { continues, ..Submitted::root(id, key, order, home.clone()) };
+        let submitted = Submission { continues, ..Submission::root(id, key, order, home.clone()) };
         let entry = Entry::Submitted(Box::new(submitted));
         store.append(Batch::one(id, Fence::New, vec![entry])).await.unwrap();
         continues = Some(id);
     }
     let last = continues.unwrap();
-    let journal = read_all(&store, last, Seq(0)).await.unwrap();
-    let (head, turn, _) = recall(&store, &team, last, &journal).await.unwrap();
+    let journal = read_journal(&store, last, Seq(0)).await.unwrap();
+    let (head, turn, _) = load_task(&store, &team, last, &journal).await.unwrap();
     assert_eq!(head.id, last);
-    let conversation = turn.conversation();
+    let conversation = turn.messages();
     assert_eq!(conversation.len(), LONG);
     assert_eq!(conversation[0], Message::User("order 0".into()), "the oldest first");
     assert_eq!(conversation[LONG - 1], Message::User(format!("order {}", LONG - 1).into()));

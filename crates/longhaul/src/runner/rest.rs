@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::settle::stop_below;
-use super::worktime::rung;
-use super::{Ended, Halt, Run, heard, overdue};
-use crate::entry::{Entry, OnFinish, StopCause, Wait};
+use super::settle::stop_descendants;
+use super::worktime::people_wake;
+use super::{AttemptEnd, Halt, TaskRun, journal_may_have_changed, deadline_passed};
+use crate::entry::{Entry, OnFinish, StopCause, WaitReason};
 use crate::id::LetterId;
-use crate::store::{Fence, Filter};
-use crate::task::Head;
-use crate::turn::{Act, Step};
+use crate::store::{Fence, TaskFilter};
+use crate::task::TaskState;
+use crate::turn::{PendingCall, NextStep};
 
 /// How many of the tasks that it waits for a task names.
 const NAMED: usize = 100;
@@ -22,65 +22,65 @@ const HELD_FROM: u32 = 3;
 /// For how long it is held the first time.
 const HOLD: Duration = Duration::from_secs(15);
 
-impl Run {
+impl TaskRun {
     /// Ends the task if nothing can come any more; otherwise waits until something has.
-    pub(super) async fn end_or_wait(&mut self) -> Result<Option<Ended>, Halt> {
+    pub(super) async fn end_or_wait(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         let open = self.open_children(NAMED).await?;
-        if !self.head.interactive {
+        if !self.state.interactive {
             if open.is_empty()
-                && self.habits.on_finish == OnFinish::Wait
-                && let Some(Step::Read { letters, known }) = self.turn.unread()
+                && self.policy.on_finish == OnFinish::Wait
+                && let Some(NextStep::ReadLetters { letters, known }) = self.conversation.unread_letters()
             {
                 // Quiet as they are: a task that waits for its children reads what they had to say before it ends.
-                self.read(letters, known).await?;
+                self.read_letters(letters, known).await?;
                 return Ok(None);
             }
-            if open.is_empty() || self.habits.on_finish == OnFinish::Detach {
+            if open.is_empty() || self.policy.on_finish == OnFinish::Detach {
                 return self.end_with_answer().await;
             }
-            if self.habits.on_finish == OnFinish::Stop {
-                let owner = Some((self.head.id, Fence::Attempt(self.attempt)));
-                stop_below(&*self.around.store, &self.head, StopCause::ParentEnded, owner).await?;
+            if self.policy.on_finish == OnFinish::Stop {
+                let owner = Some((self.state.id, Fence::Attempt(self.attempt)));
+                stop_descendants(&*self.context.store, &self.state, StopCause::ParentEnded, owner).await?;
                 return self.end_without_children().await;
             }
         }
         let on = if open.is_empty() {
-            Wait::Letter
+            WaitReason::Letter
         } else {
-            Wait::Tasks(open.iter().map(|task| task.id).collect())
+            WaitReason::Tasks(open.iter().map(|task| task.id).collect())
         };
-        if self.head.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
-            self.note(vec![Entry::Waiting { on: on.clone(), until: None }]).await?;
-            if on == Wait::Letter {
-                self.announce(None);
+        if self.state.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
+            self.append_entries(vec![Entry::Waiting { on: on.clone(), until: None }]).await?;
+            if on == WaitReason::Letter {
+                self.run_user_input_hooks(None);
             }
         }
-        self.pay().await?;
+        self.flush().await?;
         self.seat.park();
         match on {
-            Wait::Tasks(tasks) => self.count_unless_people_are_waited_for(&tasks).await?,
-            _ => self.count(false),
+            WaitReason::Tasks(tasks) => self.count_time_unless_waiting_for_people(&tasks).await?,
+            _ => self.count_time(false),
         }
-        self.doze(None).await?;
-        if self.turn.only_endings() && self.has_open_children().await? {
-            self.doze_through(TOGETHER).await?;
+        self.wait_for_news(None).await?;
+        if self.conversation.has_new_endings_only() && self.has_open_children().await? {
+            self.wait_for_more_endings(TOGETHER).await?;
         }
         Ok(None)
     }
 
     /// Takes letters into the conversation.
-    pub(super) async fn read(&mut self, letters: Vec<LetterId>, known: Vec<LetterId>) -> Result<(), Halt> {
-        let all_ended = match self.turn.tells_of_ends(&letters) {
+    pub(super) async fn read_letters(&mut self, letters: Vec<LetterId>, known: Vec<LetterId>) -> Result<(), Halt> {
+        let all_ended = match self.conversation.includes_endings(&letters) {
             true => Some(!self.has_open_children().await?),
             false => None,
         };
-        self.note(vec![Entry::Read { letters, known, all_ended }]).await
+        self.append_entries(vec![Entry::Read { letters, known, all_ended }]).await
     }
 
     /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
-    async fn end_with_answer(&mut self) -> Result<Option<Ended>, Halt> {
-        match self.finish(self.turn.answer(self.agent.shape.as_deref()), Some(self.head.seq)).await {
-            Err(Halt::Store(crate::store::StoreError::Moved { .. })) => {
+    async fn end_with_answer(&mut self) -> Result<Option<AttemptEnd>, Halt> {
+        match self.finish(self.conversation.answer(self.agent.output_schema.as_deref()), Some(self.state.seq)).await {
+            Err(Halt::Store(crate::store::StoreError::JournalMoved { .. })) => {
                 self.catch_up().await?;
                 Ok(None)
             }
@@ -90,11 +90,11 @@ impl Run {
 
     /// Finishes though children still run or have just been stopped: what they have to say is not waited for. But
     /// what others have written meanwhile is read.
-    async fn end_without_children(&mut self) -> Result<Option<Ended>, Halt> {
+    async fn end_without_children(&mut self) -> Result<Option<AttemptEnd>, Halt> {
         loop {
             self.catch_up().await?;
-            let wanted = self.turn.unread().is_some() && !self.turn.has_only_endings();
-            if self.head.stop.is_some() || wanted {
+            let wanted = self.conversation.unread_letters().is_some() && !self.conversation.has_only_endings();
+            if self.state.stop.is_some() || wanted {
                 return Ok(None);
             }
             if let Some(ended) = self.end_with_answer().await? {
@@ -104,55 +104,55 @@ impl Run {
     }
 
     /// Waits until somebody may have written, but no longer than this.
-    async fn doze(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
+    async fn wait_for_news(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
         tokio::select! {
-            () = heard(&self.bell, self.look_at, &self.tenure) => {}
-            () = overdue(longest) => {}
-            () = rung(self.people.as_ref()) => {}
-            () = self.around.drain.cancelled() => return Err(Halt::Drain),
-            () = overdue(self.watch.deadline()) => return Err(self.too_late()),
+            () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {}
+            () = deadline_passed(longest) => {}
+            () = people_wake(self.people_subscription.as_ref()) => {}
+            () = self.context.drain.cancelled() => return Err(Halt::Drain),
+            () = deadline_passed(self.stopwatch.deadline()) => return Err(self.timeout_halt()),
         }
         self.catch_up().await?;
-        if self.head.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
+        if self.state.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
     }
 
     /// Waits this long, but no longer than until something else than the end of a child comes.
-    async fn doze_through(&mut self, time: Duration) -> Result<(), Halt> {
+    async fn wait_for_more_endings(&mut self, time: Duration) -> Result<(), Halt> {
         let until = Instant::now() + time;
-        while self.turn.only_endings() && Instant::now() < until {
-            self.doze(Some(until)).await?;
+        while self.conversation.has_new_endings_only() && Instant::now() < until {
+            self.wait_for_news(Some(until)).await?;
         }
         Ok(())
     }
 
     /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
     /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
-    pub(super) async fn hold_looks(&mut self, acts: &[Act]) -> Result<(), Halt> {
-        let looks = |act: &Act| self.gear.tool(&act.call.tool).is_some_and(|tool| tool.manner.looks);
-        let times = acts.iter().map(|act| self.turn.times_called(&act.call.tool)).max().unwrap_or(0);
+    pub(super) async fn throttle_polling(&mut self, acts: &[PendingCall]) -> Result<(), Halt> {
+        let looks = |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
+        let times = acts.iter().map(|act| self.conversation.times_called(&act.call.tool)).max().unwrap_or(0);
         if times < HELD_FROM || !acts.iter().all(looks) {
             return Ok(());
         }
         let open = self.open_children(NAMED).await?;
         self.catch_up().await?;
-        if open.is_empty() || self.turn.unread().is_some() {
+        if open.is_empty() || self.conversation.unread_letters().is_some() {
             return Ok(());
         }
         let time = HOLD.saturating_mul(1 << (times - HELD_FROM).min(2));
-        let until = self.around.store.now().checked_add(time).ok();
-        let on = Wait::Tasks(open.iter().map(|task| task.id).collect());
-        self.note(vec![Entry::Waiting { on, until }]).await?;
+        let until = self.context.store.now().checked_add(time).ok();
+        let on = WaitReason::Tasks(open.iter().map(|task| task.id).collect());
+        self.append_entries(vec![Entry::Waiting { on, until }]).await?;
         self.seat.park();
         let until = Instant::now() + time;
-        while self.turn.unread().is_none() && Instant::now() < until {
-            self.doze(Some(until)).await?;
+        while self.conversation.unread_letters().is_none() && Instant::now() < until {
+            self.wait_for_news(Some(until)).await?;
         }
         Ok(())
     }
 
     /// Whether what lies in the mailbox is better read together with what will come.
-    pub(super) async fn rather_waits(&self) -> Result<bool, Halt> {
-        let may = self.habits.on_finish == OnFinish::Wait && self.turn.is_weary(&self.habits);
+    pub(super) async fn should_wait_for_children(&self) -> Result<bool, Halt> {
+        let may = self.policy.on_finish == OnFinish::Wait && self.conversation.should_batch_endings(&self.policy);
         Ok(may && self.has_open_children().await?)
     }
 
@@ -161,11 +161,11 @@ impl Run {
     }
 
     /// The children that have not ended, at most so many of them.
-    async fn open_children(&self, most: usize) -> Result<Vec<Head>, Halt> {
+    async fn open_children(&self, most: usize) -> Result<Vec<TaskState>, Halt> {
         if !self.may_launch {
             return Ok(Vec::new());
         }
-        let open = Filter { limit: Some(most), ..Filter::children(self.head.id).live() };
-        Ok(self.around.store.list(open).await?)
+        let open = TaskFilter { limit: Some(most), ..TaskFilter::children(self.state.id).live() };
+        Ok(self.context.store.list(open).await?)
     }
 }

@@ -16,7 +16,7 @@ impl Seats {
     }
 
     /// Up to `most` seats that are free now.
-    pub(crate) fn take(&self, most: usize) -> Vec<Seat> {
+    pub(crate) fn take_free(&self, most: usize) -> Vec<Seat> {
         let take = || self.free.clone().try_acquire_owned().ok();
         std::iter::from_fn(take)
             .take(most)
@@ -25,7 +25,7 @@ impl Seats {
     }
 
     /// Waits until a seat is free, without taking it from anyone who waits for one.
-    pub(crate) async fn one_free(&self) {
+    pub(crate) async fn wait_for_free(&self) {
         drop(self.free.acquire().await);
     }
 
@@ -51,7 +51,7 @@ impl Seat {
     }
 
     /// Takes a seat, unless it has one.
-    pub(crate) async fn sit(&mut self) {
+    pub(crate) async fn take(&mut self) {
         if self.permit.is_none() {
             self.permit = self.free.clone().acquire_owned().await.ok();
         }

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, TaskId};
-use crate::permission::{ToolIdentity, listed};
+use crate::permission::{ToolIdentity, join_with_and};
 use crate::store::{Store, StoreError};
-use crate::tool::Manner;
-use crate::toolset::{is_reserved, server_name};
+use crate::tool::ToolEffects;
+use crate::toolset::{is_reserved, qualified_tool_name};
 
 /// How many tools of a server are noted for a tree. One that invents new names without end has them asked about.
 const MOST: usize = 4000;
@@ -20,7 +20,7 @@ const MOST: usize = 4000;
 /// What was seen first of each server's tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Seen {
+pub(super) struct SeenTools {
     /// How often something new was seen.
     round: u32,
     /// By toolset, and the names that the server has for its tools.
@@ -53,28 +53,28 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// A tool of an agent, before it is known what the model calls it.
-pub(super) struct Listed<'a> {
+pub(super) struct ToolCandidate<'a> {
     /// What it would be called.
     pub(super) name: &'a str,
     pub(super) identity: &'a ToolIdentity,
-    pub(super) manner: Manner,
+    pub(super) effects: ToolEffects,
     /// What the tools of its toolset begin with.
     pub(super) prefix: Option<&'a str>,
 }
 
 /// What becomes of a tool in a tree.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct ToolDecision {
     /// What the model calls it; `None` if another has its name.
     pub(super) name: Option<String>,
-    pub(super) manner: Manner,
+    pub(super) effects: ToolEffects,
     /// Why rules that allow do not hold for it.
     pub(super) changed: Option<String>,
 }
 
-impl Seen {
+impl SeenTools {
     /// Notes what is new of what servers offer.
-    pub(super) fn learn<'a>(&mut self, offers: impl IntoIterator<Item = (&'a ToolIdentity, Manner)>) {
+    pub(super) fn record_new<'a>(&mut self, offers: impl IntoIterator<Item = (&'a ToolIdentity, ToolEffects)>) {
         let known: HashSet<String> = self.servers.keys().cloned().collect();
         let round = self.round + 1;
         for (tool, manner) in offers {
@@ -103,26 +103,26 @@ impl Seen {
 
     /// What becomes of the tools of an agent: who is called what, how each behaves, and what has changed. `prefixes` are those
     /// of all servers of the team. Names that a tool could not have are noted.
-    pub(super) fn judge(
+    pub(super) fn decide(
         &mut self,
         agent: &AgentName,
-        tools: &[Listed<'_>],
+        tools: &[ToolCandidate<'_>],
         prefixes: &[String],
-    ) -> Vec<Judged> {
-        let mut judged: Vec<Judged> = tools.iter().map(|tool| self.behaviour(tool)).collect();
+    ) -> Vec<ToolDecision> {
+        let mut judged: Vec<ToolDecision> = tools.iter().map(|tool| self.decide_effects(tool)).collect();
         let mut taken: HashSet<String> = HashSet::new();
         let mut take = |name: &str| taken.insert(name.to_ascii_lowercase());
         // Own tools first, wherever they stand: their names are nobody else's.
-        for (tool, judged) in tools.iter().zip(&mut judged).filter(|(tool, _)| !tool.identity.is_of_server())
+        for (tool, judged) in tools.iter().zip(&mut judged).filter(|(tool, _)| !tool.identity.is_from_server())
         {
             judged.name = take(tool.name).then(|| tool.name.to_owned());
         }
         // Then who had a name before.
         let mut order: Vec<usize> =
-            (0..tools.len()).filter(|at| tools[*at].identity.is_of_server()).collect();
+            (0..tools.len()).filter(|at| tools[*at].identity.is_from_server()).collect();
         order.sort_by_key(|at| self.tool(tools[*at].identity).map_or(u32::MAX, |seen| seen.round));
         for at in order {
-            let Listed { name, identity, prefix, .. } = &tools[at];
+            let ToolCandidate { name, identity, prefix, .. } = &tools[at];
             let key = format!("{agent} {} {}", identity.toolset, identity.tool);
             let foreign = |other: &&String| {
                 prefix.is_none_or(|own| !own.eq_ignore_ascii_case(other)) && begins_with(name, other)
@@ -134,7 +134,7 @@ impl Seen {
             }
             let server = identity.server.as_deref().unwrap_or(&identity.toolset);
             let marked = format!("{} {}", identity.toolset, identity.tool);
-            let other = [None, Some(marked.as_str())].map(|mark| server_name(server, name, mark));
+            let other = [None, Some(marked.as_str())].map(|mark| qualified_tool_name(server, name, mark));
             judged[at].name = other.into_iter().find(|other| !is_reserved(other) && take(other));
             if self.renamed.len() < 2 * MOST {
                 self.renamed.insert(key);
@@ -144,10 +144,10 @@ impl Seen {
     }
 
     /// How a tool may be taken to behave.
-    fn behaviour(&self, tool: &Listed<'_>) -> Judged {
-        let Listed { identity, manner, .. } = tool;
+    fn decide_effects(&self, tool: &ToolCandidate<'_>) -> ToolDecision {
+        let ToolCandidate { identity, effects: manner, .. } = tool;
         let Some(server) = &identity.server else {
-            return Judged { name: None, manner: *manner, changed: None };
+            return ToolDecision { name: None, effects: *manner, changed: None };
         };
         match self.tool(identity) {
             Some(seen) if !seen.late => {
@@ -162,19 +162,19 @@ impl Seen {
                 let changed = (!parts.is_empty()).then(|| {
                     format!(
                         "the server '{server}' changed its {} since this run first saw it",
-                        listed(&parts)
+                        join_with_and(&parts)
                     )
                 });
-                let manner = Manner {
+                let manner = ToolEffects {
                     read_only: manner.read_only && seen.read_only,
                     repeatable: manner.repeatable && seen.repeatable,
                     ..*manner
                 };
-                Judged { name: None, manner, changed }
+                ToolDecision { name: None, effects: manner, changed }
             }
             _ => {
                 let changed = format!("the server '{server}' added it after this run had listed its tools");
-                Judged { name: None, manner: Manner::default(), changed: Some(changed) }
+                ToolDecision { name: None, effects: ToolEffects::default(), changed: Some(changed) }
             }
         }
     }
@@ -187,22 +187,22 @@ fn begins_with(name: &str, prefix: &str) -> bool {
 }
 
 /// Changes what a tree has seen, if the change is one.
-pub(super) async fn update<T>(
+pub(super) async fn update_seen_tools<T>(
     store: &dyn Store,
     root: TaskId,
-    mut change: impl FnMut(&mut Seen) -> T,
+    mut change: impl FnMut(&mut SeenTools) -> T,
 ) -> Result<(T, bool), StoreError> {
     let key = format!("tools:{root}");
     loop {
-        let slip = store.slip(&key).await?;
-        let before: Seen = serde_json::from_slice(&slip.bytes).unwrap_or_default();
+        let slip = store.stored_value(&key).await?;
+        let before: SeenTools = serde_json::from_slice(&slip.bytes).unwrap_or_default();
         let mut seen = before.clone();
         let answer = change(&mut seen);
         if seen == before {
             return Ok((answer, false));
         }
         let bytes = serde_json::to_vec(&seen).unwrap_or_default();
-        if store.write_slip(&key, slip.written, bytes).await? {
+        if store.put_stored_value(&key, slip.version, bytes).await? {
             return Ok((answer, true));
         }
     }
@@ -211,7 +211,7 @@ pub(super) async fn update<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::identity_of;
+    use crate::tool::identity_from_spec;
 
     fn tool(server: &str, name: &str, description: &str) -> ToolIdentity {
         let spec = crate::model::ToolSpec {
@@ -219,60 +219,60 @@ mod tests {
             description: description.to_owned(),
             parameters: serde_json::json!({}),
         };
-        let identity = identity_of(&spec, Manner::default());
+        let identity = identity_from_spec(&spec, ToolEffects::default());
         ToolIdentity { toolset: format!("mcp:{server}"), server: Some(server.to_owned()), ..identity }
     }
 
-    fn judge(seen: &mut Seen, tools: &[(&ToolIdentity, Manner)]) -> Vec<Judged> {
-        seen.learn(tools.iter().filter(|(tool, _)| tool.is_of_server()).copied());
+    fn judge(seen: &mut SeenTools, tools: &[(&ToolIdentity, ToolEffects)]) -> Vec<ToolDecision> {
+        seen.record_new(tools.iter().filter(|(tool, _)| tool.is_from_server()).copied());
         let listed: Vec<_> = tools
             .iter()
-            .map(|(identity, manner)| Listed {
+            .map(|(identity, manner)| ToolCandidate {
                 name: &identity.tool,
                 identity,
-                manner: *manner,
+                effects: *manner,
                 prefix: None,
             })
             .collect();
-        seen.judge(&"a".into(), &listed, &[])
+        seen.decide(&"a".into(), &listed, &[])
     }
 
-    fn names(judged: &[Judged]) -> Vec<&str> {
+    fn names(judged: &[ToolDecision]) -> Vec<&str> {
         judged.iter().map(|judged| judged.name.as_deref().unwrap_or("-")).collect()
     }
 
-    const PLAIN: Manner = Manner { read_only: false, repeatable: false, looks: false, inward: false };
+    const PLAIN: ToolEffects = ToolEffects { read_only: false, repeatable: false, polls_tasks: false, internal: false };
 
     #[test]
     fn who_had_a_name_keeps_it_also_when_the_other_comes_first_or_is_gone() {
         let (one, two) = (tool("one", "act", "A."), tool("two", "act", "B."));
-        let mut seen = Seen::default();
+        let mut seen = SeenTools::default();
         assert_eq!(names(&judge(&mut seen, &[(&two, PLAIN)])), ["act"]);
         assert_eq!(names(&judge(&mut seen, &[(&one, PLAIN), (&two, PLAIN)])), ["one_act", "act"]);
         assert_eq!(names(&judge(&mut seen, &[(&one, PLAIN)])), ["one_act"]);
-        let mut seen = Seen::default();
+        let mut seen = SeenTools::default();
         assert_eq!(names(&judge(&mut seen, &[(&one, PLAIN), (&two, PLAIN)])), ["act", "two_act"]);
         let own = ToolIdentity { server: None, ..tool("own", "Act", "C.") };
-        let mut seen = Seen::default();
+        let mut seen = SeenTools::default();
         assert_eq!(names(&judge(&mut seen, &[(&one, PLAIN), (&own, PLAIN)])), ["one_act", "Act"]);
     }
 
     #[test]
     fn what_is_noted_is_bounded_and_what_is_not_noted_is_asked_about() {
         let tools: Vec<_> = (0..MOST + 10).map(|n| tool("s", &format!("t{n}"), "")).collect();
-        let mut seen = Seen::default();
-        let all: Vec<_> = tools.iter().map(|tool| (tool, Manner::READ_ONLY)).collect();
+        let mut seen = SeenTools::default();
+        let all: Vec<_> = tools.iter().map(|tool| (tool, ToolEffects::READ_ONLY)).collect();
         let judged = judge(&mut seen, &all);
         assert_eq!(judged.iter().filter(|judged| judged.changed.is_none()).count(), MOST);
-        assert!(judged.iter().all(|judged| judged.changed.is_none() == judged.manner.read_only));
+        assert!(judged.iter().all(|judged| judged.changed.is_none() == judged.effects.read_only));
     }
 
     #[test]
     fn it_is_read_again_as_it_was_written() {
-        let mut seen = Seen::default();
-        judge(&mut seen, &[(&tool("s", "shell", "x"), Manner::READ_ONLY)]);
+        let mut seen = SeenTools::default();
+        judge(&mut seen, &[(&tool("s", "shell", "x"), ToolEffects::READ_ONLY)]);
         let text = serde_json::to_vec(&seen).unwrap();
-        assert_eq!(serde_json::from_slice::<Seen>(&text).unwrap(), seen);
+        assert_eq!(serde_json::from_slice::<SeenTools>(&text).unwrap(), seen);
         assert_eq!(seen.renamed.len(), 1);
     }
 }

@@ -4,34 +4,34 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Halt, LOOK_ANYWAY, Surroundings, Tenure, heard, overdue};
+use super::{Halt, RECHECK_INTERVAL, RunContext, RunLease, journal_may_have_changed, deadline_passed};
 use crate::entry::{Failure, FailureKind};
-use crate::store::{Bell, StoreError};
-use crate::task::Head;
+use crate::store::{Subscription, StoreError};
+use crate::task::TaskState;
 
 /// A task that has been claimed and does not run yet.
-pub(super) struct Starting<'a> {
-    around: &'a Surroundings,
-    bell: Arc<Bell>,
-    head: &'a Head,
+pub(super) struct TaskStartup<'a> {
+    context: &'a RunContext,
+    subscription: Arc<Subscription>,
+    state: &'a TaskState,
     deadline: Option<Instant>,
-    tenure: &'a Tenure,
-    look_at: Instant,
+    lease: &'a RunLease,
+    recheck_at: Instant,
     /// Whether somebody has written to it since its journal was read.
     heard: bool,
     stopped: bool,
 }
 
-impl<'a> Starting<'a> {
+impl<'a> TaskStartup<'a> {
     pub(super) fn new(
-        around: &'a Surroundings,
-        bell: &Arc<Bell>,
-        head: &'a Head,
+        around: &'a RunContext,
+        bell: &Arc<Subscription>,
+        head: &'a TaskState,
         deadline: Option<Instant>,
-        tenure: &'a Tenure,
+        tenure: &'a RunLease,
     ) -> Self {
-        let (look_at, stopped) = (Instant::now() + LOOK_ANYWAY, head.stop.is_some());
-        Starting { around, bell: bell.clone(), head, deadline, tenure, look_at, heard: false, stopped }
+        let (look_at, stopped) = (Instant::now() + RECHECK_INTERVAL, head.stop.is_some());
+        TaskStartup { context: around, subscription: bell.clone(), state: head, deadline, lease: tenure, recheck_at: look_at, heard: false, stopped }
     }
 
     /// Waits for something that the first step needs. `None` if the task is to stop; then the work is dropped, which ends
@@ -45,9 +45,9 @@ impl<'a> Starting<'a> {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(Some(done)),
-                () = heard(&self.bell, self.look_at, self.tenure) => self.look().await?,
-                () = self.around.drain.cancelled() => return Err(Halt::Drain),
-                () = overdue(self.deadline) => {
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, self.lease) => self.check_journal().await?,
+                () = self.context.drain.cancelled() => return Err(Halt::Drain),
+                () = deadline_passed(self.deadline) => {
                     let why = "the task's time was up before it could start";
                     return Err(Halt::Fail(Failure::new(FailureKind::Timeout, why)));
                 }
@@ -56,20 +56,20 @@ impl<'a> Starting<'a> {
         Ok(None)
     }
 
-    async fn look(&mut self) -> Result<(), Halt> {
-        (self.heard, self.look_at) = (true, Instant::now() + LOOK_ANYWAY);
-        let (id, term) = (self.head.id, self.tenure.now());
-        let now = self.around.store.head(id).await?.ok_or(StoreError::NoTask(id))?;
-        if now.attempt != self.head.attempt || now.status != self.head.status {
+    async fn check_journal(&mut self) -> Result<(), Halt> {
+        (self.heard, self.recheck_at) = (true, Instant::now() + RECHECK_INTERVAL);
+        let (id, term) = (self.state.id, self.lease.current_term());
+        let now = self.context.store.task_state(id).await?.ok_or(StoreError::NoTask(id))?;
+        if now.attempt != self.state.attempt || now.status != self.state.status {
             return Err(Halt::Lost);
         }
-        self.tenure.confirm(term);
+        self.lease.confirm_term(term);
         self.stopped = now.stop.is_some();
         Ok(())
     }
 
     /// When the journal is to be looked at next: at once, if a hint was taken here.
-    pub(super) fn look_at(&self) -> Instant {
-        if self.heard { Instant::now() } else { self.look_at }
+    pub(super) fn recheck_at(&self) -> Instant {
+        if self.heard { Instant::now() } else { self.recheck_at }
     }
 }

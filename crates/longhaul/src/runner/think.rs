@@ -7,44 +7,44 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use super::{Halt, Run, heard, overdue};
-use crate::agent::{Patience, Shape};
-use crate::entry::{Entry, Failure, FailureKind, Voice, Wait};
+use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed};
+use crate::agent::{RetryPolicy, OutputSchema};
+use crate::entry::{Entry, Failure, FailureKind, LiveTextKind, WaitReason};
 use crate::id::CallId;
 use crate::message::Reply;
-use crate::model::{Chunk, Held, Model, ModelError, ModelErrorKind, Request};
+use crate::model::{ReplyChunk, RequestDelay, Model, ModelError, ModelErrorKind, ModelRequest};
 
-impl Run {
+impl TaskRun {
     /// Gets a reply and writes it down, together with the calls that begin with it.
-    pub(super) async fn think(&mut self, tools: bool) -> Result<(), Halt> {
-        self.sit().await?;
-        self.ledger.check(&self.head, self.watch.total(), &*self.around.store).await?;
+    pub(super) async fn call_model(&mut self, tools: bool) -> Result<(), Halt> {
+        self.take_seat().await?;
+        self.ledger.check(&self.state, self.stopwatch.total(), &*self.context.store).await?;
         let model = self.model()?;
         self.ledger.check_price(&*model)?;
-        self.make_room(&*model).await?;
+        self.compact_if_needed(&*model).await?;
         let mut tries = 1;
         let mut shortened = 0;
         let mut failing_since = None;
         let reply = loop {
-            let (error, mut words) = match self.ask(&*model, tools, tries - 1).await? {
+            let (error, mut words) = match self.stream_reply(&*model, tools, tries - 1).await? {
                 Ok(reply) => break reply,
                 Err(failed) => failed,
             };
-            if error.kind.is_too_long() && shortened < 3 && self.make_room_anyway(&*model).await? {
+            if error.kind.is_context_overflow() && shortened < 3 && self.force_compact(&*model).await? {
                 shortened += 1;
                 continue;
             }
-            let patience = &self.habits.patience;
-            let pause = pause_before_retry(patience, error.retry_after, tries, self.jitter(tries));
+            let patience = &self.policy.retry;
+            let pause = backoff(patience, error.retry_after, tries, self.jitter(tries));
             let failing = failing_since.get_or_insert_with(Instant::now).elapsed();
-            if !is_worth_it(patience, &error, tries, failing + pause) {
-                self.leave_behind(&mut words).await?;
-                let warnings = self.turn.new_warnings(self.memo.take_warnings());
+            if !should_retry(patience, &error, tries, failing + pause) {
+                self.flush_live_text(&mut words).await?;
+                let warnings = self.conversation.new_warnings(self.memo.take_warnings());
                 if !warnings.is_empty() {
-                    self.note(warnings).await?;
+                    self.append_entries(warnings).await?;
                 }
                 let kind = match error.kind {
-                    ModelErrorKind::Silent(_) => FailureKind::Silent,
+                    ModelErrorKind::TimedOut(_) => FailureKind::Silent,
                     _ => FailureKind::Model,
                 };
                 let times = if tries > 1 { format!(" (tried {tries} times)") } else { String::new() };
@@ -53,20 +53,20 @@ impl Run {
             self.back_off(&error, pause).await?;
             tries += 1;
         };
-        let turn = self.turn.replies() + 1;
+        let turn = self.conversation.replies() + 1;
         let mut entries = Vec::with_capacity(3);
         // Letters about what was collected would fill the mailbox if nobody took them out.
-        let known = self.turn.known_letters();
+        let known = self.conversation.known_letters();
         if !known.is_empty() {
             entries.push(Entry::Read { letters: Vec::new(), known, all_ended: None });
         }
-        entries.extend(self.turn.new_warnings(self.memo.take_warnings()));
+        entries.extend(self.conversation.new_warnings(self.memo.take_warnings()));
         let calls = reply.calls().cloned().collect::<Vec<_>>();
         entries.push(Entry::Replied(Arc::new(reply)));
         if tools {
-            self.judged_by = None;
+            self.previous_tools = None;
             // Those that somebody has to be asked about begin when they are allowed to.
-            let begin = calls.iter().zip(0..).filter(|(call, _)| self.begins_at_once(call));
+            let begin = calls.iter().zip(0..).filter(|(call, _)| self.starts_without_approval(call));
             let begun = begin.map(|(call, index)| Entry::Called {
                 call: CallId { turn, index },
                 tool: call.tool.as_str().into(),
@@ -76,14 +76,14 @@ impl Run {
         }
         if calls.is_empty() {
             // What comes next ends the task or is written down anyway.
-            self.owe(entries);
+            self.defer(entries);
             return Ok(());
         }
-        self.note(entries).await
+        self.append_entries(entries).await
     }
 
     pub(super) fn model(&self) -> Result<Arc<dyn Model>, Halt> {
-        let name = self.turn.model().or(self.order.model.as_deref());
+        let name = self.conversation.model().or(self.order.model.as_deref());
         let Some(name) = name else { return Ok(self.agent.model.clone()) };
         self.team.model(name).cloned().ok_or_else(|| {
             let names = self.team.model_names().join(", ");
@@ -94,48 +94,48 @@ impl Run {
     }
 
     /// One request. The outer error ends the run, the inner one may be worth another try.
-    async fn ask(
+    async fn stream_reply(
         &mut self,
         model: &dyn Model,
         tools: bool,
         retry: u32,
-    ) -> Result<Result<Reply, (ModelError, Words)>, Halt> {
-        self.be_sure().await?;
-        let (conversation, gear, agent) = (self.turn.conversation(), self.gear.clone(), self.agent.clone());
+    ) -> Result<Result<Reply, (ModelError, LiveTextBuffer)>, Halt> {
+        self.ensure_lease().await?;
+        let (conversation, gear, agent) = (self.conversation.messages(), self.tools.clone(), self.agent.clone());
         let system = self.system.clone();
         let memo = self.memo.clone();
-        let view = self.turn.view(self.habits.history_items, self.habits.old_outputs);
+        let view = self.conversation.visible_messages(self.policy.history_items, self.policy.old_output_tokens);
         if view.is_some() {
             // Another part of the conversation each time.
-            memo.forget();
+            memo.clear();
         }
-        let mut stream = model.stream(Request {
-            task: self.head.id,
+        let mut stream = model.stream(ModelRequest {
+            task: self.state.id,
             agent: &agent.name,
             system: &system,
             messages: view.as_deref().unwrap_or(&conversation),
             tools: if tools { &gear.specs } else { &[] },
-            output: agent.shape.as_deref().map(Shape::asked),
-            turn: self.turn.replies(),
+            output: agent.output_schema.as_deref().map(OutputSchema::structured_output),
+            turn: self.conversation.replies(),
             retry,
-            memo: &memo,
+            wire_cache: &memo,
         });
         let failed = |kind| ModelError { model: model.name().to_owned(), kind, retry_after: None };
-        let mut words = Words::default();
-        let mut silent_at = Instant::now().checked_add(self.habits.inactivity);
+        let mut words = LiveTextBuffer::default();
+        let mut silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
         // Nothing has been sent yet, so nothing is lost by going away.
         let mut held = false;
         // Set up once and not for every word that comes: a reply has hundreds.
-        let bell = self.bell.clone();
-        let mut rung = pin!(bell.rung());
-        let tenure = self.tenure.clone();
-        let mut doubted = pin!(tenure.doubted());
-        let mut alarm = pin!(tokio::time::sleep_until(self.look_at));
+        let bell = self.subscription.clone();
+        let mut rung = pin!(bell.next_wake());
+        let tenure = self.lease.clone();
+        let mut doubted = pin!(tenure.wait_for_new_term());
+        let mut alarm = pin!(tokio::time::sleep_until(self.recheck_at));
         let halt = loop {
-            let due = [words.due, silent_at, self.watch.deadline(), self.owed.due()]
+            let due = [words.due, silent_at, self.stopwatch.deadline(), self.deferred.due()]
                 .into_iter()
                 .flatten()
-                .fold(self.look_at, Instant::min);
+                .fold(self.recheck_at, Instant::min);
             // One that rings too early is set again; what it is set for moves on with every word.
             if due < alarm.deadline() || alarm.is_elapsed() {
                 alarm.as_mut().reset(due);
@@ -144,66 +144,66 @@ impl Run {
                 biased;
                 () = doubted.as_mut() => {
                     self.catch_up().await?;
-                    doubted.set(tenure.doubted());
+                    doubted.set(tenure.wait_for_new_term());
                 }
                 chunk = stream.next() => {
-                    silent_at = Instant::now().checked_add(self.habits.inactivity);
+                    silent_at = Instant::now().checked_add(self.policy.inactivity_timeout);
                     match chunk {
-                        Some(Ok(Chunk::Done(reply))) => return Ok(Ok(*reply)),
-                        Some(Ok(Chunk::Text(text))) => words.hear(Voice::Text, text),
-                        Some(Ok(Chunk::Reasoning(text))) => words.hear(Voice::Reasoning, text),
-                        Some(Ok(Chunk::Held(Held { why, left }))) => {
-                            (held, words) = (true, Words::default());
+                        Some(Ok(ReplyChunk::Done(reply))) => return Ok(Ok(*reply)),
+                        Some(Ok(ReplyChunk::Text(text))) => words.push(LiveTextKind::Text, text),
+                        Some(Ok(ReplyChunk::Reasoning(text))) => words.push(LiveTextKind::Reasoning, text),
+                        Some(Ok(ReplyChunk::Delayed(RequestDelay { reason, remaining }))) => {
+                            (held, words) = (true, LiveTextBuffer::default());
                             silent_at = silent_at.and_then(|at| at.checked_add(left.unwrap_or_default()));
                             self.wait_on_provider(why, left).await?;
                         }
-                        Some(Ok(Chunk::Sent)) => held = false,
+                        Some(Ok(ReplyChunk::Resumed)) => held = false,
                         Some(Err(error)) => return Ok(Err((error, words))),
-                        None => return Ok(Err((failed(ModelErrorKind::Cut(String::new())), words))),
+                        None => return Ok(Err((failed(ModelErrorKind::Truncated(String::new())), words))),
                     }
-                    if words.len() >= Words::ENOUGH {
-                        self.note(words.take()).await?;
+                    if words.len() >= LiveTextBuffer::ENOUGH {
+                        self.append_entries(words.take()).await?;
                     }
                 }
                 _ = rung.as_mut() => {
-                    rung.set(bell.rung());
+                    rung.set(bell.next_wake());
                     self.catch_up().await?;
-                    if self.head.stop.is_some() {
+                    if self.state.stop.is_some() {
                         break Halt::Stop;
                     }
                 }
-                () = self.around.drain.cancelled(), if held => break Halt::Drain,
+                () = self.context.drain.cancelled(), if held => break Halt::Drain,
                 () = alarm.as_mut() => {
                     let now = Instant::now();
                     let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
                     if is_due(words.due) {
-                        self.note(words.take()).await?;
-                    } else if is_due(self.owed.due()) {
-                        self.pay().await?;
+                        self.append_entries(words.take()).await?;
+                    } else if is_due(self.deferred.due()) {
+                        self.flush().await?;
                     }
                     if is_due(silent_at) {
-                        return Ok(Err((failed(ModelErrorKind::Silent(self.habits.inactivity)), words)));
+                        return Ok(Err((failed(ModelErrorKind::TimedOut(self.policy.inactivity_timeout)), words)));
                     }
-                    if self.look_at <= now {
+                    if self.recheck_at <= now {
                         self.catch_up().await?;
-                        if self.head.stop.is_some() {
+                        if self.state.stop.is_some() {
                             break Halt::Stop;
                         }
                     }
-                    if is_due(self.watch.deadline()) {
-                        break self.too_late();
+                    if is_due(self.stopwatch.deadline()) {
+                        break self.timeout_halt();
                     }
                 }
             }
         };
         drop(stream);
-        self.leave_behind(&mut words).await?;
+        self.flush_live_text(&mut words).await?;
         Err(halt)
     }
 
     /// What had been said by now is part of what the task leaves behind.
-    async fn leave_behind(&mut self, words: &mut Words) -> Result<(), Halt> {
-        if words.len() > 0 { self.note(words.take()).await } else { Ok(()) }
+    async fn flush_live_text(&mut self, words: &mut LiveTextBuffer) -> Result<(), Halt> {
+        if words.len() > 0 { self.append_entries(words.take()).await } else { Ok(()) }
     }
 
     /// Waits before the next try.
@@ -212,15 +212,15 @@ impl Run {
         let again = Instant::now().checked_add(pause);
         loop {
             tokio::select! {
-                () = overdue(again) => return Ok(()),
-                () = heard(&self.bell, self.look_at, &self.tenure) => {
+                () = deadline_passed(again) => return Ok(()),
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
                     self.catch_up().await?;
-                    if self.head.stop.is_some() {
+                    if self.state.stop.is_some() {
                         return Err(Halt::Stop);
                     }
                 }
-                () = self.around.drain.cancelled() => return Err(Halt::Drain),
-                () = overdue(self.watch.deadline()) => return Err(self.too_late()),
+                () = self.context.drain.cancelled() => return Err(Halt::Drain),
+                () = deadline_passed(self.stopwatch.deadline()) => return Err(self.timeout_halt()),
             }
         }
     }
@@ -229,59 +229,59 @@ impl Run {
     async fn wait_on_provider(&mut self, why: String, left: Option<Duration>) -> Result<(), Halt> {
         let until = left
             .and_then(|left| jiff::SignedDuration::try_from(left).ok())
-            .and_then(|left| self.around.store.now().checked_add(left).ok());
-        self.note(vec![Entry::Waiting { on: Wait::Provider(why), until }]).await
+            .and_then(|left| self.context.store.now().checked_add(left).ok());
+        self.append_entries(vec![Entry::Waiting { on: WaitReason::Provider(why), until }]).await
     }
 
     /// A number in 0..1 that differs between tasks and tries. It need not be random, only spread out.
     fn jitter(&self, tries: u32) -> f64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();
-        (self.head.id, self.turn.replies(), tries).hash(&mut hasher);
+        (self.state.id, self.conversation.replies(), tries).hash(&mut hasher);
         (hasher.finish() % 1000) as f64 / 1000.0
     }
 }
 
 /// Whether to try again, when that would be so long after the first failure. What is wrong with a reply is tried a
 /// few times; a provider that is down is waited for, and one that says when to come back even longer.
-fn is_worth_it(patience: &Patience, error: &ModelError, tries: u32, after: Duration) -> bool {
+fn should_retry(patience: &RetryPolicy, error: &ModelError, tries: u32, after: Duration) -> bool {
     match (&error.kind, error.retry_after) {
-        (kind, _) if !kind.is_passing() => false,
-        (kind, _) if !kind.is_outage() => tries < patience.tries,
-        (_, Some(_)) => after <= patience.invited,
-        (_, None) => after <= patience.outage,
+        (kind, _) if !kind.is_transient() => false,
+        (kind, _) if !kind.is_outage() => tries < patience.max_tries,
+        (_, Some(_)) => after <= patience.max_requested_wait,
+        (_, None) => after <= patience.max_outage,
     }
 }
 
 /// How long to wait before the next try, never the same for two tasks. A provider's own wish is a least, spread out
 /// above so that not all who heard it come back at once, and not taken at its word when it is heard again and again; our
 /// own pause is spread over its whole length.
-fn pause_before_retry(patience: &Patience, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
-    let doubled = patience.pause.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.longest);
+fn backoff(patience: &RetryPolicy, wish: Option<Duration>, tries: u32, jitter: f64) -> Duration {
+    let doubled = patience.initial_backoff.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(patience.max_backoff);
     match wish {
         Some(wish) => {
             wish.max(doubled / 2).saturating_add(doubled.min(Duration::from_secs(1)).mul_f64(jitter))
         }
-        None => doubled.mul_f64(jitter).max(patience.pause / 10),
+        None => doubled.mul_f64(jitter).max(patience.initial_backoff / 10),
     }
 }
 
 /// Live words, collected until there are enough of them or they are old enough.
 #[derive(Default)]
-struct Words {
-    said: Vec<(Voice, String)>,
+struct LiveTextBuffer {
+    said: Vec<(LiveTextKind, String)>,
     due: Option<Instant>,
     /// How many bytes of this reply were heard.
     heard: usize,
 }
 
-impl Words {
+impl LiveTextBuffer {
     const ENOUGH: usize = 2048;
     const OLD: Duration = Duration::from_millis(50);
     /// How much of one reply is told live: of one that does not end, no more is stored.
     const MOST: usize = 1 << 20;
 
-    fn hear(&mut self, voice: Voice, mut text: String) {
+    fn push(&mut self, voice: LiveTextKind, mut text: String) {
         let room = Self::MOST.saturating_sub(self.heard);
         self.heard = self.heard.saturating_add(text.len());
         if room == 0 {
@@ -314,35 +314,35 @@ mod tests {
 
     #[test]
     fn no_retry_comes_before_the_provider_wants_it() {
-        let patience = Patience::default();
+        let patience = RetryPolicy::default();
         for tries in 1..20 {
             for jitter in [0.0, 0.5, 0.999] {
                 let wish = Duration::from_secs(2);
-                let pause = pause_before_retry(&patience, Some(wish), tries, jitter);
+                let pause = backoff(&patience, Some(wish), tries, jitter);
                 assert!(pause >= wish && (tries > 4 || pause <= wish + Duration::from_secs(1)));
-                assert!(pause <= patience.longest);
-                let at_once = pause_before_retry(&patience, Some(Duration::ZERO), tries, jitter);
+                assert!(pause <= patience.max_backoff);
+                let at_once = backoff(&patience, Some(Duration::ZERO), tries, jitter);
                 assert!(
-                    tries < 8 || at_once >= patience.longest / 2,
+                    tries < 8 || at_once >= patience.max_backoff / 2,
                     "who says 0 for ever is not asked for ever"
                 );
-                assert!(pause_before_retry(&patience, None, tries, jitter) <= patience.longest);
+                assert!(backoff(&patience, None, tries, jitter) <= patience.max_backoff);
             }
         }
-        assert!(pause_before_retry(&patience, None, 3, 0.5) > pause_before_retry(&patience, None, 1, 0.5));
-        assert!(pause_before_retry(&patience, None, 9, 0.0) >= Duration::from_millis(50), "never at once");
+        assert!(backoff(&patience, None, 3, 0.5) > backoff(&patience, None, 1, 0.5));
+        assert!(backoff(&patience, None, 9, 0.0) >= Duration::from_millis(50), "never at once");
     }
 
     #[test]
     fn a_bad_reply_is_tried_a_few_times_and_an_outage_is_waited_for() {
-        let patience = Patience::default();
+        let patience = RetryPolicy::default();
         let worth = |kind: &ModelErrorKind, wish: Option<u64>, tries, after| {
             let retry_after = wish.map(Duration::from_secs);
             let error = ModelError { model: String::new(), kind: kind.clone(), retry_after };
-            is_worth_it(&patience, &error, tries, Duration::from_secs(after))
+            should_retry(&patience, &error, tries, Duration::from_secs(after))
         };
         let rejected = ModelErrorKind::Rejected(String::new());
-        let cut = ModelErrorKind::Cut(String::new());
+        let cut = ModelErrorKind::Truncated(String::new());
         let down = ModelErrorKind::Unreachable(String::new());
         let limited = ModelErrorKind::RateLimited(String::new());
         assert!(!worth(&rejected, Some(1), 1, 1));

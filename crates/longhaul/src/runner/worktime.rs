@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Halt, Run};
-use crate::entry::{Entry, Kind};
+use super::{Halt, TaskRun};
+use crate::entry::{Entry, EntryKind};
 use crate::id::TaskId;
-use crate::store::{Bell, Filter, Kinds};
+use crate::store::{Subscription, TaskFilter, EntryKinds};
 use crate::task::all_wait_for_people;
 
 /// How far the journal may be from the stopwatch when something is written.
@@ -19,7 +19,7 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// How long the time of a task that is bounded like this may go unwritten, so that a crash does not lose it. The journal is not
 /// looked at more often than every ten seconds anyway.
-pub(super) fn unwritten(limit: Duration) -> Duration {
+pub(super) fn max_unwritten(limit: Duration) -> Duration {
     (limit / 10).clamp(TOLERANCE, Duration::from_secs(30))
 }
 
@@ -63,105 +63,105 @@ impl Stopwatch {
 }
 
 /// Rings when tasks of the tree may have begun to wait for people, or may do so no longer.
-pub(super) struct PeopleBell {
-    bell: Bell,
+pub(super) struct PeopleSubscription {
+    subscription: Subscription,
     paused: bool,
     /// One of the tasks that are waited for, which was at work: while it is, nobody else need be looked at.
     at_work: Option<TaskId>,
 }
 
 /// Never, or when it rings.
-pub(super) async fn rung(people: Option<&PeopleBell>) {
+pub(super) async fn people_wake(people: Option<&PeopleSubscription>) {
     match people {
-        Some(people) => drop(people.bell.rung().await),
+        Some(people) => drop(people.subscription.next_wake().await),
         None => std::future::pending().await,
     }
 }
 
-impl Run {
+impl TaskRun {
     /// Whether, and how soon, the time has to be in the journal: nobody asks for it where nothing is bounded by it.
-    pub(super) fn is_timed(&self) -> bool {
+    pub(super) fn has_time_limit(&self) -> bool {
         self.unwritten.is_some()
     }
 
     /// What has to be written down so that the journal tells the right time.
     pub(super) fn corrected_time(&self) -> Option<Entry> {
-        let told = self.head.worked_at(self.around.store.now(), Duration::MAX);
-        let off = self.is_timed() && told.abs_diff(self.watch.total()) > TOLERANCE;
+        let told = self.state.worked_at(self.context.store.now(), Duration::MAX);
+        let off = self.has_time_limit() && told.abs_diff(self.stopwatch.total()) > TOLERANCE;
         off.then(|| self.time_until_now())
     }
 
     fn time_until_now(&self) -> Entry {
-        let ms = u64::try_from(self.watch.total().as_millis()).unwrap_or(u64::MAX);
-        Entry::Worked { ms, paused: self.watch.is_paused() }
+        let ms = u64::try_from(self.stopwatch.total().as_millis()).unwrap_or(u64::MAX);
+        Entry::Worked { ms, paused: self.stopwatch.is_paused() }
     }
 
     /// Writes the time down if that was long ago.
-    pub(super) async fn note_time(&mut self) -> Result<(), Halt> {
-        let behind = self.watch.total().saturating_sub(self.head.worked);
+    pub(super) async fn record_time(&mut self) -> Result<(), Halt> {
+        let behind = self.stopwatch.total().saturating_sub(self.state.worked);
         match self.unwritten {
-            Some(most) if !self.watch.is_paused() && behind >= most => {
+            Some(most) if !self.stopwatch.is_paused() && behind >= most => {
                 let time = self.time_until_now();
-                self.note(vec![time]).await
+                self.append_entries(vec![time]).await
             }
             _ => Ok(()),
         }
     }
 
     /// The task waits for these others, and does nothing else: the time counts unless all of them wait for people.
-    pub(super) async fn count_unless_people_are_waited_for(&mut self, tasks: &[TaskId]) -> Result<(), Halt> {
-        if !self.is_timed() {
+    pub(super) async fn count_time_unless_waiting_for_people(&mut self, tasks: &[TaskId]) -> Result<(), Halt> {
+        if !self.has_time_limit() {
             return Ok(());
         }
         loop {
             // Hung up before the look, so that nothing falls between the two.
-            let paused = self.watch.is_paused();
-            if self.people.as_ref().is_none_or(|people| people.paused != paused) {
+            let paused = self.stopwatch.is_paused();
+            if self.people_subscription.as_ref().is_none_or(|people| people.paused != paused) {
                 let news = match paused {
-                    true => Kinds::of([
-                        Kind::Submitted,
-                        Kind::Claimed,
-                        Kind::Answered,
-                        Kind::Letter,
-                        Kind::Replied,
-                        Kind::Called,
-                        Kind::Returned,
-                        Kind::Released,
-                        Kind::Finished,
+                    true => EntryKinds::from_kinds([
+                        EntryKind::Submitted,
+                        EntryKind::Claimed,
+                        EntryKind::Answered,
+                        EntryKind::Letter,
+                        EntryKind::Replied,
+                        EntryKind::Called,
+                        EntryKind::Returned,
+                        EntryKind::Released,
+                        EntryKind::Finished,
                     ]),
-                    false => Kinds::of([Kind::Waiting, Kind::Finished]),
+                    false => EntryKinds::from_kinds([EntryKind::Waiting, EntryKind::Finished]),
                 };
-                let bell = self.around.bells.for_tree(self.head.root, news);
-                self.people = Some(PeopleBell { bell, paused, at_work: None });
+                let bell = self.context.subscriptions.for_tree(self.state.root, news);
+                self.people_subscription = Some(PeopleSubscription { subscription: bell, paused, at_work: None });
             }
             if let Some(id) =
-                self.people.as_ref().and_then(|people| people.at_work).filter(|id| tasks.contains(id))
-                && self.around.store.head(id).await?.is_some_and(|head| head.is_at_work())
+                self.people_subscription.as_ref().and_then(|people| people.at_work).filter(|id| tasks.contains(id))
+                && self.context.store.task_state(id).await?.is_some_and(|head| head.is_at_work())
             {
                 return Ok(());
             }
-            let tree = self.around.store.list(Filter::tree(self.head.root).live()).await?;
-            if let Some(people) = &mut self.people {
+            let tree = self.context.store.list(TaskFilter::tree(self.state.root).live()).await?;
+            if let Some(people) = &mut self.people_subscription {
                 // The last was begun last.
                 let mut candidates = tree.iter().filter(|head| tasks.contains(&head.id));
                 people.at_work = candidates.rfind(|head| head.is_at_work()).map(|head| head.id);
             }
             match (all_wait_for_people(tasks, &tree), paused) {
                 (true, false) => {
-                    self.watch.pause();
+                    self.stopwatch.pause();
                     let time = self.time_until_now();
-                    self.note(vec![time]).await?;
+                    self.append_entries(vec![time]).await?;
                 }
-                (false, true) => self.watch.start(),
+                (false, true) => self.stopwatch.start(),
                 _ => return Ok(()),
             }
         }
     }
 
     /// The task works, or waits for something else: the time counts, or not.
-    pub(super) fn count(&mut self, counts: bool) {
-        self.people = None;
-        if counts { self.watch.start() } else { self.watch.pause() }
+    pub(super) fn count_time(&mut self, counts: bool) {
+        self.people_subscription = None;
+        if counts { self.stopwatch.start() } else { self.stopwatch.pause() }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Mutex;
 
-use repository::{GivenUp, Repository};
+use repository::{CancelFlag, Repository};
 
 mod repository;
 
@@ -32,7 +32,7 @@ pub(super) struct Worktree {
 
 /// What is in a worktree that is nowhere else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct WorktreeChanges {
     /// Files that are changed or new, and not committed.
     changed: usize,
     /// Files that are there, though git was told to ignore such.
@@ -41,17 +41,17 @@ pub(super) struct Work {
     commits: usize,
 }
 
-impl Work {
+impl WorktreeChanges {
     /// Whether nothing would be lost with the worktree.
     fn is_none(self) -> bool {
-        self == Work { changed: 0, ignored: 0, commits: 0 }
+        self == WorktreeChanges { changed: 0, ignored: 0, commits: 0 }
     }
 }
 
 impl Worktree {
     /// The worktree of a task that was ordered to work in `origin`: made now, if there is none yet. One at a time, which
     /// is what `turn` is for: git's own locks do not cover all of it.
-    pub(super) async fn settle_in(origin: &Path, name: &str, turn: &Mutex<()>) -> Result<Worktree, String> {
+    pub(super) async fn open_or_create(origin: &Path, name: &str, turn: &Mutex<()>) -> Result<Worktree, String> {
         let _turn = turn.lock().await;
         let (origin, name) = (origin.to_owned(), name.to_owned());
         blocking(move |given_up| {
@@ -86,11 +86,11 @@ impl Worktree {
     fn make(&self, repository: &Repository) -> Result<(), String> {
         let git = repository.git()?;
         let own = format!("refs/heads/{}", self.branch);
-        let commit = match git.ask(["rev-parse", "--verify", "--quiet", &own]) {
+        let commit = match git.run(["rev-parse", "--verify", "--quiet", &own]) {
             // The worktree was removed by somebody, and the branch has what was done in it.
             Ok(commit) => commit.trim().to_owned(),
             Err(_) => {
-                let head = git.ask(["rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"]);
+                let head = git.run(["rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"]);
                 let head = head.map_err(|_| "the repository has no commit yet".to_owned())?;
                 let made = repository.make_branch(&self.branch, head.trim());
                 made.map_err(|error| format!("the branch {} cannot be made: {error}", self.branch))?;
@@ -119,17 +119,17 @@ impl Worktree {
             dir.open_dir(self.inside())
         };
         let top = prepared().map_err(|error| error.to_string())?;
-        git.ask_in(&top, &self.top, &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit])?;
+        git.run_in_worktree(&top, &self.top, &["read-tree", "--reset", "-u", "--no-recurse-submodules", &commit])?;
         git.give_index(repository, &admin.join("index")).map_err(|error| error.to_string())
     }
 
     /// What is in it that is nowhere else.
-    pub(super) async fn work(&self) -> Result<Work, String> {
+    pub(super) async fn changes(&self) -> Result<WorktreeChanges, String> {
         let worktree = self.clone();
         blocking(move |given_up| worktree.work_in(&Repository::find(&worktree.origin, given_up)?)).await
     }
 
-    fn work_in(&self, repository: &Repository) -> Result<Work, String> {
+    fn work_in(&self, repository: &Repository) -> Result<WorktreeChanges, String> {
         let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
         let git = repository.git_of(&admin)?;
         let looked = || -> io::Result<_> {
@@ -139,31 +139,31 @@ impl Worktree {
         let top = looked().map_err(|error| error.to_string())?;
         // Git would go into submodules, and read what is configured there.
         let status = ["status", "--porcelain", "--ignored", "--ignore-submodules=all"];
-        let status = git.ask_in(&top, &self.top, &status)?;
+        let status = git.run_in_worktree(&top, &self.top, &status)?;
         let ignored = status.lines().filter(|line| line.starts_with("!!")).count();
         let mut changed = status.lines().count() - ignored;
-        let staged = git.ask_in(&top, &self.top, &["ls-files", "--stage", "-z"])?;
+        let staged = git.run_in_worktree(&top, &self.top, &["ls-files", "--stage", "-z"])?;
         let submodules = staged.split('\0').filter(|line| line.starts_with("160000 "));
         let paths = submodules.filter_map(|line| line.split_once('\t')).map(|(_, path)| path);
         // What is in a submodule may be nowhere else: only one that is empty has no work in it.
         let filled = |path: &&str| top.read_dir(path).is_ok_and(|mut files| files.next().is_some());
         changed += paths.filter(filled).count();
 
-        let elsewhere = repository.git()?.ask(["rev-parse", "HEAD"])?;
+        let elsewhere = repository.git()?.run(["rev-parse", "HEAD"])?;
         let exclude = format!("--exclude={}", self.branch);
         let own = format!("refs/heads/{}", self.branch);
-        let known = git.ask(["rev-parse", "--verify", "--quiet", &own]).is_ok();
+        let known = git.run(["rev-parse", "--verify", "--quiet", &own]).is_ok();
         let mut args = vec!["rev-list", "--count", "HEAD"];
         args.extend(known.then_some(own.as_str()));
         args.extend(["--not", elsewhere.trim(), &exclude, "--branches", "--remotes", "--tags"]);
-        let commits = git.ask(args)?;
+        let commits = git.run(args)?;
         let commits =
             commits.trim().parse().map_err(|_| format!("git counted '{}' commits", commits.trim()))?;
-        Ok(Work { changed, ignored, commits })
+        Ok(WorktreeChanges { changed, ignored, commits })
     }
 
     /// Removes it, if nothing is lost with it. What cannot be told is kept.
-    pub(super) async fn leave(&self, turn: &Mutex<()>) {
+    pub(super) async fn remove_if_unchanged(&self, turn: &Mutex<()>) {
         let _turn = turn.lock().await;
         let worktree = self.clone();
         let left = blocking(move |given_up| {
@@ -180,7 +180,7 @@ impl Worktree {
 
     fn remove(&self, repository: &Repository) -> Result<(), String> {
         let own = format!("refs/heads/{}", self.branch);
-        let at = repository.git()?.ask(["rev-parse", "--verify", "--quiet", &own]);
+        let at = repository.git()?.run(["rev-parse", "--verify", "--quiet", &own]);
         let admin = repository.admin_of(&self.top).ok_or("the repository does not know it any more")?;
         if repository.dir.symlink_metadata(admin.join("locked")).is_ok() {
             return Ok(());
@@ -205,14 +205,14 @@ impl Worktree {
     }
 
     /// What the result of the task says of it.
-    pub(super) fn note(&self, work: &Result<Work, String>, others: bool) -> String {
+    pub(super) fn describe(&self, work: &Result<WorktreeChanges, String>, others: bool) -> String {
         let (top, branch) = (self.top.display(), &self.branch);
         match work {
             Ok(work) if work.is_none() && !others => {
                 "[It had a git worktree of its own and changed nothing there; the worktree is removed.]"
                     .to_owned()
             }
-            Ok(work) => format!("[Its git worktree: {top}; branch {branch}; {}.]", told(*work)),
+            Ok(work) => format!("[Its git worktree: {top}; branch {branch}; {}.]", describe_changes(*work)),
             Err(why) => {
                 format!("[Its git worktree: {top}; branch {branch}; git does not say what is in it: {why}.]")
             }
@@ -220,7 +220,7 @@ impl Worktree {
     }
 }
 
-fn told(work: Work) -> String {
+fn describe_changes(work: WorktreeChanges) -> String {
     let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut parts = Vec::new();
     if work.commits > 0 {
@@ -237,16 +237,16 @@ fn told(work: Work) -> String {
 
 /// Does what blocks, beside. If nobody waits for it any more, a git that runs is ended.
 async fn blocking<T: Send + 'static>(
-    act: impl FnOnce(&GivenUp) -> Result<T, String> + Send + 'static,
+    act: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    struct Guard(GivenUp);
-    impl Drop for Guard {
+    struct CancelGitOnDrop(CancelFlag);
+    impl Drop for CancelGitOnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let given_up = GivenUp::new(AtomicBool::new(false));
-    let _guard = Guard(given_up.clone());
+    let given_up = CancelFlag::new(AtomicBool::new(false));
+    let _guard = CancelGitOnDrop(given_up.clone());
     let done = tokio::task::spawn_blocking(move || act(&given_up)).await;
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
@@ -295,12 +295,12 @@ mod tests {
         }
 
         async fn settle_in(&self, dir: &str) -> Worktree {
-            Worktree::settle_in(&self.path().join(dir), "t-1", &self.turn).await.unwrap()
+            Worktree::open_or_create(&self.path().join(dir), "t-1", &self.turn).await.unwrap()
         }
 
         async fn leave(&self, worktree: &Worktree) -> String {
-            let note = worktree.note(&worktree.work().await, false);
-            worktree.leave(&self.turn).await;
+            let note = worktree.describe(&worktree.changes().await, false);
+            worktree.remove_if_unchanged(&self.turn).await;
             note
         }
 
@@ -362,7 +362,7 @@ mod tests {
             // And found again, as it was.
             let again = repo.settle_in("sub").await;
             assert_eq!(again, worktree);
-            assert!(!again.work().await.unwrap().is_none(), "{what}");
+            assert!(!again.changes().await.unwrap().is_none(), "{what}");
         }
     }
 
@@ -382,7 +382,7 @@ mod tests {
         git(repo.path(), ["checkout", "-q", "--detach"]).await.unwrap();
         let worktree = repo.settle_in("").await;
         git(&worktree.dir, ["checkout", "-q", "--detach"]).await.unwrap();
-        assert!(worktree.work().await.unwrap().is_none());
+        assert!(worktree.changes().await.unwrap().is_none());
         commit(&worktree.dir, "work").await;
         repo.leave(&worktree).await;
         assert!(worktree.top.exists());
@@ -395,7 +395,7 @@ mod tests {
         commit(&worktree.dir, "work").await;
         fs::remove_dir_all(&worktree.top).unwrap();
         let again = repo.settle_in("").await;
-        assert_eq!(again.work().await.unwrap().commits, 1);
+        assert_eq!(again.changes().await.unwrap().commits, 1);
     }
 
     #[cfg(unix)]
@@ -408,7 +408,7 @@ mod tests {
         fs::write(&hook, format!("#!/bin/sh\ntouch {}/ran\n", repo.path().display())).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
         let names: Vec<String> = (0..6).map(|i| format!("t-{i}")).collect();
-        let all = names.iter().map(|name| Worktree::settle_in(repo.path(), name, &repo.turn));
+        let all = names.iter().map(|name| Worktree::open_or_create(repo.path(), name, &repo.turn));
         for worktree in futures::future::join_all(all).await {
             assert!(worktree.unwrap().dir.join("sub/a.txt").is_file());
         }
@@ -418,10 +418,10 @@ mod tests {
     #[tokio::test]
     async fn where_there_is_no_repository_that_is_said() {
         let dir = TempDir::new().unwrap();
-        let why = Worktree::settle_in(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
+        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
         assert!(why.contains("isolation: worktree needs a git repository, and"), "{why}");
         git(dir.path(), ["init", "-q"]).await.unwrap();
-        let why = Worktree::settle_in(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
+        let why = Worktree::open_or_create(dir.path(), "t-1", &Mutex::new(())).await.unwrap_err();
         assert!(why.contains("no git worktree could be made"), "a repository without a commit: {why}");
     }
 }

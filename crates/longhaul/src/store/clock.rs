@@ -17,12 +17,12 @@ pub struct Clock {
 
 impl Clock {
     /// The clocks of this machine.
-    pub fn wall() -> Self {
+    pub fn system() -> Self {
         Clock::with_elapsed(Timestamp::now, since_boot)
     }
 
     /// A clock that is a function, and never goes back: it also says how much time passes.
-    pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+    pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let wall: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(now);
         let same = wall.clone();
         let elapsed =

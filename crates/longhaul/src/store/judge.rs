@@ -4,57 +4,57 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{Batch, Fence, Hint, Kinds, StoreError};
+use super::{Batch, Fence, Hint, EntryKinds, StoreError};
 use crate::entry::{Entry, Outcome, Record};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::task::{Head, IllegalMove, Status};
+use crate::task::{TaskState, IllegalTransition, Status};
 
 /// A [`Write`](super::Write) on its way into a journal.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct WriteDraft {
     pub(super) task: TaskId,
     pub(super) fence: Fence,
     pub(super) after: Option<Seq>,
-    pub(super) lines: Vec<Line>,
+    pub(super) entries: Vec<DraftEntry>,
 }
 
 /// An entry on its way into a journal. Its place and time are set when it is judged.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DraftEntry {
     pub(super) record: Record,
     /// It is a letter that the task already has.
     pub(super) known: bool,
 }
 
-impl Draft {
+impl WriteDraft {
     /// The drafts of a batch.
-    pub(super) fn of(batch: Batch) -> Vec<Draft> {
+    pub(super) fn from_batch(batch: Batch) -> Vec<WriteDraft> {
         let line =
-            |entry| Line { record: Record { seq: Seq(0), at: Timestamp::UNIX_EPOCH, entry }, known: false };
-        let draft = |w: super::Write| Draft {
+            |entry| DraftEntry { record: Record { seq: Seq(0), at: Timestamp::UNIX_EPOCH, entry }, known: false };
+        let draft = |w: super::JournalWrite| WriteDraft {
             task: w.task,
             fence: w.fence,
             after: w.after,
-            lines: w.entries.into_iter().map(line).collect(),
+            entries: w.entries.into_iter().map(line).collect(),
         };
         batch.writes.into_iter().map(draft).collect()
     }
 
     /// The entries that are new to the journal.
-    pub(super) fn fresh(&self) -> impl Iterator<Item = &Record> {
-        self.lines.iter().filter(|l| !l.known).map(|l| &l.record)
+    pub(super) fn new_records(&self) -> impl Iterator<Item = &Record> {
+        self.entries.iter().filter(|l| !l.known).map(|l| &l.record)
     }
 
     /// The hint that the draft was written, if it says anything.
     pub(super) fn hint(&self, root: TaskId) -> Option<Hint> {
-        let kinds = Kinds::of(self.fresh().map(|r| r.entry.kind()));
-        (kinds != Kinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
+        let kinds = EntryKinds::from_kinds(self.new_records().map(|r| r.entry.kind()));
+        (kinds != EntryKinds::default()).then_some(Hint::Task { task: self.task, root, kinds })
     }
 }
 
 /// Where a task belongs: what deleting has to know of every task there is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bond {
+pub(super) struct TaskLinks {
     pub(super) task: TaskId,
     pub(super) root: TaskId,
     pub(super) continues: Option<TaskId>,
@@ -62,91 +62,91 @@ pub(super) struct Bond {
 
 /// Whether these may be deleted: they have ended, nothing was written to them since somebody looked, and nothing that
 /// stays belongs to them.
-pub(super) fn may_go(
+pub(super) fn check_deletable(
     tasks: &[(TaskId, Seq)],
-    heads: &HashMap<TaskId, Head>,
-    all: impl IntoIterator<Item = Bond>,
+    heads: &HashMap<TaskId, TaskState>,
+    all: impl IntoIterator<Item = TaskLinks>,
 ) -> Result<(), StoreError> {
     let mut roots = HashMap::new();
     for (task, seq) in tasks {
         let head = heads.get(task).ok_or(StoreError::NoTask(*task))?;
         if head.seq != *seq {
-            return Err(StoreError::Moved { task: *task, seq: head.seq });
+            return Err(StoreError::JournalMoved { task: *task, seq: head.seq });
         }
         if !head.status.is_final() {
-            return Err(StoreError::Open(*task));
+            return Err(StoreError::NotEnded(*task));
         }
         for by in head.continues.into_iter().chain(head.continued_by) {
             if !heads.contains_key(&by) {
-                return Err(StoreError::Needed { task: *task, by });
+                return Err(StoreError::StillNeeded { task: *task, by });
             }
         }
         roots.insert(head.root, *task);
     }
-    for Bond { task: by, root, continues } in all {
+    for TaskLinks { task: by, root, continues } in all {
         let needs = continues.filter(|old| heads.contains_key(old)).or(roots.get(&root).copied());
         if let Some(task) = needs.filter(|_| !heads.contains_key(&by)) {
-            return Err(StoreError::Needed { task, by });
+            return Err(StoreError::StillNeeded { task, by });
         }
     }
     Ok(())
 }
 
 /// What a judge has to ask the store.
-pub(super) trait Archive {
+pub(super) trait StoreLookup {
     /// Where a task stands now.
-    fn head(&mut self, task: TaskId) -> Result<Option<Head>, StoreError>;
+    fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError>;
     /// Whether a task has this letter.
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError>;
     /// Whether the worker of this running task is gone.
-    fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError>;
+    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError>;
 }
 
 /// Judges a batch without writing anything: sets the place and time of each line and answers where each task
 /// stands afterwards, in the order in which tasks first occur.
-pub(super) fn judge(
-    drafts: &mut [Draft],
+pub(super) fn validate_batch(
+    drafts: &mut [WriteDraft],
     at: Timestamp,
-    archive: &mut impl Archive,
-) -> Result<Verdict, StoreError> {
+    archive: &mut impl StoreLookup,
+) -> Result<ValidatedBatch, StoreError> {
     let mut verdict =
-        Verdict { heads: Vec::with_capacity(drafts.len()), ends: Vec::with_capacity(drafts.len()) };
+        ValidatedBatch { states: Vec::with_capacity(drafts.len()), ends: Vec::with_capacity(drafts.len()) };
     for which in 0..drafts.len() {
         let (before, rest) = drafts.split_at_mut(which);
         let Some(draft) = rest.first_mut() else { break };
-        let place = match verdict.heads.iter().position(|(task, _)| *task == draft.task) {
+        let place = match verdict.states.iter().position(|(task, _)| *task == draft.task) {
             Some(place) => place,
             None => {
-                verdict.heads.push((draft.task, archive.head(draft.task)?));
-                verdict.heads.len() - 1
+                verdict.states.push((draft.task, archive.task_state(draft.task)?));
+                verdict.states.len() - 1
             }
         };
-        let Some((_, head)) = verdict.heads.get_mut(place) else { break };
-        pass(draft, head.as_ref(), archive)?;
-        carry(draft, before, head, at, archive)?;
+        let Some((_, head)) = verdict.states.get_mut(place) else { break };
+        check_fence(draft, head.as_ref(), archive)?;
+        apply_draft(draft, before, head, at, archive)?;
         verdict.ends.push(head.as_ref().map_or(Seq(0), |h| h.seq));
     }
     Ok(verdict)
 }
 
 /// What a batch makes of the tasks it is about.
-pub(super) struct Verdict {
+pub(super) struct ValidatedBatch {
     /// Where each task stands after the batch.
-    pub(super) heads: Vec<(TaskId, Option<Head>)>,
+    pub(super) states: Vec<(TaskId, Option<TaskState>)>,
     /// For each write, where its journal ended after it.
     pub(super) ends: Vec<Seq>,
 }
 
-impl Verdict {
+impl ValidatedBatch {
     /// The root of a task's tree.
     pub(super) fn root(&self, task: TaskId) -> TaskId {
-        let head = self.heads.iter().find(|(t, _)| *t == task).and_then(|(_, h)| h.as_ref());
+        let head = self.states.iter().find(|(t, _)| *t == task).and_then(|(_, h)| h.as_ref());
         head.map_or(task, |h| h.root)
     }
 }
 
 /// Whether the fence lets the draft through.
-fn pass(draft: &Draft, head: Option<&Head>, archive: &mut impl Archive) -> Result<(), StoreError> {
+fn check_fence(draft: &WriteDraft, head: Option<&TaskState>, archive: &mut impl StoreLookup) -> Result<(), StoreError> {
     let task = draft.task;
     match (draft.fence, head) {
         (Fence::New, None) => {}
@@ -166,33 +166,33 @@ fn pass(draft: &Draft, head: Option<&Head>, archive: &mut impl Archive) -> Resul
     }
     let seq = head.map_or(Seq(0), |h| h.seq);
     if draft.after.is_some_and(|after| after != seq) {
-        return Err(StoreError::Moved { task, seq });
+        return Err(StoreError::JournalMoved { task, seq });
     }
     Ok(())
 }
 
 /// Carries the head over the lines of a draft.
-fn carry(
-    draft: &mut Draft,
-    before: &[Draft],
-    head: &mut Option<Head>,
+fn apply_draft(
+    draft: &mut WriteDraft,
+    before: &[WriteDraft],
+    head: &mut Option<TaskState>,
     at: Timestamp,
-    archive: &mut impl Archive,
+    archive: &mut impl StoreLookup,
 ) -> Result<(), StoreError> {
     let (task, fence) = (draft.task, draft.fence);
     let illegal = |why| StoreError::Illegal { task, why };
-    for index in 0..draft.lines.len() {
-        let (earlier, rest) = draft.lines.split_at_mut(index);
+    for index in 0..draft.entries.len() {
+        let (earlier, rest) = draft.entries.split_at_mut(index);
         let Some(line) = rest.first_mut() else { break };
         line.record.at = at;
         line.known = false;
         let Some(head) = head.as_mut() else {
             line.record.seq = Seq(1);
-            *head = Some(Head::begin(task, &line.record).map_err(illegal)?);
+            *head = Some(TaskState::begin(task, &line.record).map_err(illegal)?);
             continue;
         };
         if let Entry::Letter(letter) = &line.record.entry {
-            let same = before.iter().filter(|d| d.task == task).flat_map(|d| &d.lines).chain(earlier.iter());
+            let same = before.iter().filter(|d| d.task == task).flat_map(|d| &d.entries).chain(earlier.iter());
             line.known = same.into_iter().any(|l| is_letter(&l.record.entry, &letter.id))
                 || archive.has_letter(task, &letter.id)?;
             if line.known {
@@ -201,11 +201,11 @@ fn carry(
             }
         }
         if matches!(fence, Fence::New | Fence::Anyone) && !anyone_may_write(head, &line.record.entry) {
-            let not_now = IllegalMove::NotNow { status: head.status, entry: line.record.entry.kind() };
+            let not_now = IllegalTransition::NotNow { status: head.status, entry: line.record.entry.kind() };
             return Err(illegal(not_now));
         }
         line.record.seq = Seq(head.seq.0 + 1);
-        head.step(&line.record).map_err(illegal)?;
+        head.apply(&line.record).map_err(illegal)?;
     }
     Ok(())
 }
@@ -214,7 +214,7 @@ fn is_letter(entry: &Entry, id: &LetterId) -> bool {
     matches!(entry, Entry::Letter(letter) if letter.id == *id)
 }
 
-fn anyone_may_write(head: &Head, entry: &Entry) -> bool {
+fn anyone_may_write(head: &TaskState, entry: &Entry) -> bool {
     match entry {
         // Whoever goes on in its place reads what would be told to one that has ended.
         Entry::Letter(letter) => letter.ending.is_none() || head.continued_by.is_none(),

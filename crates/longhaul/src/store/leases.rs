@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::id::WorkerId;
 
 /// The length that is assumed of a lease which does not say it: what an earlier Longhaul wrote.
-pub(super) const ASSUMED: Duration = Duration::from_secs(15);
+pub(super) const ASSUMED_LENGTH: Duration = Duration::from_secs(15);
 /// What was not looked at for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// What can be seen of a lease. It changes with every renewal, and with nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Renewal {
+pub(super) struct LeaseRenewal {
     /// How often it was renewed.
     pub(super) count: i64,
     /// Until when it lasts, by its owner's clock, in milliseconds since 1970: what an earlier Longhaul changes.
@@ -28,8 +28,8 @@ pub(super) struct Renewal {
 }
 
 #[derive(Debug)]
-struct Seen {
-    renewal: Renewal,
+struct WatchedLease {
+    renewal: LeaseRenewal,
     /// When it was looked at last.
     last: Duration,
     /// For how long it has been watched without a renewal.
@@ -38,7 +38,7 @@ struct Seen {
 
 /// Whoever watches the leases of others.
 #[derive(Debug, Default)]
-pub(super) struct LeaseWatch(Mutex<HashMap<WorkerId, Seen>>);
+pub(super) struct LeaseWatch(Mutex<HashMap<WorkerId, WatchedLease>>);
 
 impl LeaseWatch {
     /// Looks at a lease, and says whether it has run out. It has to be looked at again and again: what passes between two
@@ -50,7 +50,7 @@ impl LeaseWatch {
     pub(super) fn has_run_out(
         &self,
         worker: &WorkerId,
-        renewal: Renewal,
+        renewal: LeaseRenewal,
         before: Duration,
         now: Duration,
     ) -> bool {
@@ -58,7 +58,7 @@ impl LeaseWatch {
         if all.len() > 256 {
             all.retain(|_, seen| now.saturating_sub(seen.last) < FORGOTTEN);
         }
-        let fresh = || Seen { renewal, last: now, watched: Duration::ZERO };
+        let fresh = || WatchedLease { renewal, last: now, watched: Duration::ZERO };
         let seen = all.entry(worker.clone()).or_insert_with(fresh);
         if seen.renewal != renewal {
             *seen = fresh();
@@ -77,8 +77,8 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn renewal(count: i64) -> Renewal {
-        Renewal { count, until: 0, length: LEASE }
+    fn renewal(count: i64) -> LeaseRenewal {
+        LeaseRenewal { count, until: 0, length: LEASE }
     }
 
     #[test]

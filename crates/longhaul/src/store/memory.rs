@@ -7,38 +7,38 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
-use super::judge::{Archive, Bond, Draft, judge, may_go};
-use super::leases::{LeaseWatch, Renewal};
+use super::judge::{StoreLookup, TaskLinks, WriteDraft, validate_batch, check_deletable};
+use super::leases::{LeaseWatch, LeaseRenewal};
 use super::{
-    AtMost, Batch, Claim, Claimed, Clock, Fence, Filter, Hint, Hints, Kinds, Lease, Slip, Store, StoreError,
+    CountCondition, Batch, ClaimRequest, ClaimedTask, Clock, Fence, TaskFilter, Hint, HintStream, EntryKinds, Lease, StoredValue, Store, StoreError,
     StoreFuture,
 };
-use crate::entry::{Entry, Kind, Record, TeamRef};
+use crate::entry::{Entry, EntryKind, Record, TeamRef};
 use crate::id::{Digest, LetterId, Seq, TaskId, WorkerId};
-use crate::task::{Head, Status};
+use crate::task::{TaskState, Status};
 
 /// A store that forgets everything when it is dropped.
-pub struct Memory {
-    shelves: Mutex<Shelves>,
+pub struct MemoryStore {
+    state: Mutex<MemoryState>,
     hints: broadcast::Sender<Hint>,
     clock: Clock,
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
-        Memory::with_clock(Clock::wall())
+        MemoryStore::with_clock(Clock::system())
     }
 
     /// An empty store with a clock of its own.
     pub fn with_clock(clock: Clock) -> Self {
-        let (hints, _) = broadcast::channel(super::HINTS_KEPT);
-        Memory { shelves: Mutex::default(), hints, clock }
+        let (hints, _) = broadcast::channel(super::HINT_CAPACITY);
+        MemoryStore { state: Mutex::default(), hints, clock }
     }
 
     /// Nothing is left half-done under the lock, so that a panic of some other holder harms nothing.
-    fn lock(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hint(&self, hint: Option<Hint>) {
@@ -49,13 +49,13 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
+impl Default for MemoryStore {
     fn default() -> Self {
-        Memory::new()
+        MemoryStore::new()
     }
 }
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Memory").field("tasks", &self.lock().tasks.len()).finish_non_exhaustive()
     }
@@ -66,7 +66,7 @@ fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> 
     Box::pin(std::future::ready(answer))
 }
 
-impl Store for Memory {
+impl Store for MemoryStore {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         let (at, now) = (self.clock.now(), self.clock.elapsed());
         let answer = self.lock().append(batch, at, now).map(|(ends, hints)| {
@@ -83,13 +83,13 @@ impl Store for Memory {
         ready(Ok(journal.iter().skip(skip).take(limit).cloned().collect()))
     }
 
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        ready(Ok(self.lock().tasks.get(&task).map(|t| t.head.clone())))
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
+        ready(Ok(self.lock().tasks.get(&task).map(|t| t.state.clone())))
     }
 
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         let shelves = self.lock();
-        let mut heads: Vec<Head> = shelves.matching(&filter).map(|t| t.head.clone()).collect();
+        let mut heads: Vec<TaskState> = shelves.matching(&filter).map(|t| t.state.clone()).collect();
         if let Some(limit) = filter.limit {
             heads.drain(..heads.len().saturating_sub(limit));
         }
@@ -100,37 +100,37 @@ impl Store for Memory {
         ready(self.lock().find(typed))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
         let at = self.clock.now();
         let claimed = self.lock().claim(&claim, at);
-        let kinds = Kinds::of([Kind::Claimed]);
-        for Claimed { head, .. } in &claimed {
+        let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
+        for ClaimedTask { state: head, .. } in &claimed {
             self.hint(Some(Hint::Task { task: head.id, root: head.root, kinds }));
         }
         ready(Ok(claimed))
     }
 
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
         let until = super::lease_end(self.clock.now(), lease).as_millisecond();
         let mut shelves = self.lock();
         let count = shelves.leases.get(&worker).map_or(0, |had| had.count) + 1;
-        shelves.leases.insert(worker, Renewal { count, until, length: lease });
+        shelves.leases.insert(worker, LeaseRenewal { count, until, length: lease });
         drop(shelves);
         ready(Ok(()))
     }
 
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
         self.lock().leases.remove(&worker);
         ready(Ok(()))
     }
 
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
         let now = self.clock.elapsed();
         let shelves = self.lock();
         let gone = shelves.running.iter().filter(|(worker, _)| !shelves.is_alive(worker, now));
         let mut places: Vec<usize> = gone.flat_map(|(_, places)| places.iter().copied()).collect();
         places.sort_unstable();
-        ready(Ok(places.into_iter().filter_map(|p| shelves.at(p)).map(|t| t.head.clone()).collect()))
+        ready(Ok(places.into_iter().filter_map(|p| shelves.at(p)).map(|t| t.state.clone()).collect()))
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
@@ -142,33 +142,33 @@ impl Store for Memory {
         ready(Ok(lease))
     }
 
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        let (digest, now) = (Digest::of(&bytes), self.clock.now());
-        self.lock().kept.entry(digest.clone()).or_insert_with(|| (bytes.into(), now)).1 = now;
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        let (digest, now) = (Digest::of_bytes(&bytes), self.clock.now());
+        self.lock().blobs.entry(digest.clone()).or_insert_with(|| (bytes.into(), now)).1 = now;
         ready(Ok(digest))
     }
 
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        let bytes = self.lock().kept.get(&digest).map(|(bytes, _)| bytes.clone());
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let bytes = self.lock().blobs.get(&digest).map(|(bytes, _)| bytes.clone());
         ready(Ok(bytes.map(|b| b.to_vec())))
     }
 
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
-        ready(Ok(self.lock().slips.get(name).cloned().unwrap_or_default()))
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue> {
+        ready(Ok(self.lock().values.get(name).cloned().unwrap_or_default()))
     }
 
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
         let mut shelves = self.lock();
-        let slip = shelves.slips.entry(name.to_owned()).or_default();
-        let fits = slip.written == after;
+        let slip = shelves.values.entry(name.to_owned()).or_default();
+        let fits = slip.version == after;
         if fits {
-            *slip = Slip { written: after + 1, bytes };
+            *slip = StoredValue { version: after + 1, bytes };
         }
         ready(Ok(fits))
     }
 
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
-        let deleted = self.lock().delete(&tasks, super::kept_since(self.clock.now()));
+        let deleted = self.lock().delete(&tasks, super::blob_cutoff(self.clock.now()));
         if deleted.is_ok() {
             // There is no hint of a task that is not there: all have to look.
             self.hint(Some(Hint::Lagged));
@@ -176,8 +176,8 @@ impl Store for Memory {
         ready(deleted)
     }
 
-    fn hints(&self) -> Hints {
-        Hints::from_channel(self.hints.subscribe())
+    fn hints(&self) -> HintStream {
+        HintStream::from_channel(self.hints.subscribe())
     }
 
     fn now(&self) -> Timestamp {
@@ -186,66 +186,66 @@ impl Store for Memory {
 }
 
 /// A task, with the place it has in the order of submission.
-struct Task {
+struct MemoryTask {
     place: usize,
-    head: Head,
+    state: TaskState,
     journal: Vec<Record>,
     letters: HashSet<LetterId>,
 }
 
 /// Everything that is kept. The sets of places are indexes: what they say is also said by the heads.
 #[derive(Default)]
-struct Shelves {
-    tasks: HashMap<TaskId, Task>,
+struct MemoryState {
+    tasks: HashMap<TaskId, MemoryTask>,
     /// In the order of submission; what was deleted leaves its place empty.
     order: Vec<Option<TaskId>>,
     pending: HashMap<TeamRef, BTreeSet<usize>>,
     running: HashMap<WorkerId, BTreeSet<usize>>,
     children: HashMap<TaskId, Vec<usize>>,
-    trees: HashMap<TaskId, Tree>,
-    census: Census,
-    leases: HashMap<WorkerId, Renewal>,
+    trees: HashMap<TaskId, MemoryTree>,
+    counts: StatusCounts,
+    leases: HashMap<WorkerId, LeaseRenewal>,
     watch: LeaseWatch,
     /// With when it was last kept.
-    kept: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
-    slips: HashMap<String, Slip>,
+    blobs: HashMap<Digest, (Arc<[u8]>, Timestamp)>,
+    values: HashMap<String, StoredValue>,
 }
 
 #[derive(Default)]
-struct Tree {
+struct MemoryTree {
     members: Vec<usize>,
-    census: Census,
+    census: StatusCounts,
 }
 
 /// How many tasks stand how, by [`Status`].
 #[derive(Default)]
-struct Census([usize; Status::ALL.len()]);
+struct StatusCounts([usize; Status::ALL.len()]);
 
-impl Census {
+impl StatusCounts {
     fn count(&self, among: &[Status]) -> usize {
         if among.is_empty() { self.0.iter().sum() } else { among.iter().map(|s| self.0[*s as usize]).sum() }
     }
 }
 
 /// The shelves at a moment, so that leases can be judged.
-struct Moment<'a>(&'a Shelves, Duration);
+struct StateAt<'a>(&'a MemoryState, Duration);
 
-impl Archive for Moment<'_> {
-    fn head(&mut self, task: TaskId) -> Result<Option<Head>, StoreError> {
-        Ok(self.0.tasks.get(&task).map(|t| t.head.clone()))
+impl StoreLookup for StateAt<'_> {
+    fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError> {
+        Ok(self.0.tasks.get(&task).map(|t| t.state.clone()))
     }
 
     fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError> {
         Ok(self.0.tasks.get(&task).is_some_and(|t| t.letters.contains(letter)))
     }
 
-    fn is_abandoned(&mut self, head: &Head) -> Result<bool, StoreError> {
+    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError> {
         Ok(head.worker.as_ref().is_none_or(|w| !self.0.is_alive(w, self.1)))
     }
 }
 
-impl Shelves {
-    fn at(&self, place: usize) -> Option<&Task> {
+impl MemoryState {
+    fn at(&self, place: usize) -> Option<&MemoryTask> {
         self.tasks.get(self.order.get(place)?.as_ref()?)
     }
 
@@ -260,22 +260,22 @@ impl Shelves {
         now: Duration,
     ) -> Result<(Vec<Seq>, Vec<Hint>), StoreError> {
         let only_if = batch.only_if.clone();
-        let mut drafts = Draft::of(batch);
+        let mut drafts = WriteDraft::from_batch(batch);
         if let Some(first) = drafts.first()
             && !(first.fence == Fence::New && self.tasks.contains_key(&first.task))
         {
-            only_if.iter().try_for_each(|limit| self.allow(limit))?;
+            only_if.iter().try_for_each(|limit| self.check_limit(limit))?;
         }
-        let verdict = judge(&mut drafts, at, &mut Moment(self, now))?;
+        let verdict = validate_batch(&mut drafts, at, &mut StateAt(self, now))?;
         let hints = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
-        for (id, head) in verdict.heads {
+        for (id, head) in verdict.states {
             if let Some(head) = head {
-                self.place(id, head);
+                self.put_state(id, head);
             }
         }
         for draft in drafts {
             let Some(task) = self.tasks.get_mut(&draft.task) else { continue };
-            for line in draft.lines.into_iter().filter(|l| !l.known) {
+            for line in draft.entries.into_iter().filter(|l| !l.known) {
                 if let Entry::Letter(letter) = &line.record.entry {
                     task.letters.insert(letter.id.clone());
                 }
@@ -286,16 +286,16 @@ impl Shelves {
     }
 
     /// Puts a head in its place, and keeps the indexes in step with it.
-    fn place(&mut self, id: TaskId, head: Head) {
+    fn put_state(&mut self, id: TaskId, head: TaskState) {
         let place = match self.tasks.get(&id) {
-            Some(task) if !stands_elsewhere(&task.head, &head) => {
+            Some(task) if !index_changes(&task.state, &head) => {
                 if let Some(task) = self.tasks.get_mut(&id) {
-                    task.head = head;
+                    task.state = head;
                 }
                 return;
             }
             Some(task) => {
-                let (place, old) = (task.place, task.head.clone());
+                let (place, old) = (task.place, task.state.clone());
                 self.unindex(place, &old);
                 place
             }
@@ -309,7 +309,7 @@ impl Shelves {
                 place
             }
         };
-        self.census.0[head.status as usize] += 1;
+        self.counts.0[head.status as usize] += 1;
         self.trees.entry(head.root).or_default().census.0[head.status as usize] += 1;
         if head.status == Status::Pending {
             self.pending.entry(head.team.clone()).or_default().insert(place);
@@ -318,15 +318,15 @@ impl Shelves {
             self.running.entry(worker.clone()).or_default().insert(place);
         }
         match self.tasks.get_mut(&id) {
-            Some(task) => task.head = head,
+            Some(task) => task.state = head,
             None => {
-                self.tasks.insert(id, Task { place, head, journal: Vec::new(), letters: HashSet::new() });
+                self.tasks.insert(id, MemoryTask { place, state: head, journal: Vec::new(), letters: HashSet::new() });
             }
         }
     }
 
-    fn unindex(&mut self, place: usize, old: &Head) {
-        self.census.0[old.status as usize] -= 1;
+    fn unindex(&mut self, place: usize, old: &TaskState) {
+        self.counts.0[old.status as usize] -= 1;
         if let Some(tree) = self.trees.get_mut(&old.root) {
             tree.census.0[old.status as usize] -= 1;
         }
@@ -343,13 +343,13 @@ impl Shelves {
         }
     }
 
-    fn allow(&self, limit: &AtMost) -> Result<(), StoreError> {
+    fn check_limit(&self, limit: &CountCondition) -> Result<(), StoreError> {
         let most = usize::try_from(limit.limit).unwrap_or(usize::MAX);
-        let Filter { status, root, .. } = &limit.filter;
-        let by_status = Filter { status: status.clone(), root: *root, ..Filter::default() };
-        let only_by_status = Filter { limit: None, ..limit.filter.clone() } == by_status;
+        let TaskFilter { status, root, .. } = &limit.filter;
+        let by_status = TaskFilter { status: status.clone(), root: *root, ..TaskFilter::default() };
+        let only_by_status = TaskFilter { limit: None, ..limit.filter.clone() } == by_status;
         let count = match root {
-            None if only_by_status => self.census.count(status),
+            None if only_by_status => self.counts.count(status),
             Some(root) if only_by_status => self.trees.get(root).map_or(0, |t| t.census.count(status)),
             _ => self.matching(&limit.filter).take(most).count(),
         };
@@ -357,11 +357,11 @@ impl Shelves {
     }
 
     /// The tasks that match, in order, whatever the filter's own limit.
-    fn matching<'a>(&'a self, filter: &'a Filter) -> Box<dyn Iterator<Item = &'a Task> + 'a> {
+    fn matching<'a>(&'a self, filter: &'a TaskFilter) -> Box<dyn Iterator<Item = &'a MemoryTask> + 'a> {
         let known = |places: Option<&'a Vec<usize>>| {
             places.map_or(&[][..], Vec::as_slice).iter().filter_map(|p| self.at(*p))
         };
-        let is_wanted = |t: &&Task| matches(filter, &t.head);
+        let is_wanted = |t: &&MemoryTask| matches(filter, &t.state);
         match (&filter.parent, &filter.root) {
             (Some(parent), _) => Box::new(known(self.children.get(parent)).filter(is_wanted)),
             (None, Some(root)) => Box::new(known(self.trees.get(root).map(|t| &t.members)).filter(is_wanted)),
@@ -377,28 +377,28 @@ impl Shelves {
         {
             return Ok(id);
         }
-        let begins = TaskId::prefix(typed);
+        let begins = TaskId::parse_prefix(typed);
         let fits = |id: &&TaskId| begins.as_ref().is_some_and(|b| id.letters().starts_with(b.as_str()));
-        let matches = self.order.iter().flatten().filter(fits).take(super::MATCHES_NAMED).copied().collect();
-        super::only_one(typed, matches)
+        let matches = self.order.iter().flatten().filter(fits).take(super::MAX_MATCHES).copied().collect();
+        super::single_match(typed, matches)
     }
 
     fn delete(&mut self, tasks: &[(TaskId, Seq)], kept_since: Timestamp) -> Result<(), StoreError> {
-        let doomed = tasks.iter().filter_map(|(id, _)| Some((*id, self.tasks.get(id)?.head.clone())));
-        let doomed: HashMap<TaskId, Head> = doomed.collect();
-        let bond = |t: &Task| Bond { task: t.head.id, root: t.head.root, continues: t.head.continues };
-        may_go(tasks, &doomed, self.tasks.values().map(bond))?;
+        let doomed = tasks.iter().filter_map(|(id, _)| Some((*id, self.tasks.get(id)?.state.clone())));
+        let doomed: HashMap<TaskId, TaskState> = doomed.collect();
+        let bond = |t: &MemoryTask| TaskLinks { task: t.state.id, root: t.state.root, continues: t.state.continues };
+        check_deletable(tasks, &doomed, self.tasks.values().map(bond))?;
         for (id, head) in doomed {
             let Some(task) = self.tasks.remove(&id) else { continue };
             self.unindex(task.place, &head);
             self.order[task.place] = None;
             self.children.remove(&id);
             self.trees.remove(&id);
-            self.slips.retain(|name, _| super::slip_of(name) != Some(id));
+            self.values.retain(|name, _| super::task_of_stored_value(name) != Some(id));
         }
         let mut needed: HashSet<&Digest> = HashSet::new();
         for task in self.tasks.values() {
-            if let TeamRef::File(digest) = &task.head.team {
+            if let TeamRef::File(digest) = &task.state.team {
                 needed.insert(digest);
             }
             needed.extend(task.journal.iter().filter_map(|record| match &record.entry {
@@ -406,15 +406,15 @@ impl Shelves {
                 _ => None,
             }));
         }
-        self.kept.retain(|digest, (_, at)| *at >= kept_since || needed.contains(digest));
+        self.blobs.retain(|digest, (_, at)| *at >= kept_since || needed.contains(digest));
         Ok(())
     }
 
-    fn claim(&mut self, claim: &Claim, at: Timestamp) -> Vec<Claimed> {
+    fn claim(&mut self, claim: &ClaimRequest, at: Timestamp) -> Vec<ClaimedTask> {
         let is_wanted = |place: &usize| {
             self.at(*place).is_some_and(|t| {
-                (!claim.fresh || t.head.attempt.0 == 0)
-                    && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.head.root))
+                (!claim.fresh_only || t.state.attempt.0 == 0)
+                    && claim.roots.as_ref().is_none_or(|roots| roots.contains(&t.state.root))
             })
         };
         // Each team's queue is in order, so that its first `max` are all that can be among the first of all.
@@ -425,28 +425,28 @@ impl Shelves {
         }
         places.sort_unstable();
         places.truncate(claim.max);
-        places.into_iter().filter_map(|place| self.take(place, &claim.worker, at)).collect()
+        places.into_iter().filter_map(|place| self.claim_one(place, &claim.worker, at)).collect()
     }
 
-    fn take(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<Claimed> {
+    fn claim_one(&mut self, place: usize, worker: &WorkerId, at: Timestamp) -> Option<ClaimedTask> {
         let task = self.at(place)?;
-        let mut head = task.head.clone();
+        let mut head = task.state.clone();
         let entry = Entry::Claimed { attempt: head.attempt.next(), worker: worker.clone() };
         let record = Record { seq: Seq(head.seq.0 + 1), at, entry };
-        head.step(&record).ok()?;
-        self.place(head.id, head.clone());
+        head.apply(&record).ok()?;
+        self.put_state(head.id, head.clone());
         let journal = &mut self.tasks.get_mut(&head.id)?.journal;
         journal.push(record);
         let first = journal.first()?.clone();
-        Some(Claimed { head, first })
+        Some(ClaimedTask { state: head, first })
     }
 }
 
-fn stands_elsewhere(old: &Head, new: &Head) -> bool {
+fn index_changes(old: &TaskState, new: &TaskState) -> bool {
     old.status != new.status || old.worker != new.worker
 }
 
-fn matches(filter: &Filter, head: &Head) -> bool {
+fn matches(filter: &TaskFilter, head: &TaskState) -> bool {
     (filter.status.is_empty() || filter.status.contains(&head.status))
         && filter.root.is_none_or(|root| head.root == root)
         && filter.parent.is_none_or(|parent| head.parent == Some(parent))
@@ -464,7 +464,7 @@ fn matches(filter: &Filter, head: &Head) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::Memory;
+    use super::MemoryStore;
 
-    crate::store_exam!(|clock| Arc::new(Memory::with_clock(clock)));
+    crate::store_exam!(|clock| Arc::new(MemoryStore::with_clock(clock)));
 }

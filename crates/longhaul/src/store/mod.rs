@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use crate::entry::{CodecError, Entry, Kind, Record, TeamRef};
+use crate::entry::{EntryCodecError, Entry, EntryKind, Record, TeamRef};
 use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
-use crate::task::{Head, IllegalMove, Status};
+use crate::task::{TaskState, IllegalTransition, Status};
 
 mod bells;
 mod clock;
@@ -22,15 +22,15 @@ mod pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use bells::{Bell, Bells, Heard};
+pub use bells::{Subscription, Subscriptions, Wake};
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
-pub use memory::Memory;
+pub use memory::MemoryStore;
 pub use pages::pages;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::private;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Health, Sqlite, SqliteOptions, Vacuumed};
+pub use sqlite::{Durability, DatabaseHealth, SqliteStore, SqliteOptions, Vacuumed};
 
 /// What a store answers.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -53,19 +53,19 @@ pub trait Store: Send + Sync + 'static {
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
     /// Where a task stands, if there is such a task.
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>>;
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>>;
 
     /// Where the tasks stand that match, in the order of their submission.
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>>;
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>>;
 
     /// The ids of the tasks that match, in the order of their submission.
-    fn ids(&self, filter: Filter) -> StoreFuture<'_, Vec<TaskId>> {
+    fn ids(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskId>> {
         let heads = self.list(filter);
         Box::pin(async move { Ok(heads.await?.into_iter().map(|head| head.id).collect()) })
     }
 
     /// How many tasks match; counted no further than the filter's limit.
-    fn count(&self, filter: Filter) -> StoreFuture<'_, usize> {
+    fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
         let ids = self.ids(filter);
         Box::pin(async move { Ok(ids.await?.len()) })
     }
@@ -76,39 +76,39 @@ pub trait Store: Send + Sync + 'static {
     /// Claims pending tasks for a worker, oldest first: appends [`Entry::Claimed`] and leaves no task to two.
     ///
     /// The worker must have [renewed](Store::renew) its lease before, or others may take the tasks away again.
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>>;
 
     /// Says that a worker is alive for another `lease` from now. All its tasks are covered by that.
     ///
     /// Once this has returned, nobody is told that the worker is gone before that time has passed, counted from some
     /// moment after this was called; whatever the clock of any process says, or is set to. A worker that counts from
     /// before the call, and stops working in time, therefore never works on a task that somebody else has taken.
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()>;
 
     /// Says that a worker is gone: its lease ends now.
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()>;
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()>;
 
     /// Running tasks whose worker is gone: it has no lease, its lease has run out, or it is known to be dead.
     ///
     /// A store without a clock of its own can only tell that a lease has run out by watching it: it has to be asked
     /// several times in the length of a lease, and says so one lease after it was first asked, at the earliest.
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>>;
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>>;
 
     /// The lease of a worker as it is now, to show it or to see whether it is being renewed. `None` if it has none. Whether it
     /// has run out, only [`abandoned`](Store::abandoned) can tell.
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>>;
 
     /// Keeps some bytes under their digest.
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest>;
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest>;
 
     /// The bytes kept under a digest.
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>>;
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>>;
 
     /// What is on the slip of this name.
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip>;
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue>;
 
     /// Writes a slip anew, if it was written `after` times before; answers whether it was. When it was, it is on disk.
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool>;
 
     /// Deletes tasks that have ended, with all that is theirs: journals, letters, and slips whose name has the id after its
     /// first colon (`word:ID`, `word:ID:more`). What is [kept](Store::keep), was not kept anew for [`KEPT_ANYWAY`] and no
@@ -121,19 +121,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// Those of the tasks that match which cannot be loaded, with why; of each that has not ended the whole journal is read if
     /// `journals` says so. What a store keeps beside its journals is made again from them where it is damaged, and then not told.
-    fn check(&self, which: Filter, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+    fn find_damaged(&self, which: TaskFilter, journals: bool) -> StoreFuture<'_, Vec<DamagedTask>> {
         let _ = (which, journals);
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Why what is written from now on cannot be found by anybody else: the file is gone, or another one is in its place.
-    fn lost(&self) -> Option<StoreError> {
+    fn file_lost(&self) -> Option<StoreError> {
         None
     }
 
     /// Hints that something was appended, from now on, by this process or another. A hint may be late, lost or
     /// spurious: it says that a look is worth while, and is never the truth.
-    fn hints(&self) -> Hints;
+    fn hints(&self) -> HintStream;
 
     /// The time, as the store's entries and leases see it.
     fn now(&self) -> Timestamp;
@@ -152,7 +152,7 @@ pub struct Lease {
 
 /// A task that cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedTask {
     /// The task.
     pub task: TaskId,
     /// Its tree, as far as that can be told.
@@ -163,9 +163,9 @@ pub struct Damage {
 
 /// Something small that changes, and that must survive like a journal does: the list of a tool, say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Slip {
+pub struct StoredValue {
     /// How often it was written; 0 if it never was.
-    pub written: u64,
+    pub version: u64,
     /// What is on it.
     pub bytes: Vec<u8>,
 }
@@ -174,15 +174,15 @@ pub struct Slip {
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// The writes.
-    pub writes: Vec<Write>,
+    pub writes: Vec<JournalWrite>,
     /// Conditions that must hold in the same moment. They are looked at before anything else, but for one thing: if the
     /// first write is of a new task and there is such a task already, the answer is [`StoreError::Exists`].
-    pub only_if: Vec<AtMost>,
+    pub only_if: Vec<CountCondition>,
 }
 
 /// Entries for one journal.
 #[derive(Debug, Clone)]
-pub struct Write {
+pub struct JournalWrite {
     /// The task.
     pub task: TaskId,
     /// Who may write.
@@ -196,12 +196,12 @@ pub struct Write {
 impl Batch {
     /// A batch of one write.
     pub fn one(task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
-        Batch { writes: vec![Write { task, fence, after: None, entries }], only_if: Vec::new() }
+        Batch { writes: vec![JournalWrite { task, fence, after: None, entries }], only_if: Vec::new() }
     }
 
     /// The same, with another write.
-    pub fn and(mut self, task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
-        self.writes.push(Write { task, fence, after: None, entries });
+    pub fn and_write(mut self, task: TaskId, fence: Fence, entries: Vec<Entry>) -> Self {
+        self.writes.push(JournalWrite { task, fence, after: None, entries });
         self
     }
 }
@@ -225,9 +225,9 @@ pub enum Fence {
 
 /// A condition: fewer than `limit` tasks match.
 #[derive(Debug, Clone)]
-pub struct AtMost {
+pub struct CountCondition {
     /// Which tasks are counted.
-    pub filter: Filter,
+    pub filter: TaskFilter,
     /// How many there may be after the batch.
     pub limit: u32,
     /// What the limit is called, for the error.
@@ -236,7 +236,7 @@ pub struct AtMost {
 
 /// Which tasks: those that fit everything that is said here.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Filter {
+pub struct TaskFilter {
     /// In one of these states; all, if empty.
     pub status: Vec<Status>,
     /// Of this tree.
@@ -263,20 +263,20 @@ pub struct Filter {
     pub limit: Option<usize>,
 }
 
-impl Filter {
+impl TaskFilter {
     /// The whole tree of a root.
     pub fn tree(root: TaskId) -> Self {
-        Filter { root: Some(root), ..Filter::default() }
+        TaskFilter { root: Some(root), ..TaskFilter::default() }
     }
 
     /// The children of a task.
     pub fn children(parent: TaskId) -> Self {
-        Filter { parent: Some(parent), ..Filter::default() }
+        TaskFilter { parent: Some(parent), ..TaskFilter::default() }
     }
 
     /// The newest tasks.
     pub fn newest(limit: usize) -> Self {
-        Filter { limit: Some(limit), ..Filter::default() }
+        TaskFilter { limit: Some(limit), ..TaskFilter::default() }
     }
 
     /// Only tasks that have not ended.
@@ -288,7 +288,7 @@ impl Filter {
 
 /// What a worker asks for.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct ClaimRequest {
     /// Who claims.
     pub worker: WorkerId,
     /// Only tasks of these teams.
@@ -296,16 +296,16 @@ pub struct Claim {
     /// Only tasks of these trees; of any, if `None`.
     pub roots: Option<Vec<TaskId>>,
     /// Only tasks that nobody has claimed before.
-    pub fresh: bool,
+    pub fresh_only: bool,
     /// At most this many.
     pub max: usize,
 }
 
 /// A task that was claimed, with its first entry: one that nobody has run before has nothing else to be read.
 #[derive(Debug, Clone)]
-pub struct Claimed {
+pub struct ClaimedTask {
     /// Where it stands now.
-    pub head: Head,
+    pub state: TaskState,
     /// How it came to be.
     pub first: Record,
 }
@@ -320,7 +320,7 @@ pub enum Hint {
         /// Its tree.
         root: TaskId,
         /// What was appended.
-        kinds: Kinds,
+        kinds: EntryKinds,
     },
     /// Hints were lost: look at everything you care about.
     Lagged,
@@ -328,35 +328,35 @@ pub enum Hint {
 
 /// A set of kinds of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kinds(u32);
+pub struct EntryKinds(u32);
 
-impl Kinds {
+impl EntryKinds {
     /// Every kind there is.
-    pub const ALL: Kinds = Kinds(u32::MAX);
+    pub const ALL: EntryKinds = EntryKinds(u32::MAX);
 
     /// The set of these kinds.
-    pub fn of(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        Kinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
+    pub fn from_kinds(kinds: impl IntoIterator<Item = EntryKind>) -> Self {
+        EntryKinds(kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8))
     }
 
     /// Whether any of `other` is in it.
-    pub fn has(self, other: Kinds) -> bool {
+    pub fn intersects(self, other: EntryKinds) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Both sets.
-    pub fn and(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
+    pub fn union(self, other: EntryKinds) -> EntryKinds {
+        EntryKinds(self.0 | other.0)
     }
 }
 
 /// A stream of hints.
-pub struct Hints(tokio::sync::broadcast::Receiver<Hint>);
+pub struct HintStream(tokio::sync::broadcast::Receiver<Hint>);
 
-impl Hints {
+impl HintStream {
     /// Hints from a channel that a store owns.
     pub fn from_channel(receiver: tokio::sync::broadcast::Receiver<Hint>) -> Self {
-        Hints(receiver)
+        HintStream(receiver)
     }
 
     /// The next hint; `None` when the store is gone.
@@ -403,7 +403,7 @@ pub enum StoreError {
     },
     /// The journal has grown since the writer last looked.
     #[error("task {task} has new entries up to {seq}")]
-    Moved {
+    JournalMoved {
         /// The task.
         task: TaskId,
         /// Where its journal ends now.
@@ -415,14 +415,14 @@ pub enum StoreError {
         /// The task.
         task: TaskId,
         /// Why not.
-        why: IllegalMove,
+        why: IllegalTransition,
     },
     /// What was to be deleted has not ended.
     #[error("task {0} has not ended")]
-    Open(TaskId),
+    NotEnded(TaskId),
     /// What was to be deleted is needed by what would stay.
     #[error("task {task} cannot be deleted alone: {by} belongs to the same tree or conversation")]
-    Needed {
+    StillNeeded {
         /// What was to be deleted.
         task: TaskId,
         /// What would stay.
@@ -438,13 +438,13 @@ pub enum StoreError {
     },
     /// An entry could not be read or written.
     #[error("entry {seq} of task {task} cannot be read: {why}")]
-    Entry {
+    BadEntry {
         /// The task.
         task: TaskId,
         /// The entry.
         seq: Seq,
         /// Why not.
-        why: CodecError,
+        why: EntryCodecError,
     },
     /// The database itself is the trouble: `what` says which file, what is wrong and what to do.
     #[error("{what}")]
@@ -452,7 +452,7 @@ pub enum StoreError {
         /// What is wrong, where, and what to do about it.
         what: String,
         /// Whether trying again may help (locked, busy).
-        passing: bool,
+        transient: bool,
     },
     /// Something that is stored is not what was written: `what` says what, where, and what to do. The rest can be used.
     #[error("{what}")]
@@ -466,22 +466,22 @@ pub enum StoreError {
 }
 
 /// How long something is kept that nothing refers to: whoever keeps it may be about to write down where it is.
-pub const KEPT_ANYWAY: Duration = Duration::from_secs(60 * 60);
+pub const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
 /// The task that a slip is of, by its name.
-fn slip_of(name: &str) -> Option<TaskId> {
+fn task_of_stored_value(name: &str) -> Option<TaskId> {
     name.split(':').nth(1)?.parse().ok()
 }
 
 /// From when on what is kept stays though nothing refers to it.
-fn kept_since(now: Timestamp) -> Timestamp {
-    now.saturating_sub(KEPT_ANYWAY).unwrap_or(Timestamp::MIN)
+fn blob_cutoff(now: Timestamp) -> Timestamp {
+    now.saturating_sub(BLOB_GRACE).unwrap_or(Timestamp::MIN)
 }
 
 /// How many hints a listener may fall behind before it is told that it [lags](Hint::Lagged).
-const HINTS_KEPT: usize = 4096;
+const HINT_CAPACITY: usize = 4096;
 /// How many of the tasks that a prefix could mean are named, at most.
-const MATCHES_NAMED: usize = 6;
+const MAX_MATCHES: usize = 6;
 
 /// When a lease of this length ends that begins now.
 fn lease_end(now: Timestamp, lease: Duration) -> Timestamp {
@@ -489,7 +489,7 @@ fn lease_end(now: Timestamp, lease: Duration) -> Timestamp {
 }
 
 /// The only task that was meant, out of the first few that could be.
-fn only_one(typed: &str, matches: Vec<TaskId>) -> Result<TaskId, StoreError> {
+fn single_match(typed: &str, matches: Vec<TaskId>) -> Result<TaskId, StoreError> {
     let typed = || typed.chars().take(60).collect();
     match matches[..] {
         [id] => Ok(id),

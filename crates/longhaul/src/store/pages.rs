@@ -20,7 +20,7 @@ pub fn pages(
     after: Seq,
 ) -> impl Stream<Item = Result<Vec<Record>, StoreError>> {
     futures::stream::unfold(
-        Some(Reading { store, task, next: after, asked: VecDeque::new() }),
+        Some(PageReader { store, task, next: after, asked: VecDeque::new() }),
         |reading| async {
             let mut reading = reading?;
             // Most journals have one page: only when that is full others are asked for.
@@ -41,7 +41,7 @@ pub fn pages(
     .fuse()
 }
 
-struct Reading<'a> {
+struct PageReader<'a> {
     store: &'a dyn Store,
     task: TaskId,
     /// After which entry the next page begins.
@@ -49,7 +49,7 @@ struct Reading<'a> {
     asked: VecDeque<StoreFuture<'a, Vec<Record>>>,
 }
 
-impl Reading<'_> {
+impl PageReader<'_> {
     fn ask_for(&mut self, pages: usize) {
         while self.asked.len() < pages {
             self.asked.push_back(self.store.read(self.task, self.next, PAGE));
@@ -61,26 +61,26 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Order, Submitted, TeamRef, Voice};
+    use crate::entry::{Entry, Order, Submission, TeamRef, LiveTextKind};
     use crate::id::{Attempt, TaskKey, WorkerId};
-    use crate::store::{Batch, Claim, Fence, Memory};
+    use crate::store::{Batch, ClaimRequest, Fence, MemoryStore};
     use std::time::Duration;
 
     #[tokio::test]
     async fn nothing_is_missing_and_nothing_is_twice() {
         for entries in [2, PAGE - 1, PAGE, PAGE + 1, 4 * PAGE, 5 * PAGE + 7] {
-            let (store, key) = (Memory::new(), TaskKey::chosen("long"));
-            let id = key.candidates().next().unwrap();
-            let submitted = Submitted::root(id, key, Order::new("a", "x"), TeamRef::Named("t".into()));
+            let (store, key) = (MemoryStore::new(), TaskKey::named("long"));
+            let id = key.candidate_ids().next().unwrap();
+            let submitted = Submission::root(id, key, Order::new("a", "x"), TeamRef::Named("t".into()));
             store
                 .append(Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]))
                 .await
                 .unwrap();
             let worker = WorkerId::from("w");
-            store.renew(worker.clone(), Duration::from_secs(600)).await.unwrap();
+            store.renew_lease(worker.clone(), Duration::from_secs(600)).await.unwrap();
             let teams = vec![TeamRef::Named("t".into())];
-            store.claim(Claim { worker, teams, roots: None, fresh: true, max: 1 }).await.unwrap();
-            let said = || Entry::Said { voice: Voice::Text, text: "x".to_owned() };
+            store.claim(ClaimRequest { worker, teams, roots: None, fresh_only: true, max: 1 }).await.unwrap();
+            let said = || Entry::Said { voice: LiveTextKind::Text, text: "x".to_owned() };
             let more = (2..entries).map(|_| said()).collect();
             store.append(Batch::one(id, Fence::Attempt(Attempt(1)), more)).await.unwrap();
             for after in [0, 1, PAGE as u64, entries as u64] {

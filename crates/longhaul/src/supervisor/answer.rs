@@ -1,22 +1,22 @@
 //! A person's answers to what tasks ask.
 
 use super::{Longhaul, LonghaulError};
-use crate::entry::{Answer, Entry, Leave, Question, Wants};
+use crate::entry::{QuestionAnswer, Entry, Approval, Question, ExpectedAnswer};
 use crate::id::{QuestionId, Seq, TaskId};
 use crate::permission::{Consent, Pattern, arguments};
-use crate::runner::read_all;
-use crate::store::{Batch, Fence, Filter, StoreError};
-use crate::task::IllegalMove;
+use crate::runner::read_journal;
+use crate::store::{Batch, Fence, TaskFilter, StoreError};
+use crate::task::IllegalTransition;
 
 /// What an answer did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct AnswerReceipt {
     /// The question that it answered.
     pub question: QuestionId,
     /// What it allows the whole tree from now on.
     pub granted: Option<Pattern>,
     /// Other open questions of the tree that are answered by that too.
-    pub also: Vec<(TaskId, QuestionId)>,
+    pub also_answered: Vec<(TaskId, QuestionId)>,
 }
 
 impl Longhaul {
@@ -29,26 +29,26 @@ impl Longhaul {
         id: TaskId,
         question: Option<QuestionId>,
         text: impl Into<String>,
-    ) -> Result<Taken, LonghaulError> {
+    ) -> Result<AnswerReceipt, LonghaulError> {
         let text = text.into();
         let (question, asks) = self.open_question(id, question).await?;
         let granted = match &asks.wants {
-            Wants::Leave { tool, arguments, identity, .. } => {
-                let pattern = pattern_of(&text, tool, arguments)?;
+            ExpectedAnswer::Leave { tool, arguments, identity, .. } => {
+                let pattern = granted_pattern(&text, tool, arguments)?;
                 pattern.map(|pattern| Consent { pattern, tool: identity.as_deref().cloned() })
             }
-            Wants::Words { schema } => {
-                fits(&text, schema.as_ref())?;
+            ExpectedAnswer::Words { schema } => {
+                check_answer(&text, schema.as_ref())?;
                 None
             }
         };
-        self.take(id, question, Answer::Given(text), granted).await
+        self.record_answer(id, question, QuestionAnswer::Given(text), granted).await
     }
 
     /// Declines to answer a question of a task.
-    pub async fn decline(&self, id: TaskId, question: Option<QuestionId>) -> Result<Taken, LonghaulError> {
+    pub async fn decline(&self, id: TaskId, question: Option<QuestionId>) -> Result<AnswerReceipt, LonghaulError> {
         let (question, _) = self.open_question(id, question).await?;
-        self.take(id, question, Answer::Declined, None).await
+        self.record_answer(id, question, QuestionAnswer::Declined, None).await
     }
 
     async fn open_question(
@@ -56,7 +56,7 @@ impl Longhaul {
         id: TaskId,
         named: Option<QuestionId>,
     ) -> Result<(QuestionId, Question), LonghaulError> {
-        let task = self.0.office.snapshot(id).await?;
+        let task = self.0.service.snapshot(id).await?;
         let names = || task.questions.iter().map(|(question, _)| *question).collect::<Vec<_>>();
         match named {
             Some(named) => match task.questions.iter().find(|(question, _)| *question == named) {
@@ -65,15 +65,15 @@ impl Longhaul {
             },
             None => match &task.questions[..] {
                 [only] => Ok(only.clone()),
-                [] => Err(LonghaulError::NotAsking { task: id, status: task.head.status }),
-                _ => Err(LonghaulError::WhichQuestion { task: id, open: names() }),
+                [] => Err(LonghaulError::NotAsking { task: id, status: task.state.status }),
+                _ => Err(LonghaulError::AmbiguousQuestion { task: id, open: names() }),
             },
         }
     }
 
     /// Why a question is not open.
     async fn not_open(&self, id: TaskId, question: QuestionId) -> Result<LonghaulError, LonghaulError> {
-        let journal = read_all(&*self.0.office.store, id, Seq(0)).await?;
+        let journal = read_journal(&*self.0.service.store, id, Seq(0)).await?;
         let said = journal.iter().rev().find_map(|record| match &record.entry {
             Entry::Answered { question: about, answer } if *about == question => Some(answer.to_string()),
             _ => None,
@@ -82,65 +82,65 @@ impl Longhaul {
             |record| matches!(&record.entry, Entry::Asked { question: about, .. } if *about == question),
         );
         Ok(match said {
-            Some(said) => LonghaulError::Answered { task: id, question, said },
-            None if was_asked => LonghaulError::Answered {
+            Some(said) => LonghaulError::AlreadyAnswered { task: id, question, said },
+            None if was_asked => LonghaulError::AlreadyAnswered {
                 task: id,
                 question,
                 said: "the call has ended without it".to_owned(),
             },
-            None => LonghaulError::NoQuestion { task: id, question },
+            None => LonghaulError::UnknownQuestion { task: id, question },
         })
     }
 
-    async fn take(
+    async fn record_answer(
         &self,
         id: TaskId,
         question: QuestionId,
-        answer: Answer,
+        answer: QuestionAnswer,
         granted: Option<Consent>,
-    ) -> Result<Taken, LonghaulError> {
-        let store = &*self.0.office.store;
-        let root = self.0.office.head(id).await?.root;
+    ) -> Result<AnswerReceipt, LonghaulError> {
+        let store = &*self.0.service.store;
+        let root = self.0.service.state(id).await?.root;
         let mut batch = Batch::one(id, Fence::Anyone, vec![Entry::Answered { question, answer }]);
         if let Some(Consent { pattern, tool }) = granted.clone() {
             let tool = tool.map(Box::new);
-            batch = batch.and(root, Fence::Anyone, vec![Entry::Granted { pattern, tool }]);
+            batch = batch.and_write(root, Fence::Anyone, vec![Entry::Granted { pattern, tool }]);
         }
         match store.append(batch).await {
             Ok(_) => {}
             Err(StoreError::Illegal {
-                why: IllegalMove::NotAsked(_) | IllegalMove::NotNow { .. }, ..
+                why: IllegalTransition::NotAsked(_) | IllegalTransition::NotNow { .. }, ..
             }) => {
                 return Err(self.not_open(id, question).await?);
             }
             Err(error) => return Err(error.into()),
         }
         let also = match &granted {
-            Some(consent) => self.settle_others(root, consent).await?,
+            Some(consent) => self.answer_matching_questions(root, consent).await?,
             None => Vec::new(),
         };
-        Ok(Taken { question, granted: granted.map(|consent| consent.pattern), also })
+        Ok(AnswerReceipt { question, granted: granted.map(|consent| consent.pattern), also_answered: also })
     }
 
     /// Answers what is asked elsewhere in a tree, and is allowed there from now on.
-    async fn settle_others(
+    async fn answer_matching_questions(
         &self,
         root: TaskId,
         consent: &Consent,
     ) -> Result<Vec<(TaskId, QuestionId)>, LonghaulError> {
-        let office = &self.0.office;
+        let office = &self.0.service;
         let mut settled = Vec::new();
-        for head in office.store.list(Filter::tree(root).live()).await? {
+        for head in office.store.list(TaskFilter::tree(root).live()).await? {
             if head.asked.iter().all(|asked| asked.tool.is_none()) {
                 continue;
             }
             for (question, asks) in office.snapshot(head.id).await?.questions {
-                let Wants::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else { continue };
+                let ExpectedAnswer::Leave { tool, arguments: text, why, identity, .. } = &asks.wants else { continue };
                 let means = consent.pattern.grants(tool, &arguments(text), why.is_some());
-                if !means || !consent.is_for(identity.as_deref()) {
+                if !means || !consent.applies_to(identity.as_deref()) {
                     continue;
                 }
-                let answer = Answer::Given("yes".to_owned());
+                let answer = QuestionAnswer::Given("yes".to_owned());
                 let entry = Entry::Answered { question, answer };
                 match office.store.append(Batch::one(head.id, Fence::Anyone, vec![entry])).await {
                     Ok(_) => settled.push((head.id, question)),
@@ -155,16 +155,16 @@ impl Longhaul {
 }
 
 /// What an answer to "may this be called" allows from now on.
-fn pattern_of(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
-    let pattern = match Leave::parse(text).map_err(LonghaulError::BadAnswer)? {
-        Leave::Yes | Leave::No(_) => return Ok(None),
-        Leave::Always(grant) => grant.pattern(tool, &arguments(args)).map_err(LonghaulError::BadAnswer)?,
+fn granted_pattern(text: &str, tool: &str, args: &str) -> Result<Option<Pattern>, LonghaulError> {
+    let pattern = match Approval::parse(text).map_err(LonghaulError::BadAnswer)? {
+        Approval::Yes | Approval::No(_) => return Ok(None),
+        Approval::Always(grant) => grant.pattern(tool, &arguments(args)).map_err(LonghaulError::BadAnswer)?,
     };
     Ok(Some(pattern))
 }
 
 /// Whether words are an answer of the form that is wanted.
-fn fits(text: &str, schema: Option<&serde_json::Value>) -> Result<(), LonghaulError> {
+fn check_answer(text: &str, schema: Option<&serde_json::Value>) -> Result<(), LonghaulError> {
     super::check_text("answer", text)?;
     let Some(schema) = schema else { return Ok(()) };
     let wrong = |why: String| LonghaulError::BadAnswer(format!("the answer {why}"));

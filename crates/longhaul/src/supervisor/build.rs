@@ -7,16 +7,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::desk::desk;
-use super::office::Office;
-use super::{Inner, Longhaul, LonghaulError};
-use crate::agent::{Nobody, Team};
-use crate::dispatch::Limits;
+use super::desk::dispatcher;
+use super::office::TaskService;
+use super::{LonghaulInner, Longhaul, LonghaulError};
+use crate::agent::{Unattended, Team};
+use crate::dispatch::TaskLimits;
 use crate::id::{TaskId, WorkerId};
-use crate::runner::{LeaseKeeper, Surroundings};
-use crate::store::{Bells, Memory, Store};
+use crate::runner::{LeaseKeeper, RunContext};
+use crate::store::{Subscriptions, MemoryStore, Store};
 use crate::tool::ProcessSlots;
-use crate::worker::{Settings, TeamLoader, Teams, Unfinished, Worker};
+use crate::worker::{WorkerSettings, TeamLoader, TeamRegistry, RecoveryPolicy, Worker};
 
 /// A Longhaul on its way.
 pub struct LonghaulBuilder {
@@ -24,13 +24,13 @@ pub struct LonghaulBuilder {
     others: Vec<Team>,
     loader: Option<Arc<dyn TeamLoader>>,
     store: Option<Arc<dyn Store>>,
-    limits: Limits,
+    limits: TaskLimits,
     lease: Duration,
     grace: Duration,
-    unfinished: Unfinished,
+    recovery: RecoveryPolicy,
     roots: Option<Vec<TaskId>>,
     attended: bool,
-    nobody: Option<Nobody>,
+    unattended: Option<Unattended>,
     ask_timeout: Option<Duration>,
 }
 
@@ -41,30 +41,30 @@ impl LonghaulBuilder {
             others: Vec::new(),
             loader: None,
             store: None,
-            limits: Limits::default(),
+            limits: TaskLimits::default(),
             lease: Duration::from_secs(15),
             grace: Duration::from_secs(10),
-            unfinished: Unfinished::default(),
+            recovery: RecoveryPolicy::default(),
             roots: None,
             attended: false,
-            nobody: None,
+            unattended: None,
             ask_timeout: None,
         }
     }
 
     /// Where journals live. Without one they live in memory, and die with the process.
     pub fn store(self, store: impl Store) -> Self {
-        self.store_arc(Arc::new(store))
+        self.shared_store(Arc::new(store))
     }
 
     /// Where journals live, shared with others.
-    pub fn store_arc(mut self, store: Arc<dyn Store>) -> Self {
+    pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
     /// One more team whose tasks are run here.
-    pub fn also(mut self, team: Team) -> Self {
+    pub fn add_team(mut self, team: Team) -> Self {
         self.others.push(team);
         self
     }
@@ -76,7 +76,7 @@ impl LonghaulBuilder {
     }
 
     /// Bounds on how many tasks there may be.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: TaskLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -88,14 +88,14 @@ impl LonghaulBuilder {
     }
 
     /// How long a shutdown waits for tasks to finish their step.
-    pub fn grace(mut self, grace: Duration) -> Self {
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
     /// What is done with tasks whose worker is gone.
-    pub fn unfinished(mut self, policy: Unfinished) -> Self {
-        self.unfinished = policy;
+    pub fn recovery(mut self, policy: RecoveryPolicy) -> Self {
+        self.recovery = policy;
         self
     }
 
@@ -106,7 +106,7 @@ impl LonghaulBuilder {
     }
 
     /// Take no tasks but those of this tree, of others named like this, and of trees that are submitted here.
-    pub fn tree(mut self, root: TaskId) -> Self {
+    pub fn only_tree(mut self, root: TaskId) -> Self {
         self.roots.get_or_insert_default().push(root);
         self
     }
@@ -118,8 +118,8 @@ impl LonghaulBuilder {
     }
 
     /// What becomes of questions when nobody is there to answer them, whatever the habits of the agents say.
-    pub fn when_nobody(mut self, policy: Nobody) -> Self {
-        self.nobody = Some(policy);
+    pub fn unattended(mut self, policy: Unattended) -> Self {
+        self.unattended = Some(policy);
         self
     }
 
@@ -131,22 +131,22 @@ impl LonghaulBuilder {
 
     /// Starts it: from now on it claims tasks, those that others left behind included.
     pub async fn start(self) -> Result<Longhaul, LonghaulError> {
-        let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
-        let bells = Bells::default();
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let bells = Subscriptions::default();
         let (background, runs) = (TaskTracker::new(), TaskTracker::new());
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let running = self.limits.running;
         let processes = ProcessSlots::new(self.limits.processes);
         let reference = self.team.as_ref().map(|team| team.reference().clone());
         let runs_tasks = reference.is_some();
-        let teams = Arc::new(Teams::new(self.team.into_iter().chain(self.others), self.loader));
+        let teams = Arc::new(TeamRegistry::new(self.team.into_iter().chain(self.others), self.loader));
         let roots = Arc::new(Mutex::new(self.roots));
         let orders = Arc::default();
-        let office = Arc::new(Office {
+        let office = Arc::new(TaskService {
             store: store.clone(),
-            bells: bells.clone(),
+            subscriptions: bells.clone(),
             teams: teams.clone(),
-            orders: Arc::clone(&orders),
+            submissions: Arc::clone(&orders),
             limits: self.limits,
             roots: roots.clone(),
         });
@@ -156,44 +156,44 @@ impl LonghaulBuilder {
         let (ears, gone) = (bells.clone(), abort.clone());
         background.spawn(async move {
             tokio::select! {
-                () = ears.listen(hints) => {}
+                () = ears.forward_hints(hints) => {}
                 () = gone.cancelled() => {}
             }
         });
 
-        let id = WorkerId::fresh();
+        let id = WorkerId::random();
         let trouble = Arc::new(watch::Sender::new(None));
         let lost = Arc::new(watch::Sender::new(Vec::new()));
         if runs_tasks {
-            let around = Surroundings {
+            let around = RunContext {
                 processes,
                 worktrees: Arc::default(),
                 store: store.clone(),
-                bells,
-                desk: desk(&office),
-                locker: Arc::default(),
-                orders,
+                subscriptions: bells,
+                dispatcher: dispatcher(&office),
+                tool_cache: Arc::default(),
+                submissions: orders,
                 drain: drain.clone(),
                 attended: self.attended,
-                nobody: self.nobody,
+                unattended: self.unattended,
                 ask_timeout: self.ask_timeout,
             };
             let worker = Worker {
                 id: id.clone(),
-                around,
+                context: around,
                 teams,
-                settings: Settings { running, lease: self.lease, unfinished: self.unfinished },
+                settings: WorkerSettings { running, lease: self.lease, recovery: self.recovery },
                 roots,
                 runs: runs.clone(),
                 abort: abort.clone(),
-                trouble: trouble.clone(),
+                store_failure: trouble.clone(),
                 lease: Arc::new(LeaseKeeper::new(self.lease)),
                 lost: lost.clone(),
                 under_way: Arc::default(),
             };
             worker.lease.renew(&*store, &id).await?;
-            worker.reap().await;
-            worker.learn().await;
+            worker.release_abandoned().await;
+            worker.load_teams().await;
             let (alive, gone) = (worker.keep_alive(), abort.clone());
             background.spawn(async move {
                 tokio::select! {
@@ -204,15 +204,15 @@ impl LonghaulBuilder {
             // With the runs: when they are waited for, nobody may still be starting new ones.
             runs.spawn(worker.work());
         }
-        Ok(Longhaul(Arc::new(Inner {
-            office,
+        Ok(Longhaul(Arc::new(LonghaulInner {
+            service: office,
             team: reference,
             worker: runs_tasks.then_some(id),
             background,
             runs,
             drain,
             abort,
-            trouble,
+            store_failure: trouble,
             lost,
             grace: self.grace,
         })))

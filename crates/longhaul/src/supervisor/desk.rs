@@ -5,55 +5,55 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::office::{Office, Plan, Posted};
-use crate::dispatch::{Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited, check, find};
-use crate::entry::{Deliver, Letter, Order, Sender, Stop, StopCause};
+use super::office::{TaskService, NewTask, PostResult};
+use crate::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult, check_order, find_task};
+use crate::entry::{Delivery, Letter, Order, Sender, StopRequest, StopCause};
 use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
-use crate::runner::below;
+use crate::runner::subtree;
 use crate::snapshot::Snapshot;
-use crate::store::{Filter, StoreError};
-use crate::task::{Head, IllegalMove};
+use crate::store::{TaskFilter, StoreError};
+use crate::task::{TaskState, IllegalTransition};
 
-impl Office {
+impl TaskService {
     /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
-    async fn below(&self, caller: &Caller) -> Result<Vec<Head>, StoreError> {
-        let mut tasks: Vec<Head> = Vec::new();
+    async fn tasks_below(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
+        let mut tasks: Vec<TaskState> = Vec::new();
         let (mut top, mut root) = (caller.task, caller.root);
         loop {
-            let tree = self.store.list(Filter::tree(root)).await?;
-            let found = below(&tree, top).into_iter().filter(|task| task.id != top);
+            let tree = self.store.list(TaskFilter::tree(root)).await?;
+            let found = subtree(&tree, top).into_iter().filter(|task| task.id != top);
             tasks.splice(0..0, found.cloned());
             let continues = tree.iter().find(|task| task.id == top).and_then(|task| task.continues);
             let Some(old) = continues else { return Ok(tasks) };
-            (top, root) = (old, self.head(old).await?.root);
+            (top, root) = (old, self.state(old).await?.root);
         }
     }
 
-    async fn find(&self, caller: &Caller, typed: &str) -> Result<TaskId, DeskError> {
-        find(&self.below(caller).await?, typed)
+    async fn find_below(&self, caller: &Caller, typed: &str) -> Result<TaskId, DispatchError> {
+        find_task(&self.tasks_below(caller).await?, typed)
     }
 
-    async fn find_all(&self, caller: &Caller, typed: &[String]) -> Result<Vec<TaskId>, DeskError> {
-        let tasks = self.below(caller).await?;
-        typed.iter().map(|typed| find(&tasks, typed)).collect()
+    async fn find_all_below(&self, caller: &Caller, typed: &[String]) -> Result<Vec<TaskId>, DispatchError> {
+        let tasks = self.tasks_below(caller).await?;
+        typed.iter().map(|typed| find_task(&tasks, typed)).collect()
     }
 
-    async fn launch(&self, caller: &Caller, call: CallId, mut order: Order) -> Result<TaskId, DeskError> {
-        let head = self.head(caller.task).await?;
+    async fn launch(&self, caller: &Caller, call: CallId, mut order: Order) -> Result<TaskId, DispatchError> {
+        let head = self.state(caller.task).await?;
         let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
         let agent = team.agent(&caller.agent);
         if let Some(agent) = agent {
-            order = agent.habits.launches.bound(order);
+            order = agent.policy.launch_limits.apply_to(order);
         }
         let may: &[AgentName] = agent.map_or(&[], |agent| &agent.sub_agents);
-        check(caller, may, &order, &self.limits)?;
+        check_order(caller, may, &order, &self.limits)?;
         if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
-            return Err(DeskError::UnknownModel { asked: model.clone(), may: team.model_names() });
+            return Err(DispatchError::UnknownModel { asked: model.clone(), may: team.model_names() });
         }
         if head.stop.is_some() {
-            return Err(DeskError::Stopping);
+            return Err(DispatchError::Stopping);
         }
-        let parent = self.orders.of(&*self.store, caller.task).await?;
+        let parent = self.submissions.get(&*self.store, caller.task).await?;
         order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
         // A child never has more than its parent, whatever its order says.
         order.approved = parent.order.approved;
@@ -61,8 +61,8 @@ impl Office {
         if !above.contains(&caller.agent) {
             above.push(caller.agent.clone());
         }
-        let plan = Plan {
-            key: TaskKey::child(caller.task, call),
+        let plan = NewTask {
+            key: TaskKey::for_child(caller.task, call),
             order,
             team: head.team.clone(),
             parent: Some(head),
@@ -71,48 +71,48 @@ impl Office {
             retries: None,
             above,
         };
-        self.submit(plan).await.map(|(id, _)| id).map_err(desk_error)
+        self.submit(plan).await.map(|(id, _)| id).map_err(dispatch_error)
     }
 
-    fn letter(&self, caller: &Caller, call: CallId, note: Note) -> Result<Letter, DeskError> {
+    fn letter(&self, caller: &Caller, call: CallId, note: LetterContent) -> Result<Letter, DispatchError> {
         if note.text.trim().is_empty() {
-            return Err(DeskError::EmptyMessage);
+            return Err(DispatchError::EmptyMessage);
         }
         Ok(Letter {
             id: LetterId::from(format!("{}:{call}", caller.task)),
             from: Sender::Task(caller.task),
             text: note.text.into(),
             summary: note.summary,
-            deliver: Deliver::Asap,
+            deliver: Delivery::Asap,
             ending: None,
         })
     }
 }
 
-fn desk_error(error: StoreError) -> DeskError {
+fn dispatch_error(error: StoreError) -> DispatchError {
     match error {
-        StoreError::Limit { limit, what } => DeskError::Limit { limit, what },
-        StoreError::Illegal { task, why: IllegalMove::MailboxFull } => DeskError::MailboxFull(task),
-        error => DeskError::Store(error),
+        StoreError::Limit { limit, what } => DispatchError::Limit { limit, what },
+        StoreError::Illegal { task, why: IllegalTransition::MailboxFull } => DispatchError::MailboxFull(task),
+        error => DispatchError::Store(error),
     }
 }
 
-impl Desk for Office {
+impl Dispatcher for TaskService {
     fn now(&self) -> Timestamp {
         self.store.now()
     }
 
-    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId> {
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId> {
         Box::pin(self.launch(caller, call, order))
     }
 
-    fn list<'a>(&'a self, caller: &'a Caller) -> DeskFuture<'a, Vec<Head>> {
-        Box::pin(async move { Ok(self.below(caller).await?) })
+    fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
+        Box::pin(async move { Ok(self.tasks_below(caller).await?) })
     }
 
-    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Snapshot> {
+    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
-            let id = self.find(caller, typed).await?;
+            let id = self.find_below(caller, typed).await?;
             Ok(self.snapshot(id).await?)
         })
     }
@@ -121,20 +121,20 @@ impl Desk for Office {
         &'a self,
         caller: &'a Caller,
         typed: &'a [String],
-        join: Join,
+        join: WaitMode,
         timeout: Option<Duration>,
-    ) -> DeskFuture<'a, Waited> {
+    ) -> DispatchFuture<'a, WaitResult> {
         Box::pin(async move {
-            let ids = self.find_all(caller, typed).await?;
-            Ok(Office::wait(self, &ids, join, timeout).await?)
+            let ids = self.find_all_below(caller, typed).await?;
+            Ok(TaskService::wait(self, &ids, join, timeout).await?)
         })
     }
 
-    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DeskFuture<'a, Head> {
+    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
-            let id = self.find(caller, typed).await?;
-            let before = self.head(id).await?;
-            Office::stop(self, id, &Stop { cause: StopCause::Agent, note: None }).await?;
+            let id = self.find_below(caller, typed).await?;
+            let before = self.state(id).await?;
+            TaskService::stop(self, id, &StopRequest { cause: StopCause::Agent, note: None }).await?;
             Ok(before)
         })
     }
@@ -144,21 +144,21 @@ impl Desk for Office {
         caller: &'a Caller,
         call: CallId,
         typed: &'a str,
-        note: Note,
-    ) -> DeskFuture<'a, Sent> {
+        note: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt> {
         Box::pin(async move {
-            let to = self.find(caller, typed).await?;
+            let to = self.find_below(caller, typed).await?;
             let letter = self.letter(caller, call, note)?;
-            Office::send(self, to, letter).await.map_err(desk_error)
+            TaskService::send(self, to, letter).await.map_err(dispatch_error)
         })
     }
 
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
             let letter = self.letter(caller, call, note)?;
             let mut reached = Vec::new();
-            for task in self.below(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
-                if self.post(task.id, &letter).await? == Posted::Taken {
+            for task in self.tasks_below(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
+                if self.deliver_letter(task.id, &letter).await? == PostResult::Delivered {
                     reached.push(task.id);
                 }
             }
@@ -168,6 +168,6 @@ impl Desk for Office {
 }
 
 /// The desk, as tools see it.
-pub(crate) fn desk(office: &Arc<Office>) -> Arc<dyn Desk> {
+pub(crate) fn dispatcher(office: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
     office.clone()
 }

@@ -13,7 +13,7 @@ pub enum LonghaulError {
     Store(#[from] StoreError),
     /// The order names an agent that the team does not have.
     #[error("there is no agent '{asked}' in {team}; it has: {}", .have.join(", "))]
-    NoAgent {
+    UnknownAgent {
         /// Who was asked for.
         asked: String,
         /// In which team.
@@ -23,7 +23,7 @@ pub enum LonghaulError {
     },
     /// The order names a model that the team does not have.
     #[error("there is no model '{asked}' in {team}; it has: {}", .have.join(", "))]
-    NoModel {
+    UnknownModel {
         /// What was asked for.
         asked: String,
         /// In which team.
@@ -44,7 +44,7 @@ pub enum LonghaulError {
     },
     /// A task that is to be tried again, and is being tried again already.
     #[error("task {task} is tried again already, as {by}, which has not ended")]
-    Retried {
+    AlreadyRetried {
         /// Which.
         task: TaskId,
         /// As which task.
@@ -60,7 +60,7 @@ pub enum LonghaulError {
     },
     /// A task that asks several things.
     #[error("task {task} asks several things; say which you answer: {}", names(.open))]
-    WhichQuestion {
+    AmbiguousQuestion {
         /// Which task.
         task: TaskId,
         /// What it asks.
@@ -68,7 +68,7 @@ pub enum LonghaulError {
     },
     /// A question that is not open any more.
     #[error("the question {question} of task {task} has been settled already: {said}")]
-    Answered {
+    AlreadyAnswered {
         /// Which task.
         task: TaskId,
         /// Which question.
@@ -78,7 +78,7 @@ pub enum LonghaulError {
     },
     /// A question that was never asked.
     #[error("task {task} has never asked a question {question}")]
-    NoQuestion {
+    UnknownQuestion {
         /// Which task.
         task: TaskId,
         /// Which question.
@@ -105,7 +105,7 @@ pub enum LonghaulError {
 }
 
 /// How long a task or a letter may be, in bytes.
-pub const LONGEST_TEXT: usize = 1024 * 1024;
+pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 fn names(questions: &[QuestionId]) -> String {
     questions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -116,8 +116,8 @@ pub(super) fn check_text(what: &'static str, text: &str) -> Result<(), LonghaulE
     if text.trim().is_empty() {
         return Err(LonghaulError::Empty(what));
     }
-    if text.len() > LONGEST_TEXT {
-        return Err(LonghaulError::TooLong { what, size: text.len(), most: LONGEST_TEXT });
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(LonghaulError::TooLong { what, size: text.len(), most: MAX_TEXT_BYTES });
     }
     Ok(())
 }

@@ -10,18 +10,18 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
 use super::LonghaulError;
-use super::office::{LOOK_ANYWAY, Office};
-use super::sequence::in_order;
-use crate::entry::{Sender, Wait};
+use super::office::{RECHECK_INTERVAL, TaskService};
+use super::sequence::sort_events;
+use crate::entry::{Sender, WaitReason};
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::{below, read_all};
-use crate::snapshot::{Event, Happening, Narrator};
-use crate::store::{Bell, Filter, Kinds};
+use crate::runner::{subtree, read_journal};
+use crate::snapshot::{Event, EventKind, EventProjector};
+use crate::store::{Subscription, TaskFilter, EntryKinds};
 
 /// A stream of what happens. It ends when what it follows has ended; dropping it stops nothing.
-pub struct Events(BoxStream<'static, Result<Event, LonghaulError>>);
+pub struct TaskEvents(BoxStream<'static, Result<Event, LonghaulError>>);
 
-impl Stream for Events {
+impl Stream for TaskEvents {
     type Item = Result<Event, LonghaulError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -34,82 +34,82 @@ const SOON: Duration = Duration::from_millis(50);
 
 /// When following is over.
 #[derive(Debug, Clone)]
-pub(crate) enum Until {
+pub(crate) enum FollowUntil {
     /// When the task has ended.
-    End,
+    Ended,
     /// When the task has ended, or has read this letter and has nothing more to say.
-    Silence(Option<LetterId>),
+    Idle(Option<LetterId>),
 }
 
 /// One task, from after an entry on.
-pub(crate) fn task(office: Arc<Office>, id: TaskId, after: Seq) -> Events {
-    let bell = office.bells.for_tasks(&[id], Kinds::ALL);
+pub(crate) fn follow_task(office: Arc<TaskService>, id: TaskId, after: Seq) -> TaskEvents {
+    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
     let seen = HashMap::from([(id, after)]);
-    follow(Follower {
-        office,
-        bell,
+    follow(EventFollower {
+        service: office,
+        subscription: bell,
         root: id,
         tree: None,
         seen,
-        until: Until::End,
+        until: FollowUntil::Ended,
         over: false,
-        told: HashMap::new(),
-        held: Vec::new(),
+        projectors: HashMap::new(),
+        held_back: Vec::new(),
     })
 }
 
 /// One task that was told up to an entry.
-pub(crate) fn told(office: Arc<Office>, narrator: Narrator, after: Seq) -> Events {
+pub(crate) fn follow_from(office: Arc<TaskService>, narrator: EventProjector, after: Seq) -> TaskEvents {
     let id = narrator.task();
-    let bell = office.bells.for_tasks(&[id], Kinds::ALL);
-    follow(Follower {
-        office,
-        bell,
+    let bell = office.subscriptions.for_tasks(&[id], EntryKinds::ALL);
+    follow(EventFollower {
+        service: office,
+        subscription: bell,
         root: id,
         tree: None,
         seen: HashMap::new(),
-        until: Until::End,
+        until: FollowUntil::Ended,
         over: false,
-        told: HashMap::from([(id, (narrator, after))]),
-        held: Vec::new(),
+        projectors: HashMap::from([(id, (narrator, after))]),
+        held_back: Vec::new(),
     })
 }
 
 /// A task and all of its tree, without what was seen of them before.
-pub(crate) fn tree(office: Arc<Office>, root: TaskId, seen: HashMap<TaskId, Seq>, until: Until) -> Events {
-    let bell = office.bells.for_tree(root, Kinds::ALL);
+pub(crate) fn follow_tree(office: Arc<TaskService>, root: TaskId, seen: HashMap<TaskId, Seq>, until: FollowUntil) -> TaskEvents {
+    let bell = office.subscriptions.for_tree(root, EntryKinds::ALL);
     let (tree, over, told, held) = (Some(root), false, HashMap::new(), Vec::new());
-    follow(Follower { office, bell, root, tree, seen, until, over, told, held })
+    follow(EventFollower { service: office, subscription: bell, root, tree, seen, until, over, projectors: told, held_back: held })
 }
 
-struct Follower {
-    office: Arc<Office>,
-    bell: Bell,
+struct EventFollower {
+    service: Arc<TaskService>,
+    subscription: Subscription,
     root: TaskId,
     /// The root of the tree it is in, where all that is below it is followed too.
     tree: Option<TaskId>,
     /// How far the one who follows has seen these tasks before.
     seen: HashMap<TaskId, Seq>,
-    until: Until,
+    until: FollowUntil,
     over: bool,
-    told: HashMap<TaskId, (Narrator, Seq)>,
+    projectors: HashMap<TaskId, (EventProjector, Seq)>,
     /// What happened while it was reading: others may have done something before that, and it is told with that.
-    held: Vec<Event>,
+    held_back: Vec<Event>,
 }
 
-fn follow(follower: Follower) -> Events {
-    struct State {
-        follower: Follower,
+fn follow(follower: EventFollower) -> TaskEvents {
+    struct FollowState {
+        follower: EventFollower,
         first: bool,
         over: bool,
     }
-    let state = State { follower, first: true, over: false };
+    let state = FollowState { follower, first: true, over: false };
     let batches = futures::stream::unfold(state, |mut state| async move {
         if state.over {
             return None;
         }
-        let look = if std::mem::take(&mut state.first) { None } else { state.follower.heard().await };
-        let events = match state.follower.tell(look).await {
+        let look = if std::mem::take(&mut state.first) { None } else { state.follower.wait_for_news().await };
+        let events = match state.follower.next_events(look).await {
             Ok((events, over)) => {
                 state.over = over;
                 events.into_iter().map(Ok).collect()
@@ -121,31 +121,31 @@ fn follow(follower: Follower) -> Events {
         };
         Some((futures::stream::iter(events), state))
     });
-    Events(batches.flatten().boxed())
+    TaskEvents(batches.flatten().boxed())
 }
 
-impl Follower {
+impl EventFollower {
     /// The tasks that have something new; `None` if any may.
-    async fn heard(&self) -> Option<Vec<TaskId>> {
+    async fn wait_for_news(&self) -> Option<Vec<TaskId>> {
         tokio::select! {
-            heard = self.bell.rung() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
-            () = tokio::time::sleep(SOON), if !self.held.is_empty() => Some(Vec::new()),
-            () = tokio::time::sleep(LOOK_ANYWAY) => None,
+            heard = self.subscription.next_wake() => (!heard.lagged).then(|| heard.tasks.into_iter().collect()),
+            () = tokio::time::sleep(SOON), if !self.held_back.is_empty() => Some(Vec::new()),
+            () = tokio::time::sleep(RECHECK_INTERVAL) => None,
         }
     }
 
     /// Finds out which tree it is. What is not there would never end: it is an error.
     async fn find_tree(&mut self) -> Result<(), LonghaulError> {
-        let root = self.office.head(self.root).await?.root;
+        let root = self.service.state(self.root).await?.root;
         if self.tree.is_some_and(|tree| tree != root) {
             self.tree = Some(root);
-            self.bell = self.office.bells.for_tree(root, Kinds::ALL);
+            self.subscription = self.service.subscriptions.for_tree(root, EntryKinds::ALL);
         }
         Ok(())
     }
 
-    async fn tell(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
-        if self.told.is_empty() {
+    async fn next_events(&mut self, look: Option<Vec<TaskId>>) -> Result<(Vec<Event>, bool), LonghaulError> {
+        if self.projectors.is_empty() {
             self.find_tree().await?;
         }
         let mut tasks = match (look, self.tree) {
@@ -153,23 +153,23 @@ impl Follower {
             (Some(tasks), tree) if tree.is_none_or(|tree| tree == self.root) => tasks,
             // Of others in the tree it may be that they are not below the one that is followed.
             (_, tree) => {
-                let tree = self.office.store.list(Filter::tree(tree.unwrap_or(self.root))).await?;
-                below(&tree, self.root).iter().map(|task| task.id).collect()
+                let tree = self.service.store.list(TaskFilter::tree(tree.unwrap_or(self.root))).await?;
+                subtree(&tree, self.root).iter().map(|task| task.id).collect()
             }
         };
         tasks.retain(|task| *task != self.root);
-        let since = self.office.store.now();
-        let mut events = std::mem::take(&mut self.held);
+        let since = self.service.store.now();
+        let mut events = std::mem::take(&mut self.held_back);
         let before = events.len();
-        events.extend(self.news(&tasks).await?);
+        events.extend(self.read_new_events(&tasks).await?);
         // The root last: its end is the end.
-        let mut own = self.news(&[self.root]).await?;
+        let mut own = self.read_new_events(&[self.root]).await?;
         events.append(&mut own);
         if let Some(tree) = self.tree.filter(|_| self.over) {
             // What the others did in the meantime is told before it.
-            let tree = self.office.store.list(Filter::tree(tree)).await?;
-            let others: Vec<TaskId> = below(&tree, self.root).iter().map(|task| task.id).collect();
-            events.extend(self.news(&others).await?);
+            let tree = self.service.store.list(TaskFilter::tree(tree)).await?;
+            let others: Vec<TaskId> = subtree(&tree, self.root).iter().map(|task| task.id).collect();
+            events.extend(self.read_new_events(&others).await?);
         }
         if self.tree.is_none() {
             return Ok((events, self.over));
@@ -178,42 +178,42 @@ impl Follower {
         let mut at = 0;
         while let Some(event) = events.get(at) {
             let now = at < before || event.at <= since;
-            let cause = cause(event).filter(|task| now && self.told.contains_key(task));
+            let cause = cause(event).filter(|task| now && self.projectors.contains_key(task));
             events.extend(match cause {
-                Some(task) => self.news(&[task]).await?,
+                Some(task) => self.read_new_events(&[task]).await?,
                 None => Vec::new(),
             });
             at += 1;
         }
         if self.over {
-            return Ok((self.ended(events), true));
+            return Ok((self.with_end_last(events), true));
         }
         // What was held before has waited long enough, whatever clocks say.
         let late = events.split_off(before);
         let (now, later): (Vec<_>, Vec<_>) = late.into_iter().partition(|event| event.at <= since);
-        self.held = later;
+        self.held_back = later;
         events.extend(now);
-        Ok((in_order(events), false))
+        Ok((sort_events(events), false))
     }
 
     /// The last events: the root's end is the end, though others may go on.
-    fn ended(&self, events: Vec<Event>) -> Vec<Event> {
-        let end = |event: &Event| event.task == self.root && matches!(event.what, Happening::Finished { .. });
-        let (end, mut events): (Vec<_>, Vec<_>) = in_order(events).into_iter().partition(end);
+    fn with_end_last(&self, events: Vec<Event>) -> Vec<Event> {
+        let end = |event: &Event| event.task == self.root && matches!(event.kind, EventKind::Finished { .. });
+        let (end, mut events): (Vec<_>, Vec<_>) = sort_events(events).into_iter().partition(end);
         events.extend(end);
         events
     }
 
     /// What these tasks have to tell that was not told yet.
-    async fn news(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
+    async fn read_new_events(&mut self, tasks: &[TaskId]) -> Result<Vec<Event>, LonghaulError> {
         let mut events = Vec::new();
         for task in tasks {
-            let (narrator, seq) = self.told.entry(*task).or_insert_with(|| (Narrator::new(*task), Seq(0)));
-            for record in read_all(&*self.office.store, *task, *seq).await? {
+            let (narrator, seq) = self.projectors.entry(*task).or_insert_with(|| (EventProjector::new(*task), Seq(0)));
+            for record in read_journal(&*self.service.store, *task, *seq).await? {
                 *seq = record.seq;
-                let told = narrator.tell(&record);
+                let told = narrator.project(&record);
                 if *task == self.root {
-                    self.over |= told.iter().any(|event| ends(&mut self.until, &event.what));
+                    self.over |= told.iter().any(|event| ends(&mut self.until, &event.kind));
                 }
                 if self.seen.get(task).is_none_or(|seen| record.seq > *seen) {
                     events.extend(told);
@@ -226,23 +226,23 @@ impl Follower {
 
 /// The task in whose journal that stands which caused this.
 fn cause(event: &Event) -> Option<TaskId> {
-    match &event.what {
-        Happening::Submitted { parent, .. } => *parent,
-        Happening::Letter { from: Sender::Task(child), .. } => Some(*child),
+    match &event.kind {
+        EventKind::Submitted { parent, .. } => *parent,
+        EventKind::Letter { from: Sender::Task(child), .. } => Some(*child),
         _ => None,
     }
 }
 
-fn ends(until: &mut Until, what: &Happening) -> bool {
+fn ends(until: &mut FollowUntil, what: &EventKind) -> bool {
     match (until, what) {
-        (_, Happening::Finished { .. }) => true,
-        (Until::Silence(letter), Happening::Read { letters }) => {
+        (_, EventKind::Finished { .. }) => true,
+        (FollowUntil::Idle(letter), EventKind::Read { letters }) => {
             if letter.as_ref().is_some_and(|letter| letters.contains(letter)) {
                 *letter = None;
             }
             false
         }
-        (Until::Silence(None), Happening::Waiting { on: Wait::Letter, .. }) => true,
+        (FollowUntil::Idle(None), EventKind::Waiting { on: WaitReason::Letter, .. }) => true,
         _ => false,
     }
 }

@@ -8,23 +8,23 @@ use jiff::Timestamp;
 use super::{Longhaul, LonghaulError};
 use crate::entry::Entry;
 use crate::id::{LetterId, Seq, TaskId};
-use crate::runner::read_all;
-use crate::store::{Filter, Store, StoreError};
-use crate::task::{Head, Status};
+use crate::runner::read_journal;
+use crate::store::{TaskFilter, Store, StoreError};
+use crate::task::{TaskState, Status};
 
 /// How often whoever waits for the end of tasks looks whether their process is gone.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Trees that hang together because a task of one continues a task of another. A grove is kept or deleted as a whole.
 #[derive(Debug, Clone)]
-pub struct Grove {
+pub struct TreeGroup {
     /// Its tasks, in the order of their submission.
-    pub tasks: Vec<Head>,
+    pub tasks: Vec<TaskState>,
 }
 
-impl Grove {
+impl TreeGroup {
     /// The groves of these tasks, in the order of their first ones. Only right if all that belongs together is there.
-    pub fn all(heads: Vec<Head>) -> Vec<Grove> {
+    pub fn group(heads: Vec<TaskState>) -> Vec<TreeGroup> {
         let mut first: HashMap<TaskId, TaskId> = HashMap::new();
         fn of(first: &HashMap<TaskId, TaskId>, mut tree: TaskId) -> TaskId {
             while let Some(above) = first.get(&tree).filter(|above| **above != tree) {
@@ -43,37 +43,37 @@ impl Grove {
                 }
             }
         }
-        let mut groves: indexmap::IndexMap<TaskId, Vec<Head>> = indexmap::IndexMap::new();
+        let mut groves: indexmap::IndexMap<TaskId, Vec<TaskState>> = indexmap::IndexMap::new();
         for head in heads {
             groves.entry(of(&first, head.root)).or_default().push(head);
         }
-        groves.into_values().map(|tasks| Grove { tasks }).collect()
+        groves.into_values().map(|tasks| TreeGroup { tasks }).collect()
     }
 
     /// The tasks that have not ended.
-    pub fn open(&self) -> impl Iterator<Item = &Head> {
+    pub fn open_tasks(&self) -> impl Iterator<Item = &TaskState> {
         self.tasks.iter().filter(|head| !head.status.is_final())
     }
 
     /// When anything last happened in it.
-    pub fn active(&self) -> Timestamp {
+    pub fn last_active(&self) -> Timestamp {
         self.tasks.iter().map(|head| head.active).max().unwrap_or_default()
     }
 }
 
 impl Longhaul {
     /// All groves, in the order of their first tasks. That reads every task there is; see [`quiet_trees`](Longhaul::quiet_trees).
-    pub async fn groves(&self) -> Result<Vec<Grove>, LonghaulError> {
-        Ok(Grove::all(self.snapshots(Filter::default()).await?))
+    pub async fn tree_groups(&self) -> Result<Vec<TreeGroup>, LonghaulError> {
+        Ok(TreeGroup::group(self.list(TaskFilter::default()).await?))
     }
 
     /// The roots of trees in which nothing may have happened since `before`: those that have ended and been quiet since, and those of
     /// tasks that have not ended. In the order of their submission, as far as they have ended. Every grove that is
     /// [quiet](Grove::active) for that long has one of them.
     pub async fn quiet_trees(&self, before: Timestamp) -> Result<Vec<TaskId>, LonghaulError> {
-        let store = &self.0.office.store;
-        let open = store.list(Filter::default().live()).await?.into_iter();
-        let ended = Filter { quiet_before: Some(before), roots: true, ..Filter::default() };
+        let store = &self.0.service.store;
+        let open = store.list(TaskFilter::default().live()).await?.into_iter();
+        let ended = TaskFilter { quiet_before: Some(before), roots: true, ..TaskFilter::default() };
         let mut trees: indexmap::IndexSet<TaskId> =
             open.filter(|head| head.active < before).map(|head| head.root).collect();
         trees.extend(store.ids(ended).await?);
@@ -81,21 +81,21 @@ impl Longhaul {
     }
 
     /// The grove of a task: what it costs to find it depends on its size, and not on how many tasks there are.
-    pub async fn grove(&self, id: TaskId) -> Result<Grove, LonghaulError> {
-        let office = &self.0.office;
-        let mut trees = vec![office.head(id).await?.root];
+    pub async fn tree_group(&self, id: TaskId) -> Result<TreeGroup, LonghaulError> {
+        let office = &self.0.service;
+        let mut trees = vec![office.state(id).await?.root];
         let mut known: HashSet<TaskId> = trees.iter().copied().collect();
         let mut tasks = Vec::new();
         while let Some(root) = trees.pop() {
-            let tree = office.store.list(Filter::tree(root)).await?;
+            let tree = office.store.list(TaskFilter::tree(root)).await?;
             for head in &tree {
                 let mut others = Vec::new();
                 if let Some(old) = head.continues {
-                    others.extend(office.store.head(old).await?);
+                    others.extend(office.store.task_state(old).await?);
                 }
                 // The link is to the first that continues it. There may be others, which try that again.
                 if head.continued_by.is_some() {
-                    let later = Filter { continues: Some(head.id), ..Filter::default() };
+                    let later = TaskFilter { continues: Some(head.id), ..TaskFilter::default() };
                     others.extend(office.store.list(later).await?);
                 }
                 trees.extend(others.iter().map(|other| other.root).filter(|root| known.insert(*root)));
@@ -106,15 +106,15 @@ impl Longhaul {
         if known.len() > 1 {
             tasks.sort_by_key(|head| head.created);
         }
-        Ok(Grove { tasks: office.seen(tasks).await? })
+        Ok(TreeGroup { tasks: office.as_observed(tasks).await? })
     }
 
     /// Notes that somebody has looked at a task, if it has ended: its end is [read](Longhaul::unread) then.
-    pub async fn look_at(&self, id: TaskId) -> Result<(), LonghaulError> {
-        let office = &self.0.office;
-        if office.head(id).await?.status.is_final() && !looked_at(&*office.store, id).await? {
+    pub async fn mark_read(&self, id: TaskId) -> Result<(), LonghaulError> {
+        let office = &self.0.service;
+        if office.state(id).await?.status.is_final() && !is_marked_read(&*office.store, id).await? {
             // Where another was quicker it is noted, too.
-            office.store.write_slip(&slip(id), 0, b"looked at".to_vec()).await?;
+            office.store.put_stored_value(&read_mark_key(id), 0, b"looked at".to_vec()).await?;
         }
         Ok(())
     }
@@ -122,9 +122,9 @@ impl Longhaul {
     /// The tasks of a grove whose end nobody has heard of: nobody has [looked at](Longhaul::look_at) them since, nobody
     /// has continued them, and their parent was not told. A task below another that was cancelled, or whose parent did
     /// not complete, is no news of its own.
-    pub async fn unread(&self, grove: &Grove) -> Result<Vec<TaskId>, LonghaulError> {
-        let store = &*self.0.office.store;
-        let by_id: HashMap<TaskId, &Head> = grove.tasks.iter().map(|head| (head.id, head)).collect();
+    pub async fn unread_tasks(&self, grove: &TreeGroup) -> Result<Vec<TaskId>, LonghaulError> {
+        let store = &*self.0.service.store;
+        let by_id: HashMap<TaskId, &TaskState> = grove.tasks.iter().map(|head| (head.id, head)).collect();
         let mut told: HashMap<TaskId, HashSet<TaskId>> = HashMap::new();
         let mut unread = Vec::new();
         for head in grove.tasks.iter().filter(|head| head.status.is_final() && head.continued_by.is_none()) {
@@ -136,13 +136,13 @@ impl Longhaul {
                 }
                 let told = match told.entry(parent.id) {
                     hash_map::Entry::Occupied(told) => told.into_mut(),
-                    hash_map::Entry::Vacant(place) => place.insert(heard(store, parent.id).await?),
+                    hash_map::Entry::Vacant(place) => place.insert(known_ends(store, parent.id).await?),
                 };
                 if told.contains(&head.id) {
                     continue;
                 }
             }
-            if !looked_at(store, head.id).await? {
+            if !is_marked_read(store, head.id).await? {
                 unread.push(head.id);
             }
         }
@@ -150,8 +150,8 @@ impl Longhaul {
     }
 
     /// Stops what of a grove has not ended, and waits for that, no longer than `patience`. The grove as it is then.
-    pub async fn end(&self, grove: &Grove, patience: Duration) -> Result<Grove, LonghaulError> {
-        let open: Vec<TaskId> = grove.open().map(|head| head.id).collect();
+    pub async fn stop_group(&self, grove: &TreeGroup, patience: Duration) -> Result<TreeGroup, LonghaulError> {
+        let open: Vec<TaskId> = grove.open_tasks().map(|head| head.id).collect();
         for id in &open {
             self.stop(*id).await?;
         }
@@ -163,30 +163,30 @@ impl Longhaul {
             }
             left -= step;
             // A process that is stopped is only known to be gone when it was watched for long enough.
-            self.0.office.end_abandoned(&open.iter().copied().collect()).await?;
+            self.0.service.release_abandoned(&open.iter().copied().collect()).await?;
         }
         let mut tasks = Vec::with_capacity(grove.tasks.len());
         for head in &grove.tasks {
-            tasks.push(self.0.office.head(head.id).await?);
+            tasks.push(self.0.service.state(head.id).await?);
         }
-        Ok(Grove { tasks })
+        Ok(TreeGroup { tasks })
     }
 
     /// Deletes a grove: journals, letters, slips, and what was kept for it alone. Refused whole if a task of it has not
     /// ended, or if anything has happened to one since it was seen.
-    pub async fn delete(&self, grove: &Grove) -> Result<(), LonghaulError> {
+    pub async fn delete_group(&self, grove: &TreeGroup) -> Result<(), LonghaulError> {
         let tasks = grove.tasks.iter().map(|head| (head.id, head.seq)).collect();
-        Ok(self.0.office.store.delete(tasks).await?)
+        Ok(self.0.service.store.delete(tasks).await?)
     }
 }
 
-fn slip(id: TaskId) -> String {
+fn read_mark_key(id: TaskId) -> String {
     format!("seen:{id}")
 }
 
-async fn looked_at(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
-    match store.slip(&slip(id)).await {
-        Ok(slip) => Ok(slip.written > 0),
+async fn is_marked_read(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
+    match store.stored_value(&read_mark_key(id)).await {
+        Ok(slip) => Ok(slip.version > 0),
         // Nobody can say that it was looked at.
         Err(StoreError::Damaged { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -194,10 +194,10 @@ async fn looked_at(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
 }
 
 /// The tasks of whose end a task has heard: by letters that it read, or as results of its calls.
-async fn heard(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
+async fn known_ends(store: &dyn Store, task: TaskId) -> Result<HashSet<TaskId>, StoreError> {
     let mut told = HashSet::new();
     let mut endings: HashMap<LetterId, TaskId> = HashMap::new();
-    for record in read_all(store, task, Seq(0)).await? {
+    for record in read_journal(store, task, Seq(0)).await? {
         match record.entry {
             Entry::Letter(letter) => {
                 if let Some(child) = letter.ending {

@@ -8,45 +8,45 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use crate::agent::Team;
-use crate::dispatch::{Join, Limits, Sent, Waited};
+use crate::dispatch::{WaitMode, TaskLimits, SendReceipt, WaitResult};
 use crate::entry::{
-    Budget, Entry, Kind, Letter, Order, Release, Sender, Stop, StopCause, Submitted, TeamRef,
+    Budget, Entry, EntryKind, Letter, Order, ReleaseReason, Sender, StopRequest, StopCause, Submission, TeamRef,
 };
 use crate::id::{AgentName, Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
-use crate::runner::{Orders, append, below, first, give_back, stop_one};
+use crate::runner::{SubmissionCache, append_with_retry, subtree, read_submission, release_task, stop_task};
 use crate::snapshot::Snapshot;
-use crate::store::{AtMost, Batch, Bells, Fence, Filter, Kinds, Store, StoreError, pages};
-use crate::task::{Head, IllegalMove, Status};
-use crate::worker::Teams;
+use crate::store::{CountCondition, Batch, Subscriptions, Fence, TaskFilter, EntryKinds, Store, StoreError, pages};
+use crate::task::{TaskState, IllegalTransition, Status};
+use crate::worker::TeamRegistry;
 
 /// How long ago a lease must have ended, by the clock on the wall, for its tasks not to be shown as running.
 const LONG_SILENT: Duration = Duration::from_secs(10 * 60);
 
 /// What the verbs need.
-pub(crate) struct Office {
+pub(crate) struct TaskService {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) bells: Bells,
-    pub(crate) teams: Arc<Teams>,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) limits: Limits,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) teams: Arc<TeamRegistry>,
+    pub(crate) submissions: Arc<SubmissionCache>,
+    pub(crate) limits: TaskLimits,
     /// The only trees whose tasks are run here; any, if `None`.
     pub(crate) roots: Arc<Mutex<Option<Vec<TaskId>>>>,
 }
 
 /// What became of a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Posted {
+pub(crate) enum PostResult {
     /// The task has it.
-    Taken,
+    Delivered,
     /// The task has ended, and takes no letters any more.
     Ended,
     /// The task has too many already.
-    Full,
+    MailboxFull,
 }
 
 /// What became of trying a task again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retry {
+pub(crate) enum RetryResult {
     /// This new task does.
     New(TaskId),
     /// This one does already, and has not ended.
@@ -54,12 +54,12 @@ pub(crate) enum Retry {
 }
 
 /// A task that is to be.
-pub(crate) struct Plan {
+pub(crate) struct NewTask {
     pub(crate) key: TaskKey,
     pub(crate) order: Order,
     pub(crate) team: TeamRef,
     /// The parent; none for a root.
-    pub(crate) parent: Option<Head>,
+    pub(crate) parent: Option<TaskState>,
     pub(crate) continues: Option<TaskId>,
     pub(crate) letter: Option<LetterId>,
     pub(crate) retries: Option<TaskId>,
@@ -67,31 +67,31 @@ pub(crate) struct Plan {
     pub(crate) above: Vec<AgentName>,
 }
 
-impl Office {
+impl TaskService {
     /// Writes a task down. True if it was not there before.
-    pub(crate) async fn submit(&self, plan: Plan) -> Result<(TaskId, bool), StoreError> {
-        for id in plan.key.candidates() {
+    pub(crate) async fn submit(&self, plan: NewTask) -> Result<(TaskId, bool), StoreError> {
+        for id in plan.key.candidate_ids() {
             let root = plan.parent.as_ref().map_or(id, |parent| parent.root);
-            let submitted = Submitted {
+            let submitted = Submission {
                 parent: plan.parent.as_ref().map(|parent| parent.id),
                 depth: plan.parent.as_ref().map_or(0, |parent| parent.depth + 1),
                 continues: plan.continues,
                 letter: plan.letter.clone(),
                 retries: plan.retries,
                 above: plan.above.clone(),
-                ..Submitted::root(root, plan.key.clone(), plan.order.clone(), plan.team.clone())
+                ..Submission::root(root, plan.key.clone(), plan.order.clone(), plan.team.clone())
             };
             if root == id {
                 // The worker must know the tree before its first task can be claimed.
-                self.adopt(root);
+                self.adopt_tree(root);
             }
             let mut batch = Batch::one(id, Fence::New, vec![Entry::Submitted(Box::new(submitted))]);
-            batch.only_if = self.bounds(root, plan.parent.is_some());
+            batch.only_if = self.limit_conditions(root, plan.parent.is_some());
             // What is tried again goes on from where the first try did; the link there stays as it is.
             if let Some(old) = plan.continues.filter(|_| plan.retries.is_none()) {
-                batch = batch.and(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
+                batch = batch.and_write(old, Fence::Anyone, vec![Entry::Continued { by: id }]);
             }
-            match append(&*self.store, batch).await {
+            match append_with_retry(&*self.store, batch).await {
                 Ok(_) => return Ok((id, true)),
                 Err(StoreError::Exists(_)) => {
                     if self.submission(id).await?.key == plan.key {
@@ -102,55 +102,55 @@ impl Office {
                 Err(error) => return Err(error),
             }
         }
-        Err(StoreError::Database { what: "no free task id is left in this store".to_owned(), passing: false })
+        Err(StoreError::Database { what: "no free task id is left in this store".to_owned(), transient: false })
     }
 
-    fn bounds(&self, root: TaskId, is_child: bool) -> Vec<AtMost> {
+    fn limit_conditions(&self, root: TaskId, is_child: bool) -> Vec<CountCondition> {
         let mut bounds = Vec::new();
         if let Some(limit) = self.limits.queue {
-            let filter = Filter { status: vec![Status::Pending], ..Filter::default() };
-            bounds.push(AtMost { filter, limit, what: "tasks waiting to run" });
+            let filter = TaskFilter { status: vec![Status::Pending], ..TaskFilter::default() };
+            bounds.push(CountCondition { filter, limit, what: "tasks waiting to run" });
         }
         if let Some(limit) = self.limits.tree.filter(|_| is_child) {
-            bounds.push(AtMost { filter: Filter::tree(root), limit, what: "tasks in one tree" });
+            bounds.push(CountCondition { filter: TaskFilter::tree(root), limit, what: "tasks in one tree" });
         }
         if self.limits.reject_when_full {
             let limit = u32::try_from(self.limits.running).unwrap_or(u32::MAX);
-            bounds.push(AtMost { filter: Filter::default().live(), limit, what: "running tasks" });
+            bounds.push(CountCondition { filter: TaskFilter::default().live(), limit, what: "running tasks" });
         }
         bounds
     }
 
     /// How a task came to be.
-    pub(crate) async fn submission(&self, id: TaskId) -> Result<Submitted, StoreError> {
-        first(&*self.store, id).await
+    pub(crate) async fn submission(&self, id: TaskId) -> Result<Submission, StoreError> {
+        read_submission(&*self.store, id).await
     }
 
     /// Writes to a task. One that has ended is continued: by a new task, of which the letter is the order.
-    pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<Sent, StoreError> {
-        self.send_within(to, letter, Budget::default()).await
+    pub(crate) async fn send(&self, to: TaskId, letter: Letter) -> Result<SendReceipt, StoreError> {
+        self.send_with_budget(to, letter, Budget::default()).await
     }
 
     /// The same; the task that reads the letter may use this from now on, with all below it, where the budget says anything.
-    pub(crate) async fn send_within(
+    pub(crate) async fn send_with_budget(
         &self,
         to: TaskId,
         letter: Letter,
         budget: Budget,
-    ) -> Result<Sent, StoreError> {
+    ) -> Result<SendReceipt, StoreError> {
         let mut at = to;
         loop {
-            if !budget.is_open() && !self.head(at).await?.status.is_final() {
+            if !budget.is_open() && !self.state(at).await?.status.is_final() {
                 self.add_budget(at, budget).await?;
             }
-            match self.post(at, &letter).await? {
-                Posted::Taken => return Ok(Sent { to: at, continued: at != to }),
-                Posted::Full => {
-                    return Err(StoreError::Illegal { task: at, why: IllegalMove::MailboxFull });
+            match self.deliver_letter(at, &letter).await? {
+                PostResult::Delivered => return Ok(SendReceipt { to: at, continued: at != to }),
+                PostResult::MailboxFull => {
+                    return Err(StoreError::Illegal { task: at, why: IllegalTransition::MailboxFull });
                 }
-                Posted::Ended => {}
+                PostResult::Ended => {}
             }
-            let head = self.head(at).await?;
+            let head = self.state(at).await?;
             let next = match head.continued_by {
                 Some(next) => next,
                 None => {
@@ -160,7 +160,7 @@ impl Office {
                 }
             };
             if self.submission(next).await?.letter.as_ref() == Some(&letter.id) {
-                return Ok(Sent { to: next, continued: true });
+                return Ok(SendReceipt { to: next, continued: true });
             }
             // Somebody else has continued it: the letter goes there.
             at = next;
@@ -170,10 +170,10 @@ impl Office {
     /// Lets a task use so much more than it has used, with all below it; of each bound that is named this one
     /// counts instead of what it had.
     pub(crate) async fn add_budget(&self, id: TaskId, more: Budget) -> Result<(), StoreError> {
-        let head = self.head(id).await?;
-        let tree = self.store.list(Filter::tree(head.root)).await?;
+        let head = self.state(id).await?;
+        let tree = self.store.list(TaskFilter::tree(head.root)).await?;
         let (mut tokens, mut cost) = (0_u64, 0_u64);
-        for task in below(&tree, id) {
+        for task in subtree(&tree, id) {
             tokens = tokens.saturating_add(task.usage.total());
             cost = cost.saturating_add(task.cost);
         }
@@ -182,32 +182,32 @@ impl Office {
             cost: more.cost.map(|more| cost.saturating_add(more)),
             time: more.time.map(|more| head.worked.saturating_add(more)),
         };
-        append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }])).await.map(drop)
+        append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::BudgetSet { budget }])).await.map(drop)
     }
 
     /// Writes to a task, and to no other in its place. A task that has the letter already takes it, though it has
     /// ended: that is how a letter written again is written once.
-    pub(crate) async fn post(&self, to: TaskId, letter: &Letter) -> Result<Posted, StoreError> {
+    pub(crate) async fn deliver_letter(&self, to: TaskId, letter: &Letter) -> Result<PostResult, StoreError> {
         let entries = vec![Entry::Letter(Box::new(letter.clone()))];
-        match append(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
-            Ok(_) => Ok(Posted::Taken),
-            Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. }) => Ok(Posted::Ended),
-            Err(StoreError::Illegal { why: IllegalMove::MailboxFull, .. }) => Ok(Posted::Full),
+        match append_with_retry(&*self.store, Batch::one(to, Fence::Anyone, entries)).await {
+            Ok(_) => Ok(PostResult::Delivered),
+            Err(StoreError::Illegal { why: IllegalTransition::NotNow { .. }, .. }) => Ok(PostResult::Ended),
+            Err(StoreError::Illegal { why: IllegalTransition::MailboxFull, .. }) => Ok(PostResult::MailboxFull),
             Err(error) => Err(error),
         }
     }
 
     /// The task that has the conversation of this one now: itself, or the last that continues it.
-    pub(crate) async fn last(&self, id: TaskId) -> Result<Head, StoreError> {
-        let mut head = self.head(id).await?;
+    pub(crate) async fn latest_continuation(&self, id: TaskId) -> Result<TaskState, StoreError> {
+        let mut head = self.state(id).await?;
         while let Some(next) = head.continued_by {
-            head = self.head(next).await?;
+            head = self.state(next).await?;
         }
         Ok(head)
     }
 
     /// From now on tasks of this tree are run here, if not all are.
-    pub(crate) fn adopt(&self, root: TaskId) {
+    pub(crate) fn adopt_tree(&self, root: TaskId) {
         if let Some(roots) = self.roots.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && !roots.contains(&root)
         {
@@ -215,16 +215,16 @@ impl Office {
         }
     }
 
-    async fn continuation(&self, old: &Head, letter: &Letter) -> Result<Plan, StoreError> {
+    async fn continuation(&self, old: &TaskState, letter: &Letter) -> Result<NewTask, StoreError> {
         let submitted = self.submission(old.id).await?;
         let order = Order { task: letter.text.clone(), title: None, ..submitted.order };
         let parent = match submitted.parent {
             // Whoever goes on in its parent's place hears of its end.
-            Some(parent) => Some(self.heir(parent, &letter.from).await?),
+            Some(parent) => Some(self.completion_recipient(parent, &letter.from).await?),
             None => None,
         };
-        Ok(Plan {
-            key: TaskKey::continuing(old.id),
+        Ok(NewTask {
+            key: TaskKey::for_continuation(old.id),
             order,
             team: submitted.team,
             parent,
@@ -236,20 +236,20 @@ impl Office {
     }
 
     /// Submits the order of a task again.
-    pub(crate) async fn retry(&self, old: &Head) -> Result<Retry, StoreError> {
+    pub(crate) async fn retry(&self, old: &TaskState) -> Result<RetryResult, StoreError> {
         // Also one that an earlier Longhaul has made, under another key.
-        let open = Filter { retries: Some(old.id), limit: Some(1), ..Filter::default() }.live();
+        let open = TaskFilter { retries: Some(old.id), limit: Some(1), ..TaskFilter::default() }.live();
         if let Some(open) = self.store.list(open).await?.first() {
-            return Ok(Retry::Open(open.id));
+            return Ok(RetryResult::Open(open.id));
         }
         let submitted = self.submission(old.id).await?;
         let parent = match submitted.parent {
-            Some(parent) => Some(self.last(parent).await?),
+            Some(parent) => Some(self.latest_continuation(parent).await?),
             None => None,
         };
         for nth in 1..=u32::MAX {
-            let plan = Plan {
-                key: TaskKey::retrying(old.id, nth),
+            let plan = NewTask {
+                key: TaskKey::for_retry(old.id, nth),
                 order: submitted.order.clone(),
                 team: submitted.team.clone(),
                 parent: parent.clone(),
@@ -260,48 +260,48 @@ impl Office {
             };
             let (id, is_new) = self.submit(plan).await?;
             if is_new {
-                return Ok(Retry::New(id));
+                return Ok(RetryResult::New(id));
             }
             // Somebody else was faster; or this was the time before, and it may be tried once more.
-            if !self.head(id).await?.status.is_final() {
-                return Ok(Retry::Open(id));
+            if !self.state(id).await?.status.is_final() {
+                return Ok(RetryResult::Open(id));
             }
         }
-        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), passing: false })
+        Err(StoreError::Database { what: format!("task {} was tried too often", old.id), transient: false })
     }
 
     /// Who hears of the end of a task that continues a child of `parent`: the parent, or whoever goes on in its place;
     /// if those have ended, the task that wrote to it.
-    async fn heir(&self, parent: TaskId, from: &Sender) -> Result<Head, StoreError> {
-        let last = self.last(parent).await?;
+    async fn completion_recipient(&self, parent: TaskId, from: &Sender) -> Result<TaskState, StoreError> {
+        let last = self.latest_continuation(parent).await?;
         match from {
-            Sender::Task(writer) if last.status.is_final() => self.last(*writer).await,
+            Sender::Task(writer) if last.status.is_final() => self.latest_continuation(*writer).await,
             _ => Ok(last),
         }
     }
 
     /// Stops a task and everything below it.
-    pub(crate) async fn stop(&self, id: TaskId, stop: &Stop) -> Result<(), StoreError> {
-        let head = self.head(id).await?;
+    pub(crate) async fn stop(&self, id: TaskId, stop: &StopRequest) -> Result<(), StoreError> {
+        let head = self.state(id).await?;
         let root = head.root;
-        stop_one(&*self.store, head, stop, None).await?;
-        let tree = self.store.list(Filter::tree(root)).await?;
-        let inherited = Stop { cause: StopCause::ParentStopped, note: None };
-        for task in below(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
-            stop_one(&*self.store, task.clone(), &inherited, None).await?;
+        stop_task(&*self.store, head, stop, None).await?;
+        let tree = self.store.list(TaskFilter::tree(root)).await?;
+        let inherited = StopRequest { cause: StopCause::ParentStopped, note: None };
+        for task in subtree(&tree, id).into_iter().filter(|task| task.id != id && !task.status.is_final()) {
+            stop_task(&*self.store, task.clone(), &inherited, None).await?;
         }
-        let open = below(&tree, id).into_iter().filter(|task| !task.status.is_final()).map(|task| task.id);
-        self.end_abandoned(&open.collect()).await
+        let open = subtree(&tree, id).into_iter().filter(|task| !task.status.is_final()).map(|task| task.id);
+        self.release_abandoned(&open.collect()).await
     }
 
     /// Gives tasks back whose process is gone; one that is to stop is ended by that. Nobody else may ever do it.
-    pub(crate) async fn end_abandoned(&self, which: &HashSet<TaskId>) -> Result<(), StoreError> {
+    pub(crate) async fn release_abandoned(&self, which: &HashSet<TaskId>) -> Result<(), StoreError> {
         if which.is_empty() {
             return Ok(());
         }
-        for head in self.store.abandoned().await?.into_iter().filter(|head| which.contains(&head.id)) {
+        for head in self.store.abandoned_tasks().await?.into_iter().filter(|head| which.contains(&head.id)) {
             let fence = Fence::Abandoned(head.attempt);
-            match give_back(&*self.store, head, fence, Release::Lost).await {
+            match release_task(&*self.store, head, fence, ReleaseReason::Lost).await {
                 // Somebody else was faster, or the owner is back.
                 Err(StoreError::Superseded { .. } | StoreError::Illegal { .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
@@ -312,11 +312,11 @@ impl Office {
 
     /// Writes down that a task is not to wait for others in its calls, if it is in any.
     pub(crate) async fn background(&self, id: TaskId) -> Result<bool, StoreError> {
-        let head = self.head(id).await?;
+        let head = self.state(id).await?;
         if head.status != Status::Running || head.calling.is_empty() {
             return Ok(false);
         }
-        match append(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
+        match append_with_retry(&*self.store, Batch::one(id, Fence::Anyone, vec![Entry::Backgrounded])).await {
             Ok(_) => Ok(true),
             // It has just ended, or was given back.
             Err(StoreError::Illegal { .. }) => Ok(false),
@@ -328,25 +328,25 @@ impl Office {
     pub(crate) async fn wait(
         &self,
         ids: &[TaskId],
-        join: Join,
+        join: WaitMode,
         timeout: Option<Duration>,
-    ) -> Result<Waited, StoreError> {
-        let ends = Kinds::of([Kind::Finished, Kind::StopRequested, Kind::Released]);
-        let bell = self.bells.for_tasks(ids, ends);
+    ) -> Result<WaitResult, StoreError> {
+        let ends = EntryKinds::from_kinds([EntryKind::Finished, EntryKind::StopRequested, EntryKind::Released]);
+        let bell = self.subscriptions.for_tasks(ids, ends);
         let deadline = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let mut open = HashMap::new();
         for id in ids {
-            open.insert(*id, self.head(*id).await?.status.is_final());
+            open.insert(*id, self.state(*id).await?.status.is_final());
         }
         let over = |open: &HashMap<TaskId, bool>| match join {
-            Join::All => open.values().all(|ended| *ended),
-            Join::Any => open.is_empty() || open.values().any(|ended| *ended),
+            WaitMode::All => open.values().all(|ended| *ended),
+            WaitMode::Any => open.is_empty() || open.values().any(|ended| *ended),
         };
         let mut timed_out = false;
         while !over(&open) && !timed_out {
             let heard = tokio::select! {
-                heard = bell.rung() => Some(heard),
-                () = tokio::time::sleep(LOOK_ANYWAY) => None,
+                heard = bell.next_wake() => Some(heard),
+                () = tokio::time::sleep(RECHECK_INTERVAL) => None,
                 () = until(deadline) => {
                     timed_out = true;
                     None
@@ -357,7 +357,7 @@ impl Office {
                 _ => open.iter().filter(|(_, ended)| !**ended).map(|(id, _)| *id).collect(),
             };
             for id in look {
-                open.insert(id, self.head(id).await?.status.is_final());
+                open.insert(id, self.state(id).await?.status.is_final());
             }
             timed_out &= !over(&open);
         }
@@ -365,30 +365,30 @@ impl Office {
         for id in ids {
             tasks.push(self.snapshot(*id).await?);
         }
-        Ok(Waited { tasks, timed_out })
+        Ok(WaitResult { tasks, timed_out })
     }
 
     /// Tasks as an observer should see them: one whose worker is gone does not run, whatever its journal says last, and
     /// one whose time to wait for its provider is over does not wait for it.
-    pub(crate) async fn seen(&self, heads: Vec<Head>) -> Result<Vec<Head>, StoreError> {
+    pub(crate) async fn as_observed(&self, heads: Vec<TaskState>) -> Result<Vec<TaskState>, StoreError> {
         if heads.iter().all(|head| head.status != Status::Running) {
             return Ok(heads);
         }
         let now = self.store.now();
         let gone: HashMap<TaskId, Attempt> =
-            self.store.abandoned().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
+            self.store.abandoned_tasks().await?.into_iter().map(|head| (head.id, head.attempt)).collect();
         let silent = self.silent_workers(&heads, now).await?;
-        let seen = |head: Head| match gone.get(&head.id) {
-            Some(attempt) if *attempt == head.attempt => head.interrupted(),
-            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => head.interrupted(),
-            _ => Head { waiting: head.waits_at(now).cloned(), ..head },
+        let seen = |head: TaskState| match gone.get(&head.id) {
+            Some(attempt) if *attempt == head.attempt => head.into_interrupted(),
+            _ if head.worker.as_ref().is_some_and(|worker| silent.contains(worker)) => head.into_interrupted(),
+            _ => TaskState { waiting: head.waiting_at(now).cloned(), ..head },
         };
         Ok(heads.into_iter().map(seen).collect())
     }
 
     /// The workers whose leases ended long ago by the clock on the wall. Nothing is taken away because of that, for clocks may
     /// differ; but it is not shown as running either.
-    async fn silent_workers(&self, heads: &[Head], now: Timestamp) -> Result<HashSet<WorkerId>, StoreError> {
+    async fn silent_workers(&self, heads: &[TaskState], now: Timestamp) -> Result<HashSet<WorkerId>, StoreError> {
         let workers: HashSet<&WorkerId> = heads.iter().filter_map(|head| head.worker.as_ref()).collect();
         let mut silent = HashSet::new();
         for worker in workers {
@@ -401,15 +401,15 @@ impl Office {
         Ok(silent)
     }
 
-    pub(crate) async fn head(&self, id: TaskId) -> Result<Head, StoreError> {
-        self.store.head(id).await?.ok_or(StoreError::NoTask(id))
+    pub(crate) async fn state(&self, id: TaskId) -> Result<TaskState, StoreError> {
+        self.store.task_state(id).await?.ok_or(StoreError::NoTask(id))
     }
 
     /// The same as [`snapshot`](Self::snapshot), but of a task that has ended no more is read than there is to be seen.
-    pub(crate) async fn glance(&self, id: TaskId) -> Result<Snapshot, StoreError> {
+    pub(crate) async fn recent_snapshot(&self, id: TaskId) -> Result<Snapshot, StoreError> {
         /// How many entries at the end of a journal have enough to tell.
         const LAST: u64 = 500;
-        let head = self.head(id).await?;
+        let head = self.state(id).await?;
         if head.status.is_final() && head.seq.0 > 2 * LAST {
             let after = Seq(head.seq.0 - LAST);
             let (first, last) =
@@ -417,7 +417,7 @@ impl Office {
             let (first, last) = (first?, last?);
             // Something may have happened to it since.
             let whole = last.last().is_some_and(|record| record.seq == head.seq);
-            let seen = first.first().filter(|_| whole).and_then(|first| Snapshot::of_end(head, first, &last));
+            let seen = first.first().filter(|_| whole).and_then(|first| Snapshot::from_tail(head, first, &last));
             if let Some(seen) = seen {
                 return Ok(seen);
             }
@@ -429,11 +429,11 @@ impl Office {
         let illegal = |why| StoreError::Illegal { task: id, why };
         let mut pages = std::pin::pin!(pages(&*self.store, id, Seq(0)));
         let first = pages.next().await.transpose()?.unwrap_or_default();
-        let mut snapshot = Snapshot::of(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+        let mut snapshot = Snapshot::from_journal(id, &first).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
         while let Some(page) = pages.next().await {
-            snapshot.take_in(&page?).map_err(illegal)?;
+            snapshot.apply_all(&page?).map_err(illegal)?;
         }
-        snapshot.settle_output();
+        snapshot.update_output();
         Ok(snapshot)
     }
 
@@ -443,7 +443,7 @@ impl Office {
 }
 
 /// How often tasks are looked at although no hint came: hints may be lost.
-pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Never, or when the deadline is.
 async fn until(deadline: Option<tokio::time::Instant>) {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use crate::entry::Sender;
 use crate::id::TaskId;
-use crate::snapshot::{Event, Happening};
+use crate::snapshot::{Event, EventKind};
 
 /// So many events of one millisecond are looked at for what caused what; of more, each task's are told together.
 const LOOKED_AT: usize = 64;
 
 /// Sorts events by time. Each task's keep their order, and within a millisecond what caused another comes before it: a
 /// call before the task that it launched, an end before the letter about it.
-pub(super) fn in_order(mut events: Vec<Event>) -> Vec<Event> {
+pub(super) fn sort_events(mut events: Vec<Event>) -> Vec<Event> {
     // A clock that was set back must not turn a task's own story around.
     let mut latest = HashMap::new();
     let mut keyed: Vec<_> = events
@@ -44,7 +44,7 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
         let next = || (0..left.len()).filter(first_of_task);
         // A result rather follows the task that was launched, but not if that one waits for a later call.
         let rather =
-            |at: &usize| matches!(left[*at].what, Happening::Result { .. } | Happening::Waiting { .. });
+            |at: &usize| matches!(left[*at].kind, EventKind::Result { .. } | EventKind::Waiting { .. });
         let at = next().find(|at| !waits(left[*at], &left)).or_else(|| next().find(rather)).unwrap_or(0);
         told.push(left.remove(at));
     }
@@ -53,16 +53,16 @@ fn by_cause<'a>(moment: &[&'a Event]) -> Vec<&'a Event> {
 
 /// Whether something that is still to be told caused this.
 fn waits(event: &Event, left: &[&Event]) -> bool {
-    let of = |task: TaskId| left.iter().filter(move |other| other.task == task).map(|other| &other.what);
-    match &event.what {
-        Happening::Submitted { parent: Some(parent), .. } => {
-            of(*parent).any(|what| matches!(what, Happening::Call { .. }))
+    let of = |task: TaskId| left.iter().filter(move |other| other.task == task).map(|other| &other.kind);
+    match &event.kind {
+        EventKind::Submitted { parent: Some(parent), .. } => {
+            of(*parent).any(|what| matches!(what, EventKind::Call { .. }))
         }
-        Happening::Letter { from: Sender::Task(child), .. } => {
-            of(*child).any(|what| matches!(what, Happening::Finished { .. }))
+        EventKind::Letter { from: Sender::Task(child), .. } => {
+            of(*child).any(|what| matches!(what, EventKind::Finished { .. }))
         }
-        Happening::Result { .. } | Happening::Waiting { .. } => left.iter().any(
-            |other| matches!(other.what, Happening::Submitted { parent, .. } if parent == Some(event.task)),
+        EventKind::Result { .. } | EventKind::Waiting { .. } => left.iter().any(
+            |other| matches!(other.kind, EventKind::Submitted { parent, .. } if parent == Some(event.task)),
         ),
         _ => false,
     }
@@ -80,21 +80,21 @@ mod tests {
         name.parse().unwrap()
     }
 
-    fn event(task: &str, at: i64, what: Happening) -> Event {
-        Event { task: id(task), seq: Seq(1), at: Timestamp::from_millisecond(at).unwrap(), what }
+    fn event(task: &str, at: i64, what: EventKind) -> Event {
+        Event { task: id(task), seq: Seq(1), at: Timestamp::from_millisecond(at).unwrap(), kind: what }
     }
 
-    fn submitted(parent: Option<&str>) -> Happening {
+    fn submitted(parent: Option<&str>) -> EventKind {
         let agent = "a".into();
-        Happening::Submitted { agent, headline: String::new(), parent: parent.map(id), continues: None }
+        EventKind::Submitted { agent, headline: String::new(), parent: parent.map(id), continues: None }
     }
 
-    fn call() -> Happening {
-        Happening::Call { call: CallId { turn: 1, index: 0 }, tool: "t".into(), arguments: String::new() }
+    fn call() -> EventKind {
+        EventKind::Call { call: CallId { turn: 1, index: 0 }, tool: "t".into(), arguments: String::new() }
     }
 
-    fn result() -> Happening {
-        Happening::Result {
+    fn result() -> EventKind {
+        EventKind::Result {
             call: CallId { turn: 1, index: 0 },
             tool: "t".into(),
             output: "".into(),
@@ -102,23 +102,23 @@ mod tests {
         }
     }
 
-    fn finished() -> Happening {
-        Happening::Finished { status: Status::Completed, output: "".into(), error: None }
+    fn finished() -> EventKind {
+        EventKind::Finished { status: Status::Completed, output: "".into(), error: None }
     }
 
-    fn letter(from: &str) -> Happening {
-        let letter = LetterId::ending(id(from));
-        Happening::Letter { letter, from: Sender::Task(id(from)), text: "".into() }
+    fn letter(from: &str) -> EventKind {
+        let letter = LetterId::for_task_end(id(from));
+        EventKind::Letter { letter, from: Sender::Task(id(from)), text: "".into() }
     }
 
-    fn used() -> Happening {
-        Happening::Usage { usage: Usage::default(), cost: None, model: String::new() }
+    fn used() -> EventKind {
+        EventKind::Usage { usage: Usage::default(), cost: None, model: String::new() }
     }
 
     fn words(events: Vec<Event>) -> Vec<String> {
         let word =
-            |what: &Happening| serde_json::to_value(what).unwrap()["event"].as_str().unwrap().to_owned();
-        in_order(events).iter().map(|event| format!("{} {}", event.task, word(&event.what))).collect()
+            |what: &EventKind| serde_json::to_value(what).unwrap()["event"].as_str().unwrap().to_owned();
+        sort_events(events).iter().map(|event| format!("{} {}", event.task, word(&event.kind))).collect()
     }
 
     const P: &str = "t-00000";

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::check_text;
-use super::follow::{self, Events, Until};
-use super::office::{Posted, Retry};
+use super::follow::{self, TaskEvents, FollowUntil};
+use super::office::{PostResult, RetryResult};
 use super::{Longhaul, LonghaulError};
-use crate::dispatch::Sent;
-use crate::entry::{Budget, Deliver, Letter, Order, Sender, Stop, StopCause};
+use crate::dispatch::SendReceipt;
+use crate::entry::{Budget, Delivery, Letter, Order, Sender, StopRequest, StopCause};
 use crate::id::{LetterId, TaskId};
-use crate::store::Filter;
+use crate::store::TaskFilter;
 use crate::task::Status;
 
 impl Longhaul {
@@ -34,7 +34,7 @@ impl Longhaul {
     /// assert_eq!(said, "Fine.");
     /// # Ok(()) }
     /// ```
-    pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
+    pub async fn chat(&self, prompt: impl Into<Arc<str>>) -> Result<TaskEvents, LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }).await?;
         Ok(self.follow(root))
     }
@@ -57,9 +57,9 @@ impl Longhaul {
     /// assert_eq!(longhaul.wait([session]).await?.tasks[0].output, "Fine.");
     /// # Ok(()) }
     /// ```
-    pub async fn open(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, Events), LonghaulError> {
+    pub async fn open_session(&self, prompt: impl Into<Arc<str>>) -> Result<(TaskId, TaskEvents), LonghaulError> {
         let root = self.submit(Order { task: prompt.into(), ..Order::default() }.interactive()).await?;
-        Ok((root, follow::tree(self.0.office.clone(), root, HashMap::new(), Until::Silence(None))))
+        Ok((root, follow::follow_tree(self.0.service.clone(), root, HashMap::new(), FollowUntil::Idle(None))))
     }
 
     /// The next word in a session, and what happens until it is silent again.
@@ -78,24 +78,24 @@ impl Longhaul {
     /// assert!(events.iter().any(|event| event.what == Happening::Text { text: "3 messages".to_owned() }));
     /// # Ok(()) }
     /// ```
-    pub async fn say(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<Events, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        let office = &self.0.office;
+    pub async fn send_to_session(&self, session: TaskId, text: impl Into<Arc<str>>) -> Result<TaskEvents, LonghaulError> {
+        let letter = self.letter(text.into(), Delivery::Asap)?;
+        let office = &self.0.service;
         let letter_id = letter.id.clone();
-        let last = office.last(session).await?;
-        let seen = office.store.list(Filter::tree(last.root)).await?;
+        let last = office.latest_continuation(session).await?;
+        let seen = office.store.list(TaskFilter::tree(last.root)).await?;
         let sent = office.send(last.id, letter).await?;
         let begins_with_it = office.submission(sent.to).await?.letter.as_ref() == Some(&letter_id);
         let seen = seen.into_iter().filter(|_| sent.to == last.id).map(|task| (task.id, task.seq)).collect();
-        let until = Until::Silence((!begins_with_it).then_some(letter_id));
-        Ok(follow::tree(office.clone(), sent.to, seen, until))
+        let until = FollowUntil::Idle((!begins_with_it).then_some(letter_id));
+        Ok(follow::follow_tree(office.clone(), sent.to, seen, until))
     }
 
     /// Closes a session, or the one that continues it: it ends with its last answer. One that is in the middle of
     /// something, or that nobody runs, is cancelled.
-    pub async fn close(&self, session: TaskId) -> Result<(), LonghaulError> {
-        let last = self.0.office.last(session).await?.id;
-        Ok(self.0.office.stop(last, &Stop { cause: StopCause::Closed, note: None }).await?)
+    pub async fn close_session(&self, session: TaskId) -> Result<(), LonghaulError> {
+        let last = self.0.service.latest_continuation(session).await?.id;
+        Ok(self.0.service.stop(last, &StopRequest { cause: StopCause::Closed, note: None }).await?)
     }
 
     /// Writes to a task. One that has ended is continued by a new task, whose id is in the answer.
@@ -115,21 +115,21 @@ impl Longhaul {
     /// assert_eq!(next.tasks[0].output, "3 messages"); // the order, the first answer, the letter
     /// # Ok(()) }
     /// ```
-    pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        Ok(self.0.office.send(id, letter).await?)
+    pub async fn send(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<SendReceipt, LonghaulError> {
+        let letter = self.letter(text.into(), Delivery::Asap)?;
+        Ok(self.0.service.send(id, letter).await?)
     }
 
     /// Writes to a task that may use this budget from now on, with all below it: of each bound that is said here, this one counts
     /// instead of what the task had. One that has ended is continued by a new task, which has the budget.
-    pub async fn send_within(
+    pub async fn send_with_budget(
         &self,
         id: TaskId,
         text: impl Into<Arc<str>>,
         budget: Budget,
-    ) -> Result<Sent, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
-        Ok(self.0.office.send_within(id, letter, budget).await?)
+    ) -> Result<SendReceipt, LonghaulError> {
+        let letter = self.letter(text.into(), Delivery::Asap)?;
+        Ok(self.0.service.send_with_budget(id, letter, budget).await?)
     }
 
     /// Lets a task use so much from now on, with all below it: of each bound that is said here, this one counts instead of what the
@@ -137,13 +137,13 @@ impl Longhaul {
     ///
     /// A task that has ended is not continued by it: [`send_within`](Self::send_within) does that.
     pub async fn add_budget(&self, id: TaskId, budget: Budget) -> Result<(), LonghaulError> {
-        Ok(self.0.office.add_budget(id, budget).await?)
+        Ok(self.0.service.add_budget(id, budget).await?)
     }
 
     /// Writes to a task, to be read when it has nothing more to say of its own.
-    pub async fn send_when_idle(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<Sent, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::WhenIdle)?;
-        Ok(self.0.office.send(id, letter).await?)
+    pub async fn send_when_idle(&self, id: TaskId, text: impl Into<Arc<str>>) -> Result<SendReceipt, LonghaulError> {
+        let letter = self.letter(text.into(), Delivery::WhenIdle)?;
+        Ok(self.0.service.send(id, letter).await?)
     }
 
     /// Continues a task that has ended, with the same agent and conversation. The id of the new task.
@@ -179,36 +179,36 @@ impl Longhaul {
     /// # Ok(()) }
     /// ```
     pub async fn retry(&self, id: TaskId) -> Result<TaskId, LonghaulError> {
-        let head = self.0.office.head(id).await?;
+        let head = self.0.service.state(id).await?;
         if !matches!(head.status, Status::Failed | Status::Cancelled) {
             return Err(LonghaulError::NotFailed { task: id, status: head.status });
         }
-        match self.0.office.retry(&head).await? {
-            Retry::New(again) => Ok(again),
-            Retry::Open(by) => Err(LonghaulError::Retried { task: id, by }),
+        match self.0.service.retry(&head).await? {
+            RetryResult::New(again) => Ok(again),
+            RetryResult::Open(by) => Err(LonghaulError::AlreadyRetried { task: id, by }),
         }
     }
 
-    fn letter(&self, text: Arc<str>, deliver: Deliver) -> Result<Letter, LonghaulError> {
+    fn letter(&self, text: Arc<str>, deliver: Delivery) -> Result<Letter, LonghaulError> {
         check_text("message", &text)?;
-        Ok(Letter { id: LetterId::fresh(), from: Sender::Person, text, summary: None, deliver, ending: None })
+        Ok(Letter { id: LetterId::random(), from: Sender::Person, text, summary: None, deliver, ending: None })
     }
 
     /// Writes to every task that has not ended. Which those are.
     pub async fn broadcast(&self, text: impl Into<Arc<str>>) -> Result<Vec<TaskId>, LonghaulError> {
-        self.broadcast_to(Filter::default(), text).await
+        self.broadcast_to(TaskFilter::default(), text).await
     }
 
     /// Writes to every task of a filter that has not ended. Which those are, without any whose mailbox is full.
     pub async fn broadcast_to(
         &self,
-        filter: Filter,
+        filter: TaskFilter,
         text: impl Into<Arc<str>>,
     ) -> Result<Vec<TaskId>, LonghaulError> {
-        let letter = self.letter(text.into(), Deliver::Asap)?;
+        let letter = self.letter(text.into(), Delivery::Asap)?;
         let mut reached = Vec::new();
-        for task in self.0.office.store.list(filter.live()).await? {
-            if self.0.office.post(task.id, &letter).await? == Posted::Taken {
+        for task in self.0.service.store.list(filter.live()).await? {
+            if self.0.service.deliver_letter(task.id, &letter).await? == PostResult::Delivered {
                 reached.push(task.id);
             }
         }

@@ -6,28 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LonghaulError;
-use super::office::Office;
-use crate::dispatch::{Join, Waited};
+use super::office::TaskService;
+use crate::dispatch::{WaitMode, WaitResult};
 use crate::id::TaskId;
 
 /// A wait to be awaited. A wait that times out harms nothing.
-pub struct Waiter {
-    pub(super) office: Arc<Office>,
+pub struct TaskWait {
+    pub(super) service: Arc<TaskService>,
     pub(super) ids: Vec<TaskId>,
-    pub(super) join: Join,
+    pub(super) mode: WaitMode,
     pub(super) timeout: Option<Duration>,
 }
 
-impl Waiter {
+impl TaskWait {
     /// Until one of them has ended.
     pub fn any(mut self) -> Self {
-        self.join = Join::Any;
+        self.mode = WaitMode::Any;
         self
     }
 
     /// Until all of them have ended.
     pub fn all(mut self) -> Self {
-        self.join = Join::All;
+        self.mode = WaitMode::All;
         self
     }
 
@@ -38,11 +38,11 @@ impl Waiter {
     }
 }
 
-impl IntoFuture for Waiter {
-    type Output = Result<Waited, LonghaulError>;
+impl IntoFuture for TaskWait {
+    type Output = Result<WaitResult, LonghaulError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(self.office.wait(&self.ids, self.join, self.timeout).await?) })
+        Box::pin(async move { Ok(self.service.wait(&self.ids, self.mode, self.timeout).await?) })
     }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Reference, reference};
-use super::{LARGEST, ModelOverride, Problem, Severity, TeamFile, read};
+use super::check::{AgentReference, resolve_reference};
+use super::{MAX_TEAM_FILE_BYTES, ModelOverride, Problem, Severity, TeamFile, parse};
 
 /// What a kept bundle begins with.
-const MARK: &[u8] = b"#!longhaul team\n";
+const MAGIC: &[u8] = b"#!longhaul team\n";
 /// How many files a bundle may have.
 const MOST: usize = 200;
 
@@ -18,7 +18,7 @@ const MOST: usize = 200;
 /// It is kept in the store (`Store::keep`), and found again by its digest. Files of the working directory that an agent is
 /// told of (`add_prompt_files`) are not in it: they are read when a task begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bundle {
+pub struct TeamBundle {
     /// What the team file is called, for people.
     pub name: String,
     /// The directory of the team file, which paths in it are relative to.
@@ -35,10 +35,10 @@ pub struct Bundle {
     pub working_dir: Option<PathBuf>,
 }
 
-impl Bundle {
+impl TeamBundle {
     /// A team file that refers to no other file.
-    pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Bundle {
-        Bundle {
+    pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> TeamBundle {
+        TeamBundle {
             name: name.into(),
             base: PathBuf::from("."),
             text: text.into(),
@@ -51,15 +51,15 @@ impl Bundle {
     /// Reads a team file and all that it refers to. What is wrong with the team file itself is told by [`assemble`].
     ///
     /// [`assemble`]: super::assemble
-    pub fn gather(path: &Path) -> Result<Bundle, BundleError> {
-        let unreadable = |path: &Path, source: std::io::Error| BundleError {
+    pub fn load(path: &Path) -> Result<TeamBundle, TeamBundleError> {
+        let unreadable = |path: &Path, source: std::io::Error| TeamBundleError {
             path: path.to_owned(),
             why: source.to_string(),
         };
         let text = slurp(path).map_err(|error| unreadable(path, error))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let base = std::path::absolute(parent).map_err(|error| unreadable(parent, error))?;
-        let mut bundle = Bundle {
+        let mut bundle = TeamBundle {
             name: path.display().to_string(),
             base,
             text,
@@ -69,16 +69,16 @@ impl Bundle {
         };
         let mut open: Vec<(String, String)> = vec![(String::new(), bundle.text.clone())];
         while let Some((dir, text)) = open.pop() {
-            let Some(team) = read(&text).file else { continue };
-            for (name, is_team) in referred(&team) {
-                let key = below(&dir, &name);
+            let Some(team) = parse(&text).file else { continue };
+            for (name, is_team) in referenced_files(&team) {
+                let key = join_normalized(&dir, &name);
                 if bundle.files.contains_key(&key) || bundle.files.len() >= MOST {
                     continue;
                 }
                 // A file that is not there is told by the assembly, with its place.
                 let Ok(text) = slurp(&bundle.base.join(&key)) else { continue };
                 if is_team {
-                    open.push((folder(&key).to_owned(), text.clone()));
+                    open.push((parent_dir(&key).to_owned(), text.clone()));
                 }
                 bundle.files.insert(key, text);
             }
@@ -88,26 +88,26 @@ impl Bundle {
 
     /// The bundle as it is kept.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = MARK.to_vec();
+        let mut bytes = MAGIC.to_vec();
         // Writing plain texts to memory does not fail.
         let _ = serde_json::to_writer(&mut bytes, self);
         bytes
     }
 
     /// A bundle that was kept.
-    pub fn decode(bytes: &[u8]) -> Result<Bundle, String> {
-        let json = bytes.strip_prefix(MARK).ok_or("it is no team file that Longhaul has kept")?;
+    pub fn decode(bytes: &[u8]) -> Result<TeamBundle, String> {
+        let json = bytes.strip_prefix(MAGIC).ok_or("it is no team file that Longhaul has kept")?;
         serde_json::from_slice(json).map_err(|error| format!("the kept team file cannot be read: {error}"))
     }
 
     /// Whether these bytes are a kept bundle.
-    pub fn is_one(bytes: &[u8]) -> bool {
-        bytes.starts_with(MARK)
+    pub fn is_encoded(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
     }
 
     /// A file, by its path from the directory of the one that refers to it.
-    pub(super) fn file(&self, dir: &str, name: &str) -> Option<(String, &str)> {
-        let key = below(dir, name);
+    pub(super) fn find_file(&self, dir: &str, name: &str) -> Option<(String, &str)> {
+        let key = join_normalized(dir, name);
         self.files.get(&key).map(|text| (key, text.as_str()))
     }
 }
@@ -115,7 +115,7 @@ impl Bundle {
 /// A file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be read: {why}", path.display())]
-pub struct BundleError {
+pub struct TeamBundleError {
     /// Which.
     pub path: PathBuf,
     /// Why not.
@@ -126,17 +126,17 @@ pub struct BundleError {
 fn slurp(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(LARGEST as u64 + 1).read_to_string(&mut text)?;
+    std::fs::File::open(path)?.take(MAX_TEAM_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// The files that a team file refers to, and whether they are team files.
-fn referred(team: &TeamFile) -> Vec<(String, bool)> {
+fn referenced_files(team: &TeamFile) -> Vec<(String, bool)> {
     let mut files = Vec::new();
     for agent in team.agents.values() {
         files.extend(agent.instruction_file.iter().map(|name| (name.clone(), false)));
         for other in agent.sub_agents.iter().chain(&agent.handoffs) {
-            if let Reference::File { path, .. } = reference(team, other) {
+            if let AgentReference::File { path, .. } = resolve_reference(team, other) {
                 files.push((path.to_owned(), true));
             }
         }
@@ -157,12 +157,12 @@ fn referred(team: &TeamFile) -> Vec<(String, bool)> {
 }
 
 /// The directory of a path.
-pub(super) fn folder(key: &str) -> &str {
+pub(super) fn parent_dir(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 /// A path below a directory, without detours.
-pub(super) fn below(dir: &str, name: &str) -> String {
+pub(super) fn join_normalized(dir: &str, name: &str) -> String {
     let joined =
         if name.starts_with('/') || dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
     let mut parts: Vec<&str> = Vec::new();
@@ -181,16 +181,16 @@ pub(super) fn below(dir: &str, name: &str) -> String {
 
 /// A problem of a team that was put together, and the file that it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct FileProblem {
     /// The file, as people call it.
     pub file: String,
     /// What is to be told.
     pub problem: Problem,
 }
 
-impl std::fmt::Display for Notice {
+impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Notice { file, problem } = self;
+        let FileProblem { file, problem } = self;
         let word = match problem.severity {
             Severity::Error => "error: ",
             Severity::Warning => "",
@@ -217,7 +217,7 @@ mod tests {
             ("teams", "/abs/./x.yaml", "/abs/x.yaml"),
             ("a/b", "c", "a/b/c"),
         ] {
-            assert_eq!(below(dir, name), plain);
+            assert_eq!(join_normalized(dir, name), plain);
         }
     }
 
@@ -240,13 +240,13 @@ mod tests {
             "agents: {root: {instruction_file: more.md, model: play}}\nmodels: {play: {provider: scripted, model: ../s.yaml}}",
         );
         write("o/more.md", "More.");
-        let bundle = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+        let bundle = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
         let names: Vec<&str> = bundle.files.keys().map(String::as_str).collect();
         assert_eq!(names, ["o/more.md", "o/other.yaml", "p/root.md", "s.yaml"]);
         assert_eq!(bundle.base, std::path::absolute(dir.path()).unwrap());
         let kept = bundle.encode();
-        assert!(Bundle::is_one(&kept));
-        assert_eq!(Bundle::decode(&kept), Ok(bundle));
-        assert!(Bundle::decode(b"agents: {}").is_err());
+        assert!(TeamBundle::is_encoded(&kept));
+        assert_eq!(TeamBundle::decode(&kept), Ok(bundle));
+        assert!(TeamBundle::decode(b"agents: {}").is_err());
     }
 }

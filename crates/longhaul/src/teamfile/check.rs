@@ -4,27 +4,27 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use super::near::{instead, otherwise};
-use super::problem::{Place, Problem, Told};
-use super::variables::variables;
-use super::walk::{Spot, join, shortened};
-use super::{McpPart, PermissionsPart, TeamFile, ToolsetKind, ToolsetPart};
-use crate::agent::validator;
-use crate::hook::Matcher;
+use super::near::{suggest, suggest_also};
+use super::problem::{SourceSpan, Problem, ProblemList};
+use super::variables::required_variables;
+use super::walk::{KeyValueSpans, join_path, shorten};
+use super::{McpConfig, PermissionsConfig, TeamFile, ToolsetKind, ToolsetConfig};
+use crate::agent::compile_schema;
+use crate::hook::ToolMatcher;
 use crate::model::http::{is_known_provider, known_providers};
 use crate::permission::Pattern;
 
 impl TeamFile {
     /// Where something stands in the file; the nearest thing around it, if it does not stand there itself.
-    pub(super) fn place(&self, path: &str) -> Spot {
+    pub(super) fn span_of(&self, path: &str) -> KeyValueSpans {
         let mut path = path;
         loop {
-            if let Some(spot) = self.places.get(path) {
+            if let Some(spot) = self.spans.get(path) {
                 return *spot;
             }
             match path.rfind(['.', '[']) {
                 Some(at) => path = &path[..at],
-                None => return Spot { key: Place::START, value: Place::START },
+                None => return KeyValueSpans { key: SourceSpan::START, value: SourceSpan::START },
             }
         }
     }
@@ -32,7 +32,7 @@ impl TeamFile {
 
 /// What the name of a sub-agent refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reference<'a> {
+pub(super) enum AgentReference<'a> {
     /// An agent of the file.
     Agent(&'a str),
     /// Another team file.
@@ -40,11 +40,11 @@ pub(super) enum Reference<'a> {
     /// Something on the network.
     Remote { name: &'a str, address: &'a str },
     /// Nothing that is known.
-    Nothing,
+    Unknown,
 }
 
 /// Whether an address is taken for that of an agent that speaks A2A.
-pub(super) fn is_a2a(address: &str) -> bool {
+pub(super) fn is_a2a_address(address: &str) -> bool {
     let is_url = address.starts_with("https://") || address.starts_with("http://");
     is_url && !is_team_file(address)
 }
@@ -55,9 +55,9 @@ fn is_team_file(address: &str) -> bool {
 }
 
 /// What the name of a sub-agent refers to.
-pub(super) fn reference<'a>(file: &TeamFile, text: &'a str) -> Reference<'a> {
+pub(super) fn resolve_reference<'a>(file: &TeamFile, text: &'a str) -> AgentReference<'a> {
     if file.agents.contains_key(text) {
-        return Reference::Agent(text);
+        return AgentReference::Agent(text);
     }
     let is_url = |text: &str| text.starts_with("https://") || text.starts_with("http://");
     let (name, target) = match text.split_once(':') {
@@ -69,13 +69,13 @@ pub(super) fn reference<'a>(file: &TeamFile, text: &'a str) -> Reference<'a> {
         || target.starts_with('.')
         || target.starts_with('/');
     if is_url(target) {
-        Reference::Remote { name, address: target }
+        AgentReference::Remote { name, address: target }
     } else if is_file {
-        Reference::File { name, path: target }
+        AgentReference::File { name, path: target }
     } else if target.contains('/') {
-        Reference::Remote { name, address: target }
+        AgentReference::Remote { name, address: target }
     } else {
-        Reference::Nothing
+        AgentReference::Unknown
     }
 }
 
@@ -86,21 +86,21 @@ fn stem(text: &str) -> &str {
 }
 
 /// All that is wrong with what a file refers to.
-pub(super) fn check(file: &TeamFile, told: &[Problem]) -> Told {
-    let mut check = Check { file, told: Told::default(), matchers: 0 };
+pub(super) fn check_references(file: &TeamFile, told: &[Problem]) -> ProblemList {
+    let mut check = ReferenceChecker { file, problems: ProblemList::default(), matchers: 0 };
     check.top(told);
     for name in check.file.agents.keys() {
         check.agent(name);
     }
-    check.told
+    check.problems
 }
 
 /// How many matchers of hooks a file may have: each costs time to read.
 const MOST_MATCHERS: usize = 100;
 
-struct Check<'a> {
+struct ReferenceChecker<'a> {
     file: &'a TeamFile,
-    told: Told,
+    problems: ProblemList,
     /// How many hooks have had their matchers read.
     matchers: usize,
 }
@@ -109,17 +109,17 @@ fn names<T>(map: &IndexMap<String, T>) -> Vec<&str> {
     map.keys().map(String::as_str).collect()
 }
 
-impl<'a> Check<'a> {
+impl<'a> ReferenceChecker<'a> {
     fn wrong(&mut self, path: &str, message: String, help: impl Into<String>) {
-        let at = self.file.place(path).value;
-        self.told.push(Problem::error(at, path, message).help(help));
+        let at = self.file.span_of(path).value;
+        self.problems.push(Problem::error(at, path, message).with_help(help));
     }
 
     /// Tries patterns.
-    fn permissions(&mut self, part: &PermissionsPart, path: &str) {
+    fn permissions(&mut self, part: &PermissionsConfig, path: &str) {
         for (key, patterns) in [("allow", &part.allow), ("ask", &part.ask), ("deny", &part.deny)] {
             for (index, pattern) in patterns.iter().enumerate() {
-                if self.told.is_enough() {
+                if self.problems.is_full() {
                     break;
                 }
                 if let Err(why) = Pattern::parse(pattern) {
@@ -131,13 +131,13 @@ impl<'a> Check<'a> {
     }
 
     fn warn(&mut self, path: &str, message: String, help: impl Into<String>) {
-        let at = self.file.place(path).value;
-        self.told.push(Problem::warning(at, path, message).help(help));
+        let at = self.file.span_of(path).value;
+        self.problems.push(Problem::warning(at, path, message).with_help(help));
     }
 
     fn top(&mut self, told: &[Problem]) {
         let file = self.file;
-        let empty = file.places.get("agents").is_some_and(|spot| spot.key != spot.value);
+        let empty = file.spans.get("agents").is_some_and(|spot| spot.key != spot.value);
         if file.agents.is_empty() && empty && !told.iter().any(|problem| problem.path == "agents") {
             self.wrong(
                 "agents",
@@ -148,7 +148,7 @@ impl<'a> Check<'a> {
         if let Some(version) = &file.version
             && (version.is_empty() || !version.bytes().all(|b| b.is_ascii_digit()))
         {
-            let message = format!("'{}' is not a version of team files", shortened(version));
+            let message = format!("'{}' is not a version of team files", shorten(version));
             self.wrong(
                 "version",
                 message,
@@ -156,7 +156,7 @@ impl<'a> Check<'a> {
             );
         }
         for (name, model) in &file.models {
-            let path = join("models", name);
+            let path = join_path("models", name);
             match (model.provider.as_deref(), model.model.as_deref()) {
                 (Some("scripted"), script) => match (script, &model.script) {
                     (None, None) => self.wrong(
@@ -195,7 +195,7 @@ impl<'a> Check<'a> {
             self.url(model.base_url.as_deref(), &format!("{path}.base_url"));
         }
         for (name, provider) in &file.providers {
-            let path = join("providers", name);
+            let path = join_path("providers", name);
             self.url(provider.base_url.as_deref(), &format!("{path}.base_url"));
             if provider.base_url.is_none() && provider.provider.is_none() && !is_known_provider(name) {
                 self.wrong(&path, format!("the provider '{name}' has no base_url"), "say where it is");
@@ -206,12 +206,12 @@ impl<'a> Check<'a> {
         }
         self.permissions(&file.permissions, "permissions");
         for (name, agent) in &file.agents {
-            self.permissions(&agent.permissions, &format!("{}.permissions", join("agents", name)));
+            self.permissions(&agent.permissions, &format!("{}.permissions", join_path("agents", name)));
         }
         for (name, toolset) in &file.mcps {
-            let path = join("mcps", name);
+            let path = join_path("mcps", name);
             self.toolset(toolset, &path);
-            if let ToolsetKind::Mcp(McpPart { reference: Some(reference), .. }) = &toolset.kind
+            if let ToolsetKind::Mcp(McpConfig { reference: Some(reference), .. }) = &toolset.kind
                 && !reference.starts_with("docker:")
             {
                 self.wrong(
@@ -223,7 +223,7 @@ impl<'a> Check<'a> {
         }
         for (name, group) in &file.toolsets {
             for (index, toolset) in group.iter().enumerate() {
-                self.toolset(toolset, &format!("{}[{index}]", join("toolsets", name)));
+                self.toolset(toolset, &format!("{}[{index}]", join_path("toolsets", name)));
             }
         }
     }
@@ -231,12 +231,12 @@ impl<'a> Check<'a> {
     fn agent(&mut self, name: &str) {
         let file = self.file;
         let Some(agent) = file.agents.get(name) else { return };
-        let path = join("agents", name);
+        let path = join_path("agents", name);
         let fits = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
         if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
-            let at = file.place(&path).key;
-            let message = format!("'{}' cannot be an agent's name", shortened(name));
-            self.told.push(Problem::error(at, &path, message).help("use letters, digits, '-' and '_'"));
+            let at = file.span_of(&path).key;
+            let message = format!("'{}' cannot be an agent's name", shorten(name));
+            self.problems.push(Problem::error(at, &path, message).with_help("use letters, digits, '-' and '_'"));
         }
         for (index, model) in agent.model.iter().enumerate() {
             self.model(model, &format!("{path}.model[{index}]"));
@@ -265,7 +265,7 @@ impl<'a> Check<'a> {
         }
         if let Some(output) = &agent.structured_output
             && !output.schema.is_null()
-            && let Err(error) = validator(&output.schema)
+            && let Err(error) = compile_schema(&output.schema)
         {
             let why: String = error.chars().take(200).collect();
             self.wrong(
@@ -291,9 +291,9 @@ impl<'a> Check<'a> {
                     break;
                 }
                 let pattern = matcher.matcher.as_deref().unwrap_or_default();
-                if let Err(error) = Matcher::parse(pattern) {
+                if let Err(error) = ToolMatcher::parse(pattern) {
                     let why = error.lines().last().unwrap_or_default().trim().to_owned();
-                    let message = format!("'{}' is not a pattern: {why}", shortened(pattern));
+                    let message = format!("'{}' is not a pattern: {why}", shorten(pattern));
                     self.wrong(
                         &format!("{path}.hooks.{key}[{index}].matcher"),
                         message,
@@ -309,7 +309,7 @@ impl<'a> Check<'a> {
         let file = self.file;
         let mut seen = HashSet::new();
         for (index, other) in others.iter().enumerate() {
-            if other.is_empty() || self.told.is_enough() {
+            if other.is_empty() || self.problems.is_full() {
                 continue;
             }
             let path = format!("{path}[{index}]");
@@ -317,23 +317,23 @@ impl<'a> Check<'a> {
                 self.wrong(&path, format!("agent '{agent}' has the {what} '{other}' twice"), "name it once");
                 continue;
             }
-            match reference(file, other) {
-                Reference::Agent(other) if other == agent => {
+            match resolve_reference(file, other) {
+                AgentReference::Agent(other) if other == agent => {
                     self.wrong(&path, format!("agent '{agent}' is its own {what}"), "name another agent");
                 }
-                Reference::Agent(_) | Reference::File { .. } => {}
-                Reference::Remote { address, .. } if is_a2a(address) && what == "sub-agent" => {}
-                Reference::Remote { address, .. } if is_a2a(address) => {
+                AgentReference::Agent(_) | AgentReference::File { .. } => {}
+                AgentReference::Remote { address, .. } if is_a2a_address(address) && what == "sub-agent" => {}
+                AgentReference::Remote { address, .. } if is_a2a_address(address) => {
                     let message = format!(
                         "'{}' is somewhere else: a conversation cannot be handed over to it",
-                        shortened(address)
+                        shorten(address)
                     );
                     self.wrong(&path, message, "name it under sub_agents");
                 }
-                Reference::Remote { address, .. } if address.contains("://") => {
+                AgentReference::Remote { address, .. } if address.contains("://") => {
                     let message = format!(
                         "'{}' is a team file somewhere else: what it could run here nobody has seen",
-                        shortened(address)
+                        shorten(address)
                     );
                     self.wrong(
                         &path,
@@ -341,18 +341,18 @@ impl<'a> Check<'a> {
                         "save it beside this one, look through it, and write name:./file.yaml",
                     );
                 }
-                Reference::Remote { address, .. } => {
+                AgentReference::Remote { address, .. } => {
                     let message = format!(
                         "'{}' is somewhere else: agents are taken from files and URLs only",
-                        shortened(address)
+                        shorten(address)
                     );
                     self.warn(&path, message, format!("the team runs without this {what}; save its team file beside this one and write name:./file.yaml"));
                 }
-                Reference::Nothing => {
-                    let message = format!("there is no agent '{}'", shortened(other));
+                AgentReference::Unknown => {
+                    let message = format!("there is no agent '{}'", shorten(other));
                     let agents: Vec<&str> =
                         names(&file.agents).into_iter().filter(|name| *name != agent).collect();
-                    self.wrong(&path, message, instead(other, &agents, "agents"));
+                    self.wrong(&path, message, suggest(other, &agents, "agents"));
                 }
             }
         }
@@ -367,16 +367,16 @@ impl<'a> Check<'a> {
         section: &str,
     ) {
         for (index, name) in used.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            if !known.contains_key(name) && !self.told.is_enough() {
-                let message = format!("there is no {what} '{}' under `{section}`", shortened(name));
-                self.wrong(&format!("{path}[{index}]"), message, instead(name, &names(known), section));
+            if !known.contains_key(name) && !self.problems.is_full() {
+                let message = format!("there is no {what} '{}' under `{section}`", shorten(name));
+                self.wrong(&format!("{path}[{index}]"), message, suggest(name, &names(known), section));
             }
         }
     }
 
     fn model(&mut self, name: &str, path: &str) {
         let known = name == "auto" || self.file.models.contains_key(name);
-        if name.is_empty() || known || self.told.is_enough() {
+        if name.is_empty() || known || self.problems.is_full() {
             return;
         }
         match name.split_once('/') {
@@ -387,8 +387,8 @@ impl<'a> Check<'a> {
             _ => {
                 let mut known = names(&self.file.models);
                 known.push("auto");
-                let message = format!("there is no model '{}'", shortened(name));
-                let help = otherwise(instead(name, &known, "models"), "write provider/model");
+                let message = format!("there is no model '{}'", shorten(name));
+                let help = suggest_also(suggest(name, &known, "models"), "write provider/model");
                 self.wrong(path, message, help);
             }
         }
@@ -396,24 +396,24 @@ impl<'a> Check<'a> {
 
     fn provider(&mut self, name: &str, path: &str) {
         let file = self.file;
-        if file.providers.contains_key(name) || self.told.is_enough() {
+        if file.providers.contains_key(name) || self.problems.is_full() {
             return;
         }
         let mut known = names(&file.providers);
         known.extend(known_providers().map(|name| -> &str { name }));
         known.push("scripted");
         if !known.contains(&name) && !is_known_provider(name) {
-            let message = format!("there is no provider '{}'", shortened(name));
-            let help = instead(name, &known, "providers");
+            let message = format!("there is no provider '{}'", shorten(name));
+            let help = suggest(name, &known, "providers");
             self.wrong(
                 path,
                 message,
-                otherwise(help, "put one of your own under `providers`, with its base_url"),
+                suggest_also(help, "put one of your own under `providers`, with its base_url"),
             );
         }
     }
 
-    fn toolset(&mut self, toolset: &ToolsetPart, path: &str) {
+    fn toolset(&mut self, toolset: &ToolsetConfig, path: &str) {
         if let Some(model) = &toolset.model {
             self.model(model, &format!("{path}.model"));
         }
@@ -424,10 +424,10 @@ impl<'a> Check<'a> {
                     && !path.starts_with("mcps")
                     && !self.file.mcps.contains_key(reference)
                 {
-                    let message = format!("there is no MCP server '{}' under `mcps`", shortened(reference));
-                    let help = instead(reference, &names(&self.file.mcps), "servers");
+                    let message = format!("there is no MCP server '{}' under `mcps`", shorten(reference));
+                    let help = suggest(reference, &names(&self.file.mcps), "servers");
                     let also = format!("write docker:{reference} for Docker's MCP gateway");
-                    self.wrong(&format!("{path}.ref"), message, otherwise(help, &also));
+                    self.wrong(&format!("{path}.ref"), message, suggest_also(help, &also));
                 }
                 if let Some(remote) = &mcp.remote {
                     self.url(Some(&remote.url), &format!("{path}.remote.url"));
@@ -451,10 +451,10 @@ impl<'a> Check<'a> {
     fn url(&mut self, url: Option<&str>, path: &str) {
         let Some(url) = url.map(str::trim).filter(|url| !url.is_empty()) else { return };
         let begins = url.starts_with("http://") || url.starts_with("https://");
-        if !begins && !url.starts_with('$') && variables(url).is_empty() {
+        if !begins && !url.starts_with('$') && required_variables(url).is_empty() {
             self.wrong(
                 path,
-                format!("'{}' is not a URL", shortened(url)),
+                format!("'{}' is not a URL", shorten(url)),
                 "it begins with http:// or https://",
             );
         }

@@ -3,33 +3,33 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::bundle::{Bundle, folder};
-use super::check::{Reference, reference};
-use super::walk::join;
-use super::{Problem, TeamFile, read};
+use super::bundle::{TeamBundle, parent_dir};
+use super::check::{AgentReference, resolve_reference};
+use super::walk::join_path;
+use super::{Problem, TeamFile, parse};
 
 /// For each team file that the bundle's own names and that leads back to a file on the way to it, what is wrong. To put such
 /// a team together is refused, too.
-pub fn circles(bundle: &Bundle) -> Vec<Problem> {
-    let Some(team) = read(&bundle.text).file else { return Vec::new() };
+pub fn find_cycles(bundle: &TeamBundle) -> Vec<Problem> {
+    let Some(team) = parse(&bundle.text).file else { return Vec::new() };
     let own = Path::new(&bundle.name).file_name().map(|name| name.to_string_lossy().into_owned());
     let own = own.unwrap_or_default();
     let mut problems = Vec::new();
-    for (path, named) in named(&team) {
-        let Some((key, text)) = bundle.file("", named) else { continue };
+    for (path, named) in referenced_team_files(&team) {
+        let Some((key, text)) = bundle.find_file("", named) else { continue };
         let mut way = vec![own.clone()];
-        if let Some(way) = back(bundle, &mut way, &key, text, &mut HashSet::new()) {
+        if let Some(way) = path_to_cycle(bundle, &mut way, &key, text, &mut HashSet::new()) {
             let message = format!("the team file '{named}' is on the way to itself: {}", way.join(" → "));
             let help = "take one of these references out";
-            problems.push(Problem::error(team.place(&path).value, &path, message).help(help));
+            problems.push(Problem::error(team.span_of(&path).value, &path, message).with_help(help));
         }
     }
     problems
 }
 
 /// The way from a file back to one that is on the way to it.
-fn back(
-    bundle: &Bundle,
+fn path_to_cycle(
+    bundle: &TeamBundle,
     way: &mut Vec<String>,
     key: &str,
     text: &str,
@@ -42,11 +42,11 @@ fn back(
     }
     // What was seen on another way led nowhere.
     if seen.insert(key.to_owned())
-        && let Some(team) = read(text).file
+        && let Some(team) = parse(text).file
     {
-        for (_, named) in named(&team) {
-            if let Some((next, text)) = bundle.file(folder(key), named)
-                && let Some(way) = back(bundle, way, &next, text, seen)
+        for (_, named) in referenced_team_files(&team) {
+            if let Some((next, text)) = bundle.find_file(parent_dir(key), named)
+                && let Some(way) = path_to_cycle(bundle, way, &next, text, seen)
             {
                 return Some(way);
             }
@@ -57,13 +57,13 @@ fn back(
 }
 
 /// The team files that one names, each with where it does.
-fn named(team: &TeamFile) -> Vec<(String, &str)> {
+fn referenced_team_files(team: &TeamFile) -> Vec<(String, &str)> {
     let mut found = Vec::new();
     for (name, agent) in &team.agents {
         for (key, others) in [("sub_agents", &agent.sub_agents), ("handoffs", &agent.handoffs)] {
             for (index, other) in others.iter().enumerate() {
-                if let Reference::File { path, .. } = reference(team, other) {
-                    found.push((format!("{}.{key}[{index}]", join("agents", name)), path));
+                if let AgentReference::File { path, .. } = resolve_reference(team, other) {
+                    found.push((format!("{}.{key}[{index}]", join_path("agents", name)), path));
                 }
             }
         }
@@ -83,8 +83,8 @@ mod tests {
             std::fs::write(path, format!("agents: {{root: {{model: auto, sub_agents: [{others}]}}}}\n"))
                 .unwrap();
         }
-        let bundle = Bundle::gather(&dir.path().join(files[0].0)).unwrap();
-        circles(&bundle).into_iter().map(|problem| problem.message).collect()
+        let bundle = TeamBundle::load(&dir.path().join(files[0].0)).unwrap();
+        find_cycles(&bundle).into_iter().map(|problem| problem.message).collect()
     }
 
     #[test]

@@ -36,48 +36,48 @@ mod tests;
 
 use serde::Deserialize as _;
 
-pub use assemble::{AssembleError, Assembly, Loader, Lookup, ModelOverride, Outfit, assemble};
-pub use bundle::{Bundle, BundleError, Notice};
-pub use circles::circles;
-pub use form::schema;
-pub use node::LARGEST;
+pub use assemble::{AssembleError, AssembledTeam, BundleLoader, VariableLookup, ModelOverride, Environment, assemble};
+pub use bundle::{TeamBundle, TeamBundleError, FileProblem};
+pub use circles::find_cycles;
+pub use form::json_schema;
+pub use node::MAX_TEAM_FILE_BYTES;
 pub use parts::*;
-pub use problem::{Place, Problem, Severity};
-pub use survey::{Around, survey};
+pub use problem::{SourceSpan, Problem, Severity};
+pub use survey::{HostProbe, check_host};
 pub use trust::{TrustItem, trust_digest, trust_items};
-pub use variables::{Unfilled, fill, variables};
+pub use variables::{VariableError, fill_variables, required_variables};
 
 /// What a text is, read as a team file.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ParsedTeamFile {
     /// The team, if nothing is wrong with it but what can be passed over.
     pub file: Option<TeamFile>,
     /// All that is wrong, in the order of the file.
     pub problems: Vec<Problem>,
 }
 
-impl Reading {
+impl ParsedTeamFile {
     /// How many problems keep the team from running.
-    pub fn errors(&self) -> usize {
+    pub fn error_count(&self) -> usize {
         self.problems.iter().filter(|problem| problem.is_error()).count()
     }
 }
 
 /// Reads a team file.
-pub fn read(text: &str) -> Reading {
-    let (node, mut told) = match node::parse(text) {
-        Ok(read) => read,
-        Err(problem) => return Reading { file: None, problems: vec![problem] },
+pub fn parse(text: &str) -> ParsedTeamFile {
+    let (node, mut told) = match node::parse_yaml(text) {
+        Ok(read) => parse,
+        Err(problem) => return ParsedTeamFile { file: None, problems: vec![problem] },
     };
-    let mut walk = walk::Walk::default();
+    let mut walk = walk::TeamFileReader::default();
     let mut file = None;
-    if let Some(mut value) = walk.team(&node) {
+    if let Some(mut value) = walk.read_team(&node) {
         upgrade::upgrade(&mut value);
         match TeamFile::deserialize(value) {
             Ok(read) => {
-                let read = TeamFile { places: std::mem::take(&mut walk.places), ..read };
-                told.append(check::check(&read, walk.told.kept()));
-                file = Some(read);
+                let read = TeamFile { spans: std::mem::take(&mut walk.spans), ..parse };
+                told.append(check::check_references(&parse, walk.problems.as_slice()));
+                file = Some(parse);
             }
             // The tables allow what the types do not: ours to mend.
             Err(error) => {
@@ -85,8 +85,8 @@ pub fn read(text: &str) -> Reading {
             }
         }
     }
-    told.append(walk.told);
-    let problems = told.in_order();
+    told.append(walk.problems);
+    let problems = told.into_sorted();
     let file = file.filter(|_| !problems.iter().any(Problem::is_error));
-    Reading { file, problems }
+    ParsedTeamFile { file, problems }
 }

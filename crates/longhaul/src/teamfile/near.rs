@@ -28,22 +28,22 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 }
 
 /// What to say about a word that is none of these: the one that may be meant, or all of them.
-pub(super) fn instead(word: &str, candidates: &[&str], what: &str) -> String {
+pub(super) fn suggest(word: &str, candidates: &[&str], what: &str) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
         None if candidates.is_empty() => format!("there are no {what} here"),
-        None => format!("{what}: {}", listed(candidates)),
+        None => format!("{what}: {}", join_bounded(candidates)),
     }
 }
 
 /// A help, and what else can be done.
-pub(super) fn otherwise(help: String, also: &str) -> String {
+pub(super) fn suggest_also(help: String, also: &str) -> String {
     let between = if help.ends_with('?') { " " } else { "; " };
     format!("{help}{between}or {also}")
 }
 
 /// Some words, with commas; of very many, the first.
-pub(super) fn listed(words: &[&str]) -> String {
+pub(super) fn join_bounded(words: &[&str]) -> String {
     const MOST: usize = 40;
     match words.len() {
         0..=MOST => words.join(", "),

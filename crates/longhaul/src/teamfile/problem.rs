@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A place in a file: line and column from 1, counted in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct SourceSpan {
     /// The line.
     pub line: u32,
     /// The column.
@@ -15,9 +15,9 @@ pub struct Place {
     pub length: u32,
 }
 
-impl Place {
+impl SourceSpan {
     /// Where the file begins.
-    pub const START: Place = Place { line: 1, column: 1, length: 1 };
+    pub const START: SourceSpan = SourceSpan { line: 1, column: 1, length: 1 };
 }
 
 /// How bad it is.
@@ -47,7 +47,7 @@ pub struct Problem {
     pub severity: Severity,
     /// Where it is.
     #[serde(flatten)]
-    pub at: Place,
+    pub at: SourceSpan,
     /// The way to it, such as `agents.root.toolsets[0].type`; empty for the file itself.
     pub path: String,
     /// What is wrong.
@@ -58,22 +58,22 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn error(at: Place, path: &str, message: impl Into<String>) -> Problem {
+    pub(super) fn error(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
         let message = plain(message.into());
         Problem { severity: Severity::Error, at, path: path.to_owned(), message, help: None }
     }
 
-    pub(super) fn warning(at: Place, path: &str, message: impl Into<String>) -> Problem {
+    pub(super) fn warning(at: SourceSpan, path: &str, message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Warning, ..Problem::error(at, path, message) }
     }
 
-    pub(super) fn help(mut self, help: impl Into<String>) -> Problem {
+    pub(super) fn with_help(mut self, help: impl Into<String>) -> Problem {
         self.help = Some(plain(help.into()));
         self
     }
 
     /// Whether the file is right, and only something is not set here: a key, or a variable.
-    pub fn is_of_environment(&self) -> bool {
+    pub fn is_environment_problem(&self) -> bool {
         self.message.contains("needs a key") || self.message.starts_with("the variable")
     }
 
@@ -86,7 +86,7 @@ impl Problem {
     ///
     /// `name` is what the file is called and `text` what is in it. Nothing in the result commands a terminal.
     pub fn render(&self, name: &str, text: &str) -> String {
-        let Place { line, column, length } = self.at;
+        let SourceSpan { line, column, length } = self.at;
         let mut told = format!("{}: {}\n", self.severity.as_str(), self.message);
         let gutter = line.to_string().len();
         let _ = writeln!(told, "{:gutter$}--> {name}:{line}:{column}", "");
@@ -107,62 +107,62 @@ impl Problem {
 }
 
 /// As many errors of a file are told, and as many warnings.
-pub(super) const MOST: usize = 100;
+pub(super) const MAX_PROBLEMS: usize = 100;
 
 /// What is wrong, as it is found. Of very much only the first is kept, so that no file costs much more than it says.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ProblemList {
     problems: Vec<Problem>,
     errors: usize,
     warnings: usize,
 }
 
-impl Told {
+impl ProblemList {
     /// Tells a problem.
     pub(super) fn push(&mut self, problem: Problem) {
         let count = if problem.is_error() { &mut self.errors } else { &mut self.warnings };
         *count += 1;
-        if *count <= MOST {
+        if *count <= MAX_PROBLEMS {
             self.problems.push(problem);
         }
     }
 
     /// Whether no further error is told: then there is no need to look for one.
-    pub(super) fn is_enough(&self) -> bool {
-        self.errors >= MOST
+    pub(super) fn is_full(&self) -> bool {
+        self.errors >= MAX_PROBLEMS
     }
 
     /// What is kept of it so far.
-    pub(super) fn kept(&self) -> &[Problem] {
+    pub(super) fn as_slice(&self) -> &[Problem] {
         &self.problems
     }
 
     /// All that others have found, too.
-    pub(super) fn append(&mut self, others: Told) {
-        let dropped = (others.errors.saturating_sub(MOST), others.warnings.saturating_sub(MOST));
+    pub(super) fn append(&mut self, others: ProblemList) {
+        let dropped = (others.errors.saturating_sub(MAX_PROBLEMS), others.warnings.saturating_sub(MAX_PROBLEMS));
         others.problems.into_iter().for_each(|problem| self.push(problem));
         self.errors += dropped.0;
         self.warnings += dropped.1;
     }
 
     /// What is told in the end, in the order of the file; and whether there is more, in the last of it.
-    pub(super) fn in_order(mut self) -> Vec<Problem> {
+    pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
         self.problems.dedup();
-        let last = self.problems.last().map_or(Place::START, |problem| problem.at);
+        let last = self.problems.last().map_or(SourceSpan::START, |problem| problem.at);
         let more = |severity, what| Problem {
             severity,
             ..Problem::error(
                 last,
                 "",
-                format!("no more than {MOST} {what} are told, and there may be others"),
+                format!("no more than {MAX_PROBLEMS} {what} are told, and there may be others"),
             )
-            .help("mend these first")
+            .with_help("mend these first")
         };
         // Where enough is told nobody looks further.
-        if self.errors >= MOST {
+        if self.errors >= MAX_PROBLEMS {
             self.problems.push(more(Severity::Error, "errors"));
-        } else if self.warnings > MOST {
+        } else if self.warnings > MAX_PROBLEMS {
             self.problems.push(more(Severity::Warning, "warnings"));
         }
         self.problems

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::TeamFile;
-use super::check::{Reference, reference};
-use super::problem::{Problem, Told};
-use super::variables::variables;
-use super::walk::join;
-use super::{McpPart, ToolsetKind, ToolsetPart};
+use super::check::{AgentReference, resolve_reference};
+use super::problem::{Problem, ProblemList};
+use super::variables::required_variables;
+use super::walk::join_path;
+use super::{McpConfig, ToolsetKind, ToolsetConfig};
 
 /// The machine, as far as a team file has to do with it.
-pub trait Around {
+pub trait HostProbe {
     /// Whether a variable is set.
     fn has_variable(&self, name: &str) -> bool;
     /// Whether a file is there; the path is as the team file has it, relative to its own directory.
@@ -19,29 +19,29 @@ pub trait Around {
 
 /// What is missing around a team file: a file that it names is an error, a variable that is not set a warning, because it may
 /// be set where the team runs.
-pub fn survey(file: &TeamFile, around: &dyn Around) -> Vec<Problem> {
-    let mut survey = Survey { file, around, told: Told::default() };
-    survey.all();
-    survey.told.in_order()
+pub fn check_host(file: &TeamFile, around: &dyn HostProbe) -> Vec<Problem> {
+    let mut survey = HostCheck { file, host: around, problems: ProblemList::default() };
+    check_host.all();
+    check_host.problems.into_sorted()
 }
 
-struct Survey<'a> {
+struct HostCheck<'a> {
     file: &'a TeamFile,
-    around: &'a dyn Around,
-    told: Told,
+    host: &'a dyn HostProbe,
+    problems: ProblemList,
 }
 
-impl Survey<'_> {
+impl HostCheck<'_> {
     fn all(&mut self) {
         let file = self.file;
         for (name, agent) in &file.agents {
-            let path = join("agents", name);
+            let path = join_path("agents", name);
             for (index, instruction) in agent.instruction_file.iter().enumerate() {
                 self.file_at(instruction, &format!("{path}.instruction_file[{index}]"));
             }
             for (key, others) in [("sub_agents", &agent.sub_agents), ("handoffs", &agent.handoffs)] {
                 for (index, other) in others.iter().enumerate() {
-                    if let Reference::File { path: other, .. } = reference(file, other) {
+                    if let AgentReference::File { path: other, .. } = resolve_reference(file, other) {
                         self.file_at(other, &format!("{path}.{key}[{index}]"));
                     }
                 }
@@ -53,14 +53,14 @@ impl Survey<'_> {
         }
         for (name, group) in &file.toolsets {
             for (index, toolset) in group.iter().enumerate() {
-                self.toolset(toolset, &format!("{}[{index}]", join("toolsets", name)));
+                self.toolset(toolset, &format!("{}[{index}]", join_path("toolsets", name)));
             }
         }
         for (name, toolset) in &file.mcps {
-            self.toolset(toolset, &join("mcps", name));
+            self.toolset(toolset, &join_path("mcps", name));
         }
         for (name, model) in &file.models {
-            let path = join("models", name);
+            let path = join_path("models", name);
             if let Some(url) = &model.base_url {
                 self.variables_at(url, &format!("{path}.base_url"), &[]);
             }
@@ -72,23 +72,23 @@ impl Survey<'_> {
         }
         for (name, provider) in &file.providers {
             if let Some(url) = &provider.base_url {
-                self.variables_at(url, &format!("{}.base_url", join("providers", name)), &[]);
+                self.variables_at(url, &format!("{}.base_url", join_path("providers", name)), &[]);
             }
         }
     }
 
-    fn toolset(&mut self, toolset: &ToolsetPart, path: &str) {
+    fn toolset(&mut self, toolset: &ToolsetConfig, path: &str) {
         let mut maps = Vec::new();
         match &toolset.kind {
             ToolsetKind::Shell(shell) => maps.push(("env", &shell.env)),
             ToolsetKind::Script(script) => {
                 maps.push(("env", &script.env));
                 for (name, tool) in &script.shell {
-                    let path = format!("{}.env", join(&format!("{path}.shell"), name));
+                    let path = format!("{}.env", join_path(&format!("{path}.shell"), name));
                     self.map_at(&tool.env, &path);
                 }
             }
-            ToolsetKind::Mcp(McpPart { env, remote, .. }) => {
+            ToolsetKind::Mcp(McpConfig { env, remote, .. }) => {
                 maps.push(("env", env));
                 if let Some(remote) = remote {
                     self.variables_at(&remote.url, &format!("{path}.remote.url"), &[]);
@@ -118,25 +118,25 @@ impl Survey<'_> {
 
     fn map_at(&mut self, map: &indexmap::IndexMap<String, String>, path: &str) {
         for (name, text) in map {
-            self.variables_at(text, &join(path, name), &[]);
+            self.variables_at(text, &join_path(path, name), &[]);
         }
     }
 
     fn variables_at(&mut self, text: &str, path: &str, arguments: &[&str]) {
-        for name in variables(text) {
-            if !arguments.contains(&name) && !self.around.has_variable(name) {
+        for name in required_variables(text) {
+            if !arguments.contains(&name) && !self.host.has_variable(name) {
                 let message = format!("the variable {name} is not set here");
                 let help = format!("set {name} before the team is run");
-                self.told.push(Problem::warning(self.file.place(path).value, path, message).help(help));
+                self.problems.push(Problem::warning(self.file.span_of(path).value, path, message).with_help(help));
             }
         }
     }
 
     fn file_at(&mut self, name: &str, path: &str) {
-        if !name.is_empty() && !self.around.has_file(Path::new(name)) {
+        if !name.is_empty() && !self.host.has_file(Path::new(name)) {
             let message = format!("there is no file '{name}'");
             let help = "paths are relative to the team file";
-            self.told.push(Problem::error(self.file.place(path).value, path, message).help(help));
+            self.problems.push(Problem::error(self.file.span_of(path).value, path, message).with_help(help));
         }
     }
 }

@@ -23,13 +23,13 @@ fn files(name: &str) -> Vec<(String, String, PathBuf)> {
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
         (stem, fs::read_to_string(&path).unwrap(), path)
     };
-    files.into_iter().map(read).collect()
+    files.into_iter().map(parse).collect()
 }
 
 /// A machine with the files of a directory, and with no variable.
 struct Bare<'a>(&'a Path);
 
-impl Around for Bare<'_> {
+impl HostProbe for Bare<'_> {
     fn has_variable(&self, _: &str) -> bool {
         false
     }
@@ -39,10 +39,10 @@ impl Around for Bare<'_> {
     }
 }
 
-fn checked(text: &str, path: &Path) -> Reading {
-    let mut reading = read(text);
+fn checked(text: &str, path: &Path) -> ParsedTeamFile {
+    let mut reading = parse(text);
     if let Some(file) = &reading.file {
-        reading.problems.extend(survey(file, &Bare(path.parent().unwrap())));
+        reading.problems.extend(check_host(file, &Bare(path.parent().unwrap())));
     }
     reading
 }
@@ -57,7 +57,7 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
     assert!(files.len() >= 15);
     for (stem, text, path) in files {
         let reading = checked(&text, &path);
-        assert!(reading.errors() > 0, "{stem} is not wrong");
+        assert!(reading.error_count() > 0, "{stem} is not wrong");
         insta::with_settings!({snapshot_path => dir("tests/teams/wrong/told"), prepend_module_to_snapshot => false}, {
             insta::assert_snapshot!(stem.as_str(), told(&format!("{stem}.yaml"), &text, &reading.problems));
         });
@@ -96,14 +96,14 @@ fn the_examples_are_right() {
 #[test]
 fn every_key_is_read() {
     let text = fs::read_to_string(dir("tests/teams/everything.yaml")).unwrap();
-    let reading = read(&text);
+    let reading = parse(&text);
     let file = reading.file.unwrap_or_else(|| panic!("{}", told("everything", &text, &reading.problems)));
     for path in keys() {
-        let there = file.places.keys().any(|place| fits(&path, place));
+        let there = file.spans.keys().any(|place| fits(&path, place));
         assert!(there, "{path} is not in everything.yaml");
     }
     insta::with_settings!({snapshot_path => dir("tests/teams/told"), prepend_module_to_snapshot => false}, {
-        insta::assert_snapshot!("everything", format!("{:#?}", TeamFile { places: Default::default(), ..file }));
+        insta::assert_snapshot!("everything", format!("{:#?}", TeamFile { spans: Default::default(), ..file }));
     });
 }
 
@@ -123,24 +123,24 @@ fn fits(pattern: &str, place: &str) -> bool {
 
 /// The paths of all keys, as far as they do not repeat themselves.
 fn keys() -> Vec<String> {
-    use super::form::{Object, Standing, TEAM, TOOLSETS, Type};
-    fn object(path: &str, object: &'static Object, found: &mut Vec<String>) {
+    use super::form::{ObjectSchema, KeyStatus, TEAM, TOOLSETS, ValueType};
+    fn object(path: &str, object: &'static ObjectSchema, found: &mut Vec<String>) {
         for key in object.keys {
             let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
-            if matches!(key.standing, Standing::Used) {
+            if matches!(key.status, KeyStatus::Used) {
                 found.push(path.clone());
                 kind(&path, &key.kind, found);
             }
         }
     }
-    fn kind(path: &str, shape: &'static Type, found: &mut Vec<String>) {
+    fn kind(path: &str, shape: &'static ValueType, found: &mut Vec<String>) {
         match shape {
-            Type::Object(shape) => object(path, shape, found),
-            Type::Map(Type::Object(shape) | Type::Either([Type::Object(shape), ..])) => {
+            ValueType::Object(shape) => object(path, shape, found),
+            ValueType::Map(ValueType::Object(shape) | ValueType::AnyOf([ValueType::Object(shape), ..])) => {
                 object(&format!("{path}.*"), shape, found);
             }
-            Type::List(inner) => kind(path, inner, found),
-            Type::Toolset => {
+            ValueType::List(inner) => kind(path, inner, found),
+            ValueType::Toolset => {
                 for (_, shape) in TOOLSETS {
                     object(path, shape, found);
                 }
@@ -158,8 +158,8 @@ fn keys() -> Vec<String> {
 
 #[test]
 fn the_schema_takes_what_the_reader_takes() {
-    let schema = schema();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let schema = json_schema();
+    let validator = jsonschema::validator_for(&json_schema).unwrap();
     let json = |text: &str| -> Option<serde_json::Value> { serde_saphyr::from_str(text).ok() };
     for name in ["../../examples/teams", "tests/teams/odd"] {
         for (stem, text, _) in files(name) {
@@ -196,16 +196,16 @@ fn the_schema_takes_what_the_reader_takes() {
 fn agents_keep_their_order_and_old_flags_become_toolsets() {
     let read = |stem: &str| {
         let text = fs::read_to_string(dir("tests/teams/odd").join(format!("{stem}.yaml"))).unwrap();
-        read(&text).file.unwrap()
+        parse(&text).file.unwrap()
     };
-    let old = read("flags-of-version-0");
+    let old = parse("flags-of-version-0");
     let kinds: Vec<&str> = old.agents["root"].toolsets.iter().map(|toolset| toolset.kind.name()).collect();
     assert_eq!(kinds, ["mcp", "think", "todo", "memory"]);
     assert_eq!(old.agents["root"].toolsets[2].kind, ToolsetKind::Todo { shared: true });
     assert_eq!(old.models["main"].provider.as_deref(), Some("openai"));
 
-    let odd = read("spellings");
-    assert_eq!(odd.root(), Some("first"));
+    let odd = parse("spellings");
+    assert_eq!(odd.root_agent(), Some("first"));
     assert_eq!(odd.agents.keys().collect::<Vec<_>>(), ["first", "second"]);
     assert_eq!(odd.agents["first"].model, ["openai/gpt-5", "anthropic/claude-sonnet-4-5"]);
     assert_eq!(odd.agents["first"].limits.timeout, Some(Duration::from_secs(90)));
@@ -216,14 +216,14 @@ fn agents_keep_their_order_and_old_flags_become_toolsets() {
     );
     assert_eq!(odd.agents["second"].instruction, "42");
     assert_eq!(odd.models["short"].model.as_deref(), Some("gemini-2.5-flash"));
-    assert_eq!(odd.models["thinks_not"].thinking_budget, Some(ThinkingPart::Effort("off".into())));
+    assert_eq!(odd.models["thinks_not"].thinking_budget, Some(ThinkingConfig::Effort("off".into())));
 
-    let merged = read("anchors");
+    let merged = parse("anchors");
     assert_eq!(merged.agents["helper"].instruction, "You help otherwise.");
     assert_eq!(merged.agents["helper"].model, ["auto"]);
     assert_eq!(merged.agents["helper"].toolsets.len(), 1);
 
-    let variables = read("variables");
+    let variables = parse("variables");
     let ToolsetKind::Shell(shell) = &variables.agents["root"].toolsets[0].kind else { panic!() };
     let env: Vec<(&str, &str)> =
         shell.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -250,18 +250,18 @@ fn what_would_eat_the_machine_is_refused_within_a_second() {
         std::iter::once("agents:\n".to_owned()).chain((0..60_000).map(|n| format!("  a{n}: 1\n"))).collect();
     for text in [bomb, well, flow, maps, dashes, mountain, crowd] {
         let began = Instant::now();
-        let reading = read(&text);
+        let reading = parse(&text);
         // Without optimisation, and with other tests beside it, it takes longer than it is allowed to.
         let most = if cfg!(debug_assertions) { 15 } else { 1 };
         assert!(began.elapsed() < Duration::from_secs(most), "{:?}", began.elapsed());
-        assert!(reading.errors() > 0 && reading.problems.len() < 3, "{:?}", reading.problems.len());
+        assert!(reading.error_count() > 0 && reading.problems.len() < 3, "{:?}", reading.problems.len());
     }
 }
 
 #[test]
 fn a_long_line_is_shown_around_the_place() {
     let text = format!("agents:\n  root: {{description: {}, modle: auto}}\n", "é".repeat(300));
-    let problem = read(&text).problems.remove(0);
+    let problem = parse(&text).problems.remove(0);
     let shown = problem.render("long.yaml", &text);
     let lines: Vec<&str> = shown.lines().collect();
     let mark = lines[4].find('^').map(|at| lines[4][..at].chars().count()).unwrap();
@@ -273,8 +273,8 @@ fn a_long_line_is_shown_around_the_place() {
 fn what_is_quoted_commands_no_terminal() {
     let wrong = "agents:\n  root: {model: auto, \"mo\\edel\": x}\n";
     let nowhere = "agents:\n  root: {model: auto, sub_agents: [\"no-\\e[31m\\t-file.yaml\"]}\n";
-    let surveyed = survey(&read(nowhere).file.unwrap(), &Bare(Path::new("/nowhere")));
-    for (text, problems) in [(wrong, read(wrong).problems), (nowhere, surveyed)] {
+    let surveyed = check_host(&parse(nowhere).file.unwrap(), &Bare(Path::new("/nowhere")));
+    for (text, problems) in [(wrong, parse(wrong).problems), (nowhere, surveyed)] {
         assert!(!problems.is_empty());
         for problem in problems {
             let shown = problem.render("team.yaml", text);

@@ -8,14 +8,14 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::bundle::{below, folder};
-use super::check::{Reference, reference};
+use super::bundle::{join_normalized, parent_dir};
+use super::check::{AgentReference, resolve_reference};
 use super::variables::all_variables;
 use super::{
-    AgentPart, Bundle, HookPart, HooksPart, McpPart, ModelPart, SandboxPart, SkillsPart, TeamFile,
-    ToolsetKind, ToolsetPart, read,
+    AgentConfig, TeamBundle, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig, SkillsConfig, TeamFile,
+    ToolsetKind, ToolsetConfig, parse,
 };
-use crate::model::http::{is_at_home, usual_keys_of};
+use crate::model::http::{is_provider_or_local_url, key_variables_of};
 
 /// Tools that run without a question anyway, because they only read: to allow those is nothing new.
 const HARMLESS: [&str; 5] = ["read_", "list_", "search_", "view_", "directory_tree"];
@@ -116,19 +116,19 @@ impl fmt::Display for TrustItem {
 ///
 /// assert_eq!(trust_items(&Bundle::of_text("team.yaml", "agents: {root: {model: openai/gpt-5}}")), []);
 /// ```
-pub fn trust_items(bundle: &Bundle) -> Vec<TrustItem> {
-    let mut list = List::default();
+pub fn trust_items(bundle: &TeamBundle) -> Vec<TrustItem> {
+    let mut list = TrustCollector::default();
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut open = vec![(String::new(), bundle.text.as_str())];
     while let Some((dir, text)) = open.pop() {
-        let Some(team) = read(text).file else { continue };
+        let Some(team) = parse(text).file else { continue };
         list.team(&team, &dir);
         for other in team.agents.values().flat_map(|agent| agent.sub_agents.iter().chain(&agent.handoffs)) {
-            if let Reference::File { path, .. } = reference(&team, other)
-                && let Some((key, text)) = bundle.file(&dir, path)
+            if let AgentReference::File { path, .. } = resolve_reference(&team, other)
+                && let Some((key, text)) = bundle.find_file(&dir, path)
                 && seen.insert(key.clone())
             {
-                open.push((folder(&key).to_owned(), text));
+                open.push((parent_dir(&key).to_owned(), text));
             }
         }
     }
@@ -143,9 +143,9 @@ pub fn trust_digest(items: &[TrustItem]) -> String {
 }
 
 #[derive(Default)]
-struct List(BTreeSet<TrustItem>);
+struct TrustCollector(BTreeSet<TrustItem>);
 
-impl List {
+impl TrustCollector {
     fn add(&mut self, item: TrustItem) {
         self.0.insert(item);
     }
@@ -178,7 +178,7 @@ impl List {
         }
     }
 
-    fn agent(&mut self, team: &TeamFile, name: &str, agent: &AgentPart, dir: &str) {
+    fn agent(&mut self, team: &TeamFile, name: &str, agent: &AgentConfig, dir: &str) {
         self.hooks(&agent.hooks, name);
         self.allowed(&agent.permissions.allow);
         agent.toolsets.iter().for_each(|part| self.toolset(part, name, dir));
@@ -192,12 +192,12 @@ impl List {
             self.skills(skills, &format!("skills of {name}"), dir);
         }
         for other in agent.sub_agents.iter().chain(&agent.handoffs) {
-            match reference(team, other) {
+            match resolve_reference(team, other) {
                 // Others are names in a registry, and nobody is contacted.
-                Reference::Remote { name, address } if address.contains("://") => {
+                AgentReference::Remote { name, address } if address.contains("://") => {
                     self.contact(address, &format!("agent {name}"), &[]);
                 }
-                Reference::File { path, .. } => self.file(dir, path, &format!("sub-agent of {name}")),
+                AgentReference::File { path, .. } => self.file(dir, path, &format!("sub-agent of {name}")),
                 _ => {}
             }
         }
@@ -208,12 +208,12 @@ impl List {
             } else if let Some((provider, _)) =
                 model.split_once('/').filter(|_| !team.models.contains_key(model))
             {
-                self.provider(team, provider, &ModelPart::default(), model);
+                self.provider(team, provider, &ModelConfig::default(), model);
             }
         }
     }
 
-    fn hooks(&mut self, hooks: &HooksPart, agent: &str) {
+    fn hooks(&mut self, hooks: &HooksConfig, agent: &str) {
         let matched = [("pre_tool_use", &hooks.pre_tool_use), ("post_tool_use", &hooks.post_tool_use)];
         for (event, matchers) in matched {
             for matcher in matchers {
@@ -232,14 +232,14 @@ impl List {
         self.env(&hooks.env, &format!("hooks of {agent}"));
     }
 
-    fn hook(&mut self, event: &str, agent: &str, hooks: &[HookPart]) {
+    fn hook(&mut self, event: &str, agent: &str, hooks: &[HookConfig]) {
         for hook in hooks {
             let what = format!("hook {event} of {agent}");
             self.add(TrustItem::Command { what, command: hook.command.clone() });
         }
     }
 
-    fn toolset(&mut self, part: &ToolsetPart, of: &str, dir: &str) {
+    fn toolset(&mut self, part: &ToolsetConfig, of: &str, dir: &str) {
         match &part.kind {
             ToolsetKind::Filesystem(files) => {
                 for edit in &files.post_edit {
@@ -293,7 +293,7 @@ impl List {
         }
     }
 
-    fn mcp(&mut self, mcp: &McpPart, of: &str) {
+    fn mcp(&mut self, mcp: &McpConfig, of: &str) {
         let name = mcp.name.as_deref().unwrap_or(of);
         let what = format!("MCP server {name}");
         if let Some(command) = &mcp.command {
@@ -313,7 +313,7 @@ impl List {
         self.env(&mcp.env, &what);
     }
 
-    fn model(&mut self, team: &TeamFile, name: &str, model: &ModelPart, dir: &str) {
+    fn model(&mut self, team: &TeamFile, name: &str, model: &ModelConfig, dir: &str) {
         let (provider, script) = match (model.provider.as_deref(), model.model.as_deref()) {
             (Some("scripted"), script) => ("scripted", script),
             (Some(provider), _) => (provider, None),
@@ -329,20 +329,20 @@ impl List {
     }
 
     /// Where a model is, and which key goes there.
-    fn provider(&mut self, team: &TeamFile, provider: &str, model: &ModelPart, name: &str) {
+    fn provider(&mut self, team: &TeamFile, provider: &str, model: &ModelConfig, name: &str) {
         let own = team.providers.get(provider);
         let like = own.and_then(|own| own.provider.as_deref()).unwrap_or(provider);
         let url = model.base_url.as_ref().or(own.and_then(|own| own.base_url.as_ref()));
         let key = model.token_key.as_ref().or(own.and_then(|own| own.token_key.as_ref()));
         let what = format!("model {name}");
         // The provider's own place, or this machine.
-        let home = url.is_none_or(|url| is_at_home(like, url));
+        let home = url.is_none_or(|url| is_provider_or_local_url(like, url));
         if let Some(url) = url.filter(|_| !home) {
             self.contact(url, &what, &[]);
         } else if let Some(url) = url {
             self.variables(url, &format!("URL of {what}"), &[]);
         }
-        let usual = |key: &&String| home && usual_keys_of(like).contains(&key.as_str());
+        let usual = |key: &&String| home && key_variables_of(like).contains(&key.as_str());
         if let Some(key) = key.filter(|key| !usual(key)) {
             let to = url.map_or_else(|| format!("provider {like}"), |url| url.clone());
             self.add(TrustItem::Variable { name: key.clone(), to: format!("{to} ({what})") });
@@ -377,11 +377,11 @@ impl List {
         }
     }
 
-    fn sandbox(&mut self, sandbox: Option<&SandboxPart>, network: Option<bool>, of: &str) {
+    fn sandbox(&mut self, sandbox: Option<&SandboxConfig>, network: Option<bool>, of: &str) {
         match sandbox {
-            Some(SandboxPart::Switch(false)) => self.unconfined(of),
-            Some(SandboxPart::Word(word)) if word != "on" => self.unconfined(of),
-            Some(SandboxPart::Old(settings)) => {
+            Some(SandboxConfig::Switch(false)) => self.unconfined(of),
+            Some(SandboxConfig::Word(word)) if word != "on" => self.unconfined(of),
+            Some(SandboxConfig::Old(settings)) => {
                 let paths = settings.get("paths").and_then(serde_json::Value::as_array);
                 for path in paths.into_iter().flatten().filter_map(serde_json::Value::as_str) {
                     if !path.ends_with(":ro") {
@@ -401,8 +401,8 @@ impl List {
         self.add(TrustItem::Unprotected { what: format!("{of} run without a sandbox") });
     }
 
-    fn skills(&mut self, skills: &SkillsPart, what: &str, dir: &str) {
-        let SkillsPart::Sources(sources) = skills else { return };
+    fn skills(&mut self, skills: &SkillsConfig, what: &str, dir: &str) {
+        let SkillsConfig::Sources(sources) = skills else { return };
         for source in sources {
             if source.starts_with("https://") || source.starts_with("http://") {
                 self.contact(source, what, &[]);
@@ -414,7 +414,7 @@ impl List {
 
     /// A file, if it is not below the directory.
     fn file(&mut self, dir: &str, path: &str, what: &str) {
-        let whole = below(dir, path);
+        let whole = join_normalized(dir, path);
         if Path::new(&whole).is_absolute() || whole.starts_with("..") || path.starts_with('~') {
             self.add(TrustItem::File { what: what.to_owned(), path: path.to_owned() });
         }
@@ -436,9 +436,9 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> String {
-        let reading = read(text);
-        assert_eq!(reading.errors(), 0, "{:#?}", reading.problems);
-        let lines = trust_items(&Bundle::of_text("team.yaml", text));
+        let reading = parse(text);
+        assert_eq!(reading.error_count(), 0, "{:#?}", reading.problems);
+        let lines = trust_items(&TeamBundle::from_text("team.yaml", text));
         let lines = lines.iter().map(|item| format!("{} | {item}", item.heading()));
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -496,7 +496,7 @@ permissions:
     /// What is asked about is known by its list, and by nothing else in the file.
     #[test]
     fn the_digest_is_that_of_the_list() {
-        let digest = |text: &str| trust_digest(&trust_items(&Bundle::of_text("team.yaml", text)));
+        let digest = |text: &str| trust_digest(&trust_items(&TeamBundle::from_text("team.yaml", text)));
         let hook = |instruction: &str, command: &str| {
             digest(&format!(
                 "agents: {{root: {{model: auto, instruction: {instruction}, hooks: {{task_end: [{{type: command, command: {command}}}]}}}}}}"
@@ -510,7 +510,7 @@ permissions:
     #[test]
     fn the_files_that_it_refers_to_count() {
         let mut bundle =
-            Bundle::of_text("team.yaml", "agents: {root: {model: auto, sub_agents: [more/other.yaml]}}");
+            TeamBundle::from_text("team.yaml", "agents: {root: {model: auto, sub_agents: [more/other.yaml]}}");
         let other = "agents: {root: {model: auto, sub_agents: [./third.yaml], instruction_file: [../a.md]}}";
         bundle.files.insert("more/other.yaml".into(), other.into());
         let third = "agents: {root: {model: auto, hooks: {task_end: [{type: command, command: ./x}]}, instruction_file: [../../b.md]}}";

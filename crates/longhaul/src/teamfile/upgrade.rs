@@ -1,51 +1,51 @@
 //! Older spellings, brought to the ones of today.
 
-use super::value::Value;
+use super::value::NormalValue;
 
 /// Brings a whole file up to date.
-pub(super) fn upgrade(team: &mut Value) {
-    for agent in team.get_mut("agents").into_iter().flat_map(Value::values_mut) {
+pub(super) fn upgrade(team: &mut NormalValue) {
+    for agent in team.get_mut("agents").into_iter().flat_map(NormalValue::values_mut) {
         flags(agent);
     }
-    for model in team.get_mut("models").into_iter().flat_map(Value::values_mut) {
-        if let Value::Text(name) = model {
+    for model in team.get_mut("models").into_iter().flat_map(NormalValue::values_mut) {
+        if let NormalValue::Text(name) = model {
             *model = short_model(name);
         }
     }
-    for server in team.get_mut("mcps").into_iter().flat_map(Value::values_mut) {
-        server.take("type");
-        server.set("type", Value::Text("mcp".to_owned()));
+    for server in team.get_mut("mcps").into_iter().flat_map(NormalValue::values_mut) {
+        server.remove("type");
+        server.set("type", NormalValue::Text("mcp".to_owned()));
     }
-    for group in team.get_mut("toolsets").into_iter().flat_map(Value::values_mut) {
-        if matches!(group, Value::Map(_)) {
-            let toolset = std::mem::replace(group, Value::Null);
-            *group = Value::List(vec![toolset]);
+    for group in team.get_mut("toolsets").into_iter().flat_map(NormalValue::values_mut) {
+        if matches!(group, NormalValue::Map(_)) {
+            let toolset = std::mem::replace(group, NormalValue::Null);
+            *group = NormalValue::List(vec![toolset]);
         }
     }
 }
 
 /// `think: true`, `todo: {shared: true}` and `memory: {path: …}` are toolsets.
-fn flags(agent: &mut Value) {
+fn flags(agent: &mut NormalValue) {
     for flag in ["think", "todo", "memory"] {
-        let mut toolset = match agent.take(flag) {
-            Some(settings @ Value::Map(_)) => settings,
-            Some(Value::Bool(true)) => Value::Map(Vec::new()),
+        let mut toolset = match agent.remove(flag) {
+            Some(settings @ NormalValue::Map(_)) => settings,
+            Some(NormalValue::Bool(true)) => NormalValue::Map(Vec::new()),
             _ => continue,
         };
-        toolset.set("type", Value::Text(flag.to_owned()));
+        toolset.set("type", NormalValue::Text(flag.to_owned()));
         match agent.get_mut("toolsets") {
-            Some(Value::List(toolsets)) => toolsets.push(toolset),
-            _ => agent.set("toolsets", Value::List(vec![toolset])),
+            Some(NormalValue::List(toolsets)) => toolsets.push(toolset),
+            _ => agent.set("toolsets", NormalValue::List(vec![toolset])),
         }
     }
 }
 
 /// `provider/model`.
-fn short_model(name: &str) -> Value {
+fn short_model(name: &str) -> NormalValue {
     let (provider, model) = name.split_once('/').unwrap_or(("", name));
-    let mut fields = vec![("model".to_owned(), Value::Text(model.to_owned()))];
+    let mut fields = vec![("model".to_owned(), NormalValue::Text(model.to_owned()))];
     if !provider.is_empty() {
-        fields.push(("provider".to_owned(), Value::Text(provider.to_owned())));
+        fields.push(("provider".to_owned(), NormalValue::Text(provider.to_owned())));
     }
-    Value::Map(fields)
+    NormalValue::Map(fields)
 }

@@ -6,67 +6,67 @@ use serde::forward_to_deserialize_any;
 
 /// A piece of a team file, in its normal form. Maps keep their order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum NormalValue {
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(String),
-    List(Vec<Value>),
-    Map(Vec<(String, Value)>),
+    List(Vec<NormalValue>),
+    Map(Vec<(String, NormalValue)>),
 }
 
-impl Value {
+impl NormalValue {
     /// The value of a key, to be changed.
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut NormalValue> {
         match self {
-            Value::Map(fields) => fields.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value),
+            NormalValue::Map(fields) => fields.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value),
             _ => None,
         }
     }
 
     /// Takes a key out.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        let Value::Map(fields) = self else { return None };
+    pub(super) fn remove(&mut self, name: &str) -> Option<NormalValue> {
+        let NormalValue::Map(fields) = self else { return None };
         let at = fields.iter().position(|(key, _)| key == name)?;
         Some(fields.remove(at).1)
     }
 
     /// Sets a key.
-    pub(super) fn set(&mut self, name: &str, value: Value) {
-        if let Value::Map(fields) = self {
+    pub(super) fn set(&mut self, name: &str, value: NormalValue) {
+        if let NormalValue::Map(fields) = self {
             fields.push((name.to_owned(), value));
         }
     }
 
     /// The values of a map, to be changed.
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut NormalValue> {
         let fields = match self {
-            Value::Map(fields) => fields.as_mut_slice(),
+            NormalValue::Map(fields) => fields.as_mut_slice(),
             _ => &mut [],
         };
         fields.iter_mut().map(|(_, value)| value)
     }
 }
 
-impl<'de> Deserializer<'de> for Value {
+impl<'de> Deserializer<'de> for NormalValue {
     type Error = value::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         match self {
-            Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(value),
-            Value::Int(value) => visitor.visit_i64(value),
-            Value::Float(value) => visitor.visit_f64(value),
-            Value::Text(value) => visitor.visit_string(value),
-            Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
-            Value::Map(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
+            NormalValue::Null => visitor.visit_unit(),
+            NormalValue::Bool(value) => visitor.visit_bool(value),
+            NormalValue::Int(value) => visitor.visit_i64(value),
+            NormalValue::Float(value) => visitor.visit_f64(value),
+            NormalValue::Text(value) => visitor.visit_string(value),
+            NormalValue::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
+            NormalValue::Map(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         match self {
-            Value::Null => visitor.visit_none(),
+            NormalValue::Null => visitor.visit_none(),
             value => visitor.visit_some(value),
         }
     }
@@ -78,7 +78,7 @@ impl<'de> Deserializer<'de> for Value {
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
         match self {
-            Value::Text(text) => text.into_deserializer().deserialize_enum(name, variants, visitor),
+            NormalValue::Text(text) => text.into_deserializer().deserialize_enum(name, variants, visitor),
             value => value.deserialize_any(visitor),
         }
     }
@@ -97,10 +97,10 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-impl IntoDeserializer<'_> for Value {
-    type Deserializer = Value;
+impl IntoDeserializer<'_> for NormalValue {
+    type Deserializer = NormalValue;
 
-    fn into_deserializer(self) -> Value {
+    fn into_deserializer(self) -> NormalValue {
         self
     }
 }

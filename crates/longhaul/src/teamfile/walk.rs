@@ -3,35 +3,35 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::form::{self, Object, Rule, Standing, TOOLSETS, Type};
-use super::near::{instead, listed, nearest};
-use super::node::{Key, Kind, Node};
-use super::problem::{Place, Problem, Told};
-use super::value::Value;
+use super::form::{self, ObjectSchema, KeyRule, KeyStatus, TOOLSETS, ValueType};
+use super::near::{suggest, join_bounded, nearest};
+use super::node::{YamlKey, YamlKind, YamlNode};
+use super::problem::{SourceSpan, Problem, ProblemList};
+use super::value::NormalValue;
 
 /// How many names a text with commas may have.
 const MOST_NAMES: usize = 1000;
 
 /// Where something stands: the key that names it, and the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub(super) key: Place,
-    pub(super) value: Place,
+pub(super) struct KeyValueSpans {
+    pub(super) key: SourceSpan,
+    pub(super) value: SourceSpan,
 }
 
 /// Where everything stands, by its path.
-pub(super) type Places = HashMap<String, Spot>;
+pub(super) type SpanIndex = HashMap<String, KeyValueSpans>;
 
 /// What a walk through a tree has found.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct TeamFileReader {
     path: String,
-    pub(super) told: Told,
-    pub(super) places: Places,
+    pub(super) problems: ProblemList,
+    pub(super) spans: SpanIndex,
 }
 
 /// A path with one more key.
-pub(super) fn join(path: &str, key: &str) -> String {
+pub(super) fn join_path(path: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     match (path.is_empty(), plain) {
         (true, true) => key.to_owned(),
@@ -41,41 +41,41 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-impl Walk {
+impl TeamFileReader {
     /// Reads a whole file.
-    pub(super) fn team(&mut self, node: &Node) -> Option<Value> {
-        self.take(node, &FILE, node.at)
+    pub(super) fn read_team(&mut self, node: &YamlNode) -> Option<NormalValue> {
+        self.read_value(node, &FILE, node.at)
     }
 
-    fn wrong(&mut self, at: Place, message: impl Into<String>) {
-        self.told.push(Problem::error(at, &self.path, message));
+    fn wrong(&mut self, at: SourceSpan, message: impl Into<String>) {
+        self.problems.push(Problem::error(at, &self.path, message));
     }
 
-    fn wrong_help(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.told.push(Problem::error(at, &self.path, message).help(help));
+    fn wrong_help(&mut self, at: SourceSpan, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Problem::error(at, &self.path, message).with_help(help));
     }
 
-    fn warn(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.told.push(Problem::warning(at, &self.path, message).help(help));
+    fn warn(&mut self, at: SourceSpan, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Problem::warning(at, &self.path, message).with_help(help));
     }
 
     /// Goes into a key, or an item, and comes back.
-    fn within<T>(&mut self, path: String, spot: Spot, f: impl FnOnce(&mut Self) -> T) -> T {
+    fn within<T>(&mut self, path: String, spot: KeyValueSpans, f: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.path, path);
-        self.places.insert(self.path.clone(), spot);
+        self.spans.insert(self.path.clone(), spot);
         let result = f(self);
         self.path = outer;
         result
     }
 
-    fn at_key<T>(&mut self, key: &Key, node: &Node, f: impl FnOnce(&mut Self) -> T) -> T {
+    fn at_key<T>(&mut self, key: &YamlKey, node: &YamlNode, f: impl FnOnce(&mut Self) -> T) -> T {
         // What is left empty stands where its key does.
-        let value = if node.kind == Kind::Null { key.at } else { node.at };
-        self.within(join(&self.path, &key.name), Spot { key: key.at, value }, f)
+        let value = if node.kind == YamlKind::Null { key.at } else { node.at };
+        self.within(join_path(&self.path, &key.name), KeyValueSpans { key: key.at, value }, f)
     }
 
-    fn at_item<T>(&mut self, index: usize, at: Place, f: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(format!("{}[{index}]", self.path), Spot { key: at, value: at }, f)
+    fn at_item<T>(&mut self, index: usize, at: SourceSpan, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(format!("{}[{index}]", self.path), KeyValueSpans { key: at, value: at }, f)
     }
 
     /// What is being read, in words.
@@ -88,67 +88,67 @@ impl Walk {
     }
 
     /// The value in its normal form; `None` if it is wrong, which has been told, or not there.
-    fn take(&mut self, node: &Node, kind: &'static Type, at: Place) -> Option<Value> {
-        if node.kind == Kind::Null {
+    fn read_value(&mut self, node: &YamlNode, kind: &'static ValueType, at: SourceSpan) -> Option<NormalValue> {
+        if node.kind == YamlKind::Null {
             return match kind {
-                Type::Object(object) => Some(self.object(&[], object, at)),
-                Type::Map(_) => Some(Value::Map(Vec::new())),
-                Type::Toolset => self.mismatch(node, kind),
+                ValueType::Object(object) => Some(self.object(&[], object, at)),
+                ValueType::Map(_) => Some(NormalValue::Map(Vec::new())),
+                ValueType::Toolset => self.mismatch(node, kind),
                 _ => None,
             };
         }
         match (kind, &node.kind) {
-            (Type::Text | Type::Variables, _) => match node.text() {
-                Some(text) => Some(Value::Text(text.to_owned())),
+            (ValueType::Text | ValueType::TextWithVariables, _) => match node.as_text() {
+                Some(text) => Some(NormalValue::Text(text.to_owned())),
                 None => self.mismatch(node, kind),
             },
-            (Type::Bool, Kind::Bool(value)) => Some(Value::Bool(*value)),
-            (Type::Whole(least), Kind::Int(value)) if (*least..=form::MOST).contains(value) => {
-                Some(Value::Int(*value))
+            (ValueType::Bool, YamlKind::Bool(value)) => Some(NormalValue::Bool(*value)),
+            (ValueType::Integer(least), YamlKind::Int(value)) if (*least..=form::MAX_INTEGER).contains(value) => {
+                Some(NormalValue::Int(*value))
             }
-            (Type::Number(least, most), Kind::Int(_) | Kind::Float(_)) => {
+            (ValueType::Number(least, most), YamlKind::Int(_) | YamlKind::Float(_)) => {
                 let value = match node.kind {
-                    Kind::Int(value) => value as f64,
-                    Kind::Float(value) => value,
+                    YamlKind::Int(value) => value as f64,
+                    YamlKind::Float(value) => value,
                     _ => f64::NAN,
                 };
                 match value.is_finite() && (*least..=*most).contains(&value) {
-                    true => Some(Value::Float(value)),
+                    true => Some(NormalValue::Float(value)),
                     false => self.mismatch(node, kind),
                 }
             }
-            (Type::Time, _) => match time(node) {
-                Some(time) => Some(Value::Int(time)),
+            (ValueType::Duration, _) => match parse_duration(node) {
+                Some(time) => Some(NormalValue::Int(time)),
                 None => self.mismatch(node, kind),
             },
-            (Type::Word(words), _) if node.text().is_some() => self.word(node, words),
-            (Type::Texts | Type::Names, _) => self.texts(node, kind),
-            (Type::List(item), Kind::List(nodes)) => {
+            (ValueType::Keyword(words), _) if node.as_text().is_some() => self.word(node, words),
+            (ValueType::Texts | ValueType::Names, _) => self.texts(node, kind),
+            (ValueType::List(item), YamlKind::List(nodes)) => {
                 let mut list = Vec::with_capacity(nodes.len());
                 for (index, node) in nodes.iter().enumerate() {
-                    let value = self.at_item(index, node.at, |walk| walk.take(node, item, node.at));
+                    let value = self.at_item(index, node.at, |walk| walk.read_value(node, item, node.at));
                     // Its place is kept, so that what comes after it still has the number that it has in the file.
                     list.push(value.unwrap_or_else(|| blank(item)));
                 }
-                Some(Value::List(list))
+                Some(NormalValue::List(list))
             }
-            (Type::Map(item), Kind::Map(fields)) => {
+            (ValueType::Map(item), YamlKind::Map(fields)) => {
                 let mut map = Vec::with_capacity(fields.len());
                 for (key, node) in fields {
-                    let value = self.at_key(key, node, |walk| walk.take(node, item, key.at));
+                    let value = self.at_key(key, node, |walk| walk.read_value(node, item, key.at));
                     // A name that is there is known, though what it names is wrong: one mistake is told once.
                     map.push((key.name.clone(), value.unwrap_or_else(|| blank(item))));
                 }
-                map.retain(|(_, value)| *value != Value::Null);
-                Some(Value::Map(map))
+                map.retain(|(_, value)| *value != NormalValue::Null);
+                Some(NormalValue::Map(map))
             }
-            (Type::Object(object), Kind::Map(fields)) => Some(self.object(fields, object, at)),
-            (Type::Either(kinds), _) => match kinds.iter().find(|kind| fits(node, kind)) {
-                Some(kind) => self.take(node, kind, at),
+            (ValueType::Object(object), YamlKind::Map(fields)) => Some(self.object(fields, object, at)),
+            (ValueType::AnyOf(kinds), _) => match kinds.iter().find(|kind| matches_type(node, kind)) {
+                Some(kind) => self.read_value(node, kind, at),
                 None => self.mismatch(node, kind),
             },
-            (Type::Toolset, Kind::Map(fields)) => self.toolset(node, fields, at),
-            (Type::Toolset, Kind::Text(text)) if form::toolset(text).is_some() => {
+            (ValueType::Toolset, YamlKind::Map(fields)) => self.toolset(node, fields, at),
+            (ValueType::Toolset, YamlKind::Text(text)) if form::toolset_schema(text).is_some() => {
                 self.wrong_help(
                     node.at,
                     "a toolset is a map with a type, and this is a text",
@@ -156,53 +156,53 @@ impl Walk {
                 );
                 None
             }
-            (Type::Commands, Kind::Map(_) | Kind::List(_)) => Some(self.commands(node)),
-            (Type::Any, _) => Some(any(node)),
+            (ValueType::Commands, YamlKind::Map(_) | YamlKind::List(_)) => Some(self.commands(node)),
+            (ValueType::Any, _) => Some(to_normal_value(node)),
             _ => self.mismatch(node, kind),
         }
     }
 
-    fn mismatch(&mut self, node: &Node, kind: &Type) -> Option<Value> {
-        let found = match node.text() {
-            Some(text) => format!("'{}'", shortened(text)),
-            None => node.what().to_owned(),
+    fn mismatch(&mut self, node: &YamlNode, kind: &ValueType) -> Option<NormalValue> {
+        let found = match node.as_text() {
+            Some(text) => format!("'{}'", shorten(text)),
+            None => node.describe().to_owned(),
         };
         let message = format!("{} must be {}, not {found}", self.name(), kind.expected());
         self.wrong(node.at, message);
         None
     }
 
-    fn word(&mut self, node: &Node, words: &[&'static str]) -> Option<Value> {
-        let text = node.text().unwrap_or_default();
+    fn word(&mut self, node: &YamlNode, words: &[&'static str]) -> Option<NormalValue> {
+        let text = node.as_text().unwrap_or_default();
         if let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
-            return Some(Value::Text((*word).to_owned()));
+            return Some(NormalValue::Text((*word).to_owned()));
         }
-        let message = format!("{} cannot be '{}'", self.name(), shortened(text));
-        self.wrong_help(node.at, message, instead(text, words, "it can be"));
+        let message = format!("{} cannot be '{}'", self.name(), shorten(text));
+        self.wrong_help(node.at, message, suggest(text, words, "it can be"));
         None
     }
 
-    fn texts(&mut self, node: &Node, kind: &'static Type) -> Option<Value> {
+    fn texts(&mut self, node: &YamlNode, kind: &'static ValueType) -> Option<NormalValue> {
         let mut list = Vec::new();
-        match (&node.kind, node.text()) {
-            (Kind::List(nodes), _) => {
+        match (&node.kind, node.as_text()) {
+            (YamlKind::List(nodes), _) => {
                 for (index, node) in nodes.iter().enumerate() {
                     let value = self.at_item(index, node.at, |walk| {
-                        let text = node.text().map(|text| Value::Text(text.trim().to_owned()));
+                        let text = node.as_text().map(|text| NormalValue::Text(text.trim().to_owned()));
                         if text.is_none() {
                             let message = format!(
                                 "'{}' is a list of texts, and this is {}",
                                 kind_name(&walk.path),
-                                node.what()
+                                node.describe()
                             );
                             walk.wrong(node.at, message);
                         }
                         text
                     });
-                    list.push(value.unwrap_or_else(|| Value::Text(String::new())));
+                    list.push(value.unwrap_or_else(|| NormalValue::Text(String::new())));
                 }
             }
-            (_, Some(text)) if matches!(kind, Type::Names) => {
+            (_, Some(text)) if matches!(kind, ValueType::Names) => {
                 let mut before = 0;
                 if text.split(',').nth(MOST_NAMES).is_some() {
                     self.wrong(node.at, format!("{} has more than {MOST_NAMES} names in it", self.name()));
@@ -213,36 +213,36 @@ impl Walk {
                     if !name.is_empty() {
                         let at = within(node.at, text, before + piece.find(name).unwrap_or(0), name);
                         self.at_item(list.len(), at, |_| {});
-                        list.push(Value::Text(name.to_owned()));
+                        list.push(NormalValue::Text(name.to_owned()));
                     }
                     before += piece.len() + 1;
                 }
             }
             (_, Some(text)) => {
                 self.at_item(0, node.at, |_| {});
-                list.push(Value::Text(text.to_owned()));
+                list.push(NormalValue::Text(text.to_owned()));
             }
             _ => return self.mismatch(node, kind),
         }
-        Some(Value::List(list))
+        Some(NormalValue::List(list))
     }
 
-    fn object(&mut self, fields: &[(Key, Node)], object: &'static Object, at: Place) -> Value {
-        let mut map: Vec<(String, Value)> = Vec::with_capacity(fields.len());
+    fn object(&mut self, fields: &[(YamlKey, YamlNode)], object: &'static ObjectSchema, at: SourceSpan) -> NormalValue {
+        let mut map: Vec<(String, NormalValue)> = Vec::with_capacity(fields.len());
         for (key, node) in fields {
             let Some(known) = object.keys.iter().find(|known| known.name == key.name) else {
                 self.unknown(key, object);
                 continue;
             };
             let value = self.at_key(key, node, |walk| {
-                if known.standing == Standing::Idle && !matches!(node.kind, Kind::Null | Kind::Bool(false)) {
+                if known.status == KeyStatus::Ignored && !matches!(node.kind, YamlKind::Null | YamlKind::Bool(false)) {
                     let message = format!("'{}' is accepted, but Longhaul does not use it", known.name);
                     walk.warn(key.at, message, "the team runs as if it were not there");
                 }
-                walk.take(node, &known.kind, key.at)
+                walk.read_value(node, &known.kind, key.at)
             });
-            let name = match known.standing {
-                Standing::Was(now) => now,
+            let name = match known.status {
+                KeyStatus::AliasOf(now) => now,
                 _ => known.name,
             };
             if map.iter().any(|(had, _)| had == name) {
@@ -255,11 +255,11 @@ impl Walk {
         for rule in object.rules {
             self.rule(rule, fields, object, at);
         }
-        Value::Map(map)
+        NormalValue::Map(map)
     }
 
-    fn unknown(&mut self, key: &Key, object: &'static Object) {
-        if self.told.is_enough() {
+    fn unknown(&mut self, key: &YamlKey, object: &'static ObjectSchema) {
+        if self.problems.is_full() {
             return;
         }
         let keys: Vec<&str> = object.keys.iter().map(|known| known.name).collect();
@@ -275,25 +275,25 @@ impl Walk {
                 format!("'{}' is for toolsets of type {}", key.name, elsewhere.join(", "))
             }
             None => {
-                let used = object.keys.iter().filter(|known| known.standing == Standing::Used);
-                format!("known keys: {}", listed(&used.map(|known| known.name).collect::<Vec<_>>()))
+                let used = object.keys.iter().filter(|known| known.status == KeyStatus::Used);
+                format!("known keys: {}", join_bounded(&used.map(|known| known.name).collect::<Vec<_>>()))
             }
         };
-        let path = join(&self.path, &key.name);
-        let message = format!("unknown key '{}' in {}", shortened(&key.name), object.name);
-        self.told.push(Problem::error(key.at, &path, message).help(help));
+        let path = join_path(&self.path, &key.name);
+        let message = format!("unknown key '{}' in {}", shorten(&key.name), object.name);
+        self.problems.push(Problem::error(key.at, &path, message).with_help(help));
     }
 
-    fn rule(&mut self, rule: &Rule, fields: &[(Key, Node)], object: &Object, at: Place) {
-        let find = |name: &str| fields.iter().find(|(key, node)| key.name == name && node.kind != Kind::Null);
+    fn rule(&mut self, rule: &KeyRule, fields: &[(YamlKey, YamlNode)], object: &ObjectSchema, at: SourceSpan) {
+        let find = |name: &str| fields.iter().find(|(key, node)| key.name == name && node.kind != YamlKind::Null);
         match rule {
-            Rule::Needs(keys) => {
+            KeyRule::Required(keys) => {
                 for name in *keys {
                     if find(name).is_some() {
                         continue;
                     }
-                    let unknown = |key: &Key| object.keys.iter().all(|known| known.name != key.name);
-                    let meant = |key: &Key| unknown(key) && nearest(&key.name, [*name]).is_some();
+                    let unknown = |key: &YamlKey| object.keys.iter().all(|known| known.name != key.name);
+                    let meant = |key: &YamlKey| unknown(key) && nearest(&key.name, [*name]).is_some();
                     match fields.iter().find(|(key, _)| key.name == *name) {
                         Some((key, _)) => self.wrong(key.at, format!("'{name}' is empty")),
                         // A key that was mistyped has been told.
@@ -302,8 +302,8 @@ impl Walk {
                     }
                 }
             }
-            Rule::OneOf(keys) => {
-                let there: Vec<&Key> =
+            KeyRule::OneOf(keys) => {
+                let there: Vec<&YamlKey> =
                     keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
                 match there.as_slice() {
                     [] => {
@@ -317,8 +317,8 @@ impl Walk {
                     }
                 }
             }
-            Rule::AtMostOne(keys) => {
-                let there: Vec<&Key> =
+            KeyRule::AtMostOne(keys) => {
+                let there: Vec<&YamlKey> =
                     keys.iter().filter_map(|name| find(name)).map(|(key, _)| key).collect();
                 if let [first, second, ..] = there.as_slice() {
                     let message = format!("{} has both '{}' and '{}'", object.name, first.name, second.name);
@@ -328,22 +328,22 @@ impl Walk {
         }
     }
 
-    fn toolset(&mut self, node: &Node, fields: &[(Key, Node)], at: Place) -> Option<Value> {
+    fn toolset(&mut self, node: &YamlNode, fields: &[(YamlKey, YamlNode)], at: SourceSpan) -> Option<NormalValue> {
         let names: Vec<&str> = TOOLSETS.iter().map(|(name, _)| *name).collect();
         let Some(kind) = node.get("type") else {
-            self.wrong_help(at, "this toolset has no type", format!("types: {}", listed(&names)));
+            self.wrong_help(at, "this toolset has no type", format!("types: {}", join_bounded(&names)));
             return None;
         };
-        let Some(name) = kind.text() else {
-            self.wrong(kind.at, format!("'type' must be a text, not {}", kind.what()));
+        let Some(name) = kind.as_text() else {
+            self.wrong(kind.at, format!("'type' must be a text, not {}", kind.describe()));
             return None;
         };
-        let path = join(&self.path, "type");
-        let Some(object) = form::toolset(name) else {
-            let shown = shortened(name);
-            let help = instead(name, &names, "types");
+        let path = join_path(&self.path, "type");
+        let Some(object) = form::toolset_schema(name) else {
+            let shown = shorten(name);
+            let help = suggest(name, &names, "types");
             // A slip of the pen is an error; what another program knows, and this one does not, is left out.
-            self.told.push(
+            self.problems.push(
                 match nearest(name, names.iter().copied()) {
                     Some(_) => {
                         Problem::error(kind.at, &path, format!("there is no toolset of type '{shown}'"))
@@ -353,42 +353,42 @@ impl Walk {
                         Problem::warning(kind.at, &path, message)
                     }
                 }
-                .help(help),
+                .with_help(help),
             );
-            let named = ("name".to_owned(), Value::Text(name.to_owned()));
-            return Some(Value::Map(vec![("type".to_owned(), Value::Text("unknown".to_owned())), named]));
+            let named = ("name".to_owned(), NormalValue::Text(name.to_owned()));
+            return Some(NormalValue::Map(vec![("type".to_owned(), NormalValue::Text("unknown".to_owned())), named]));
         };
         if matches!(name, "lsp" | "rag") {
             let message = format!("toolsets of type '{name}' are accepted, but Longhaul has no such tools");
-            self.told.push(Problem::warning(kind.at, &path, message).help("the agent runs without it"));
+            self.problems.push(Problem::warning(kind.at, &path, message).with_help("the agent runs without it"));
         }
         Some(self.object(fields, object, at))
     }
 
     /// A map of commands, whichever way it is written.
-    fn commands(&mut self, node: &Node) -> Value {
-        let maps: Vec<(Option<usize>, &Node)> = match &node.kind {
-            Kind::List(items) => items.iter().enumerate().map(|(index, item)| (Some(index), item)).collect(),
+    fn commands(&mut self, node: &YamlNode) -> NormalValue {
+        let maps: Vec<(Option<usize>, &YamlNode)> = match &node.kind {
+            YamlKind::List(items) => items.iter().enumerate().map(|(index, item)| (Some(index), item)).collect(),
             _ => vec![(None, node)],
         };
-        let mut commands: Vec<(String, Value)> = Vec::new();
+        let mut commands: Vec<(String, NormalValue)> = Vec::new();
         let mut had = HashSet::new();
         for (index, map) in maps {
-            let Kind::Map(fields) = &map.kind else {
-                self.wrong(map.at, format!("a list of commands has maps in it, and this is {}", map.what()));
+            let YamlKind::Map(fields) = &map.kind else {
+                self.wrong(map.at, format!("a list of commands has maps in it, and this is {}", map.describe()));
                 continue;
             };
             for (key, node) in fields {
                 let path = match index {
-                    Some(index) => join(&format!("{}[{index}]", self.path), &key.name),
-                    None => join(&self.path, &key.name),
+                    Some(index) => join_path(&format!("{}[{index}]", self.path), &key.name),
+                    None => join_path(&self.path, &key.name),
                 };
                 let value =
-                    self.within(path, Spot { key: key.at, value: node.at }, |walk| match &node.kind {
-                        Kind::Map(fields) => Some(walk.object(fields, &COMMAND, key.at)),
+                    self.within(path, KeyValueSpans { key: key.at, value: node.at }, |walk| match &node.kind {
+                        YamlKind::Map(fields) => Some(walk.object(fields, &COMMAND, key.at)),
                         _ => walk
-                            .take(node, &Type::Text, key.at)
-                            .map(|text| Value::Map(vec![("instruction".to_owned(), text)])),
+                            .read_value(node, &ValueType::Text, key.at)
+                            .map(|text| NormalValue::Map(vec![("instruction".to_owned(), text)])),
                     });
                 if had.contains(key.name.as_str()) {
                     self.wrong(key.at, format!("the command '{}' comes twice", key.name));
@@ -398,71 +398,71 @@ impl Walk {
                 }
             }
         }
-        Value::Map(commands)
+        NormalValue::Map(commands)
     }
 }
 
-static FILE: Type = Type::Object(&form::TEAM);
+static FILE: ValueType = ValueType::Object(&form::TEAM);
 
-static COMMAND: Object = Object {
+static COMMAND: ObjectSchema = ObjectSchema {
     name: "a command",
     id: "Command",
     doc: "A prompt with a name.",
     keys: &[
-        form::Key { name: "description", kind: Type::Text, doc: "What it does.", standing: Standing::Used },
-        form::Key { name: "instruction", kind: Type::Text, doc: "The prompt.", standing: Standing::Used },
+        form::KeySchema { name: "description", kind: ValueType::Text, doc: "What it does.", status: KeyStatus::Used },
+        form::KeySchema { name: "instruction", kind: ValueType::Text, doc: "The prompt.", status: KeyStatus::Used },
     ],
     rules: &[],
 };
 
 /// What stands for an entry that is wrong.
-fn blank(kind: &Type) -> Value {
+fn blank(kind: &ValueType) -> NormalValue {
     match kind {
-        Type::Object(_) | Type::Commands | Type::Map(_) => Value::Map(Vec::new()),
-        Type::Either([Type::Object(_), ..]) => Value::Map(Vec::new()),
-        Type::Either([Type::List(_), ..]) => Value::List(Vec::new()),
-        Type::Toolset => Value::Map(vec![("type".to_owned(), Value::Text("wrong".to_owned()))]),
-        Type::Text | Type::Variables => Value::Text(String::new()),
-        _ => Value::Null,
+        ValueType::Object(_) | ValueType::Commands | ValueType::Map(_) => NormalValue::Map(Vec::new()),
+        ValueType::AnyOf([ValueType::Object(_), ..]) => NormalValue::Map(Vec::new()),
+        ValueType::AnyOf([ValueType::List(_), ..]) => NormalValue::List(Vec::new()),
+        ValueType::Toolset => NormalValue::Map(vec![("type".to_owned(), NormalValue::Text("wrong".to_owned()))]),
+        ValueType::Text | ValueType::TextWithVariables => NormalValue::Text(String::new()),
+        _ => NormalValue::Null,
     }
 }
 
 /// Whether a value has the shape of a type.
-fn fits(node: &Node, kind: &Type) -> bool {
+fn matches_type(node: &YamlNode, kind: &ValueType) -> bool {
     match kind {
-        Type::Text | Type::Variables | Type::Time | Type::Word(_) => node.text().is_some(),
-        Type::Texts | Type::Names => node.text().is_some() || matches!(node.kind, Kind::List(_)),
-        Type::Bool => matches!(node.kind, Kind::Bool(_)),
-        Type::Whole(_) | Type::Number(..) => matches!(node.kind, Kind::Int(_) | Kind::Float(_)),
-        Type::List(_) => matches!(node.kind, Kind::List(_)),
-        Type::Map(_) | Type::Object(_) | Type::Toolset => matches!(node.kind, Kind::Map(_)),
-        Type::Commands => matches!(node.kind, Kind::Map(_) | Kind::List(_)),
-        Type::Either(kinds) => kinds.iter().any(|kind| fits(node, kind)),
-        Type::Any => true,
+        ValueType::Text | ValueType::TextWithVariables | ValueType::Duration | ValueType::Keyword(_) => node.as_text().is_some(),
+        ValueType::Texts | ValueType::Names => node.as_text().is_some() || matches!(node.kind, YamlKind::List(_)),
+        ValueType::Bool => matches!(node.kind, YamlKind::Bool(_)),
+        ValueType::Integer(_) | ValueType::Number(..) => matches!(node.kind, YamlKind::Int(_) | YamlKind::Float(_)),
+        ValueType::List(_) => matches!(node.kind, YamlKind::List(_)),
+        ValueType::Map(_) | ValueType::Object(_) | ValueType::Toolset => matches!(node.kind, YamlKind::Map(_)),
+        ValueType::Commands => matches!(node.kind, YamlKind::Map(_) | YamlKind::List(_)),
+        ValueType::AnyOf(kinds) => kinds.iter().any(|kind| matches_type(node, kind)),
+        ValueType::Any => true,
     }
 }
 
 /// A tree as it is.
-fn any(node: &Node) -> Value {
+fn to_normal_value(node: &YamlNode) -> NormalValue {
     match &node.kind {
-        Kind::Null => Value::Null,
-        Kind::Bool(value) => Value::Bool(*value),
-        Kind::Int(value) => Value::Int(*value),
-        Kind::Float(value) => Value::Float(*value),
-        Kind::Text(text) => Value::Text(text.clone()),
-        Kind::List(items) => Value::List(items.iter().map(any).collect()),
-        Kind::Map(fields) => {
-            Value::Map(fields.iter().map(|(key, node)| (key.name.clone(), any(node))).collect())
+        YamlKind::Null => NormalValue::Null,
+        YamlKind::Bool(value) => NormalValue::Bool(*value),
+        YamlKind::Int(value) => NormalValue::Int(*value),
+        YamlKind::Float(value) => NormalValue::Float(*value),
+        YamlKind::Text(text) => NormalValue::Text(text.clone()),
+        YamlKind::List(items) => NormalValue::List(items.iter().map(to_normal_value).collect()),
+        YamlKind::Map(fields) => {
+            NormalValue::Map(fields.iter().map(|(key, node)| (key.name.clone(), to_normal_value(node))).collect())
         }
     }
 }
 
 /// A time in nanoseconds.
-fn time(node: &Node) -> Option<i64> {
+fn parse_duration(node: &YamlNode) -> Option<i64> {
     let time = match &node.kind {
-        Kind::Int(seconds) => Duration::from_secs(u64::try_from(*seconds).ok()?),
-        Kind::Float(seconds) => Duration::try_from_secs_f64(*seconds).ok()?,
-        Kind::Text(text) => {
+        YamlKind::Int(seconds) => Duration::from_secs(u64::try_from(*seconds).ok()?),
+        YamlKind::Float(seconds) => Duration::try_from_secs_f64(*seconds).ok()?,
+        YamlKind::Text(text) => {
             let time: jiff::SignedDuration = text.trim().parse().ok()?;
             Duration::try_from(time).ok()?
         }
@@ -472,13 +472,13 @@ fn time(node: &Node) -> Option<i64> {
 }
 
 /// The place of a name within a text, where the text stands in one piece.
-fn within(at: Place, text: &str, before: usize, name: &str) -> Place {
+fn within(at: SourceSpan, text: &str, before: usize, name: &str) -> SourceSpan {
     let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     if chars(text) != at.length {
         return at;
     }
     let skipped = text.get(..before).map_or(0, chars);
-    Place { column: at.column.saturating_add(skipped), length: chars(name).max(1), ..at }
+    SourceSpan { column: at.column.saturating_add(skipped), length: chars(name).max(1), ..at }
 }
 
 fn kind_name(path: &str) -> &str {
@@ -487,7 +487,7 @@ fn kind_name(path: &str) -> &str {
 }
 
 /// The beginning of a text, fit for a message of one line.
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const MOST: usize = 60;
     let line: String = text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().count() > MOST { format!("{}…", line.trim_end()) } else { line }

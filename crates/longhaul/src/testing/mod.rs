@@ -10,7 +10,7 @@ pub use sse::sse_events;
 
 /// Says that a test cannot be run here, and why. The harness counts such a test as passed; `./test` counts these lines, and
 /// says how many were skipped. The line goes past the harness, which keeps what tests print.
-pub fn skipped(why: &str) {
+pub fn report_skipped(why: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "\nskipped: {}: {why}", thread.name().unwrap_or("a test"));

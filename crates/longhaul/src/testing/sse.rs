@@ -1,22 +1,22 @@
 //! Streams of events, for whoever tests what reads them.
 
 use crate::model::ModelErrorKind;
-use crate::model::wire::sse::Sse;
+use crate::model::wire::sse::SseParser;
 
 /// The events of a stream that comes in these pieces: name and data of each.
 pub fn sse_events<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<(String, String)>, ModelErrorKind> {
-    let mut sse = Sse::new();
+    let mut sse = SseParser::new();
     let mut events = Vec::new();
     for piece in pieces {
         sse.feed(piece, |event| {
-            events.push((event.event.to_owned(), event.data.to_owned()));
+            events.push((event.name.to_owned(), event.data.to_owned()));
             Ok(())
         })?;
     }
-    sse.end(|event| {
-        events.push((event.event.to_owned(), event.data.to_owned()));
+    sse.finish(|event| {
+        events.push((event.name.to_owned(), event.data.to_owned()));
         Ok(())
     })?;
     Ok(events)

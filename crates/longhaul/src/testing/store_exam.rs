@@ -32,12 +32,12 @@ pub use self::claims::*;
 pub use self::deletion::*;
 pub use self::fences::*;
 pub use self::journal::*;
-pub use self::setting::{Setting, TestClock};
+pub use self::setting::{ExamSetup, TestClock};
 pub use self::views::*;
 use crate::store::{Clock, Store};
 
 /// What makes the stores that sit the exam: empty ones, with this clock.
-pub type Make<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
+pub type StoreFactory<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
 
 /// Asks every question, one after another. [`store_exam!`](crate::store_exam) makes a test of each.
 ///
@@ -48,7 +48,7 @@ pub type Make<'a> = &'a (dyn Fn(Clock) -> Arc<dyn Store> + Send + Sync);
 /// store_exam::sit(&|clock| Arc::new(Memory::with_clock(clock))).await;
 /// # }
 /// ```
-pub async fn sit(make: Make<'_>) {
+pub async fn run_all(make: StoreFactory<'_>) {
     crate::store_exam!(@questions @sit [make]);
 }
 

@@ -3,11 +3,11 @@
 use futures::StreamExt as _;
 use tokio::sync::oneshot;
 
-use super::{CallContext, Signal};
-use crate::entry::Sampled;
+use super::{CallContext, CallSignal};
+use crate::entry::SamplingUsage;
 use crate::message::{Message, Reply};
-use crate::model::wire::Memo;
-use crate::model::{Chunk, Request};
+use crate::model::wire::WireCache;
+use crate::model::{ReplyChunk, ModelRequest};
 
 /// About how many bytes a token has.
 const BYTES_A_TOKEN: u64 = 4;
@@ -20,10 +20,10 @@ impl CallContext {
     /// fails; and when the task is being stopped. The text says which.
     pub async fn ask_model(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
         let asking = async {
-            let _turn = self.line.model.lock().await;
-            self.may_ask(system, messages).await?;
+            let _turn = self.runner.model.lock().await;
+            self.check_budget(system, messages).await?;
             let reply = self.stream_whole(system, messages).await?;
-            self.note_sampled(&reply).await?;
+            self.record_usage(&reply).await?;
             Ok(reply)
         };
         tokio::select! {
@@ -33,7 +33,7 @@ impl CallContext {
         }
     }
 
-    async fn may_ask(&self, system: &str, messages: &[Message]) -> Result<(), String> {
+    async fn check_budget(&self, system: &str, messages: &[Message]) -> Result<(), String> {
         let said = |message: &Message| match message {
             Message::User(text) => text.len(),
             Message::Assistant(reply) => reply.text().len(),
@@ -41,13 +41,13 @@ impl CallContext {
         };
         let bytes = system.len() + messages.iter().map(said).sum::<usize>();
         let (reply, may) = oneshot::channel();
-        self.line.send(Signal::WantsModel { tokens: bytes as u64 / BYTES_A_TOKEN, reply });
+        self.runner.send(CallSignal::WantsModel { tokens: bytes as u64 / BYTES_A_TOKEN, reply });
         may.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     async fn stream_whole(&self, system: &str, messages: &[Message]) -> Result<Reply, String> {
-        let memo = Memo::default();
-        let mut stream = self.model.stream(Request {
+        let memo = WireCache::default();
+        let mut stream = self.model.stream(ModelRequest {
             task: self.caller.task,
             agent: &self.caller.agent,
             system,
@@ -56,21 +56,21 @@ impl CallContext {
             output: None,
             turn: 0,
             retry: 0,
-            memo: &memo,
+            wire_cache: &memo,
         });
         while let Some(chunk) = stream.next().await {
-            if let Chunk::Done(reply) = chunk.map_err(|error| error.to_string())? {
+            if let ReplyChunk::Done(reply) = chunk.map_err(|error| error.to_string())? {
                 return Ok(*reply);
             }
         }
         Err("the model's answer broke off".to_owned())
     }
 
-    async fn note_sampled(&self, reply: &Reply) -> Result<(), String> {
+    async fn record_usage(&self, reply: &Reply) -> Result<(), String> {
         let model = if reply.model.is_empty() { self.model.name().to_owned() } else { reply.model.clone() };
-        let sampled = Sampled { call: self.call, model, usage: reply.usage, cost: reply.cost };
+        let sampled = SamplingUsage { call: self.call, model, usage: reply.usage, cost: reply.cost };
         let (noted, written) = oneshot::channel();
-        self.line.send(Signal::Sampled { sampled: Box::new(sampled), noted });
+        self.runner.send(CallSignal::Sampled { sampled: Box::new(sampled), noted });
         written.await.map_err(|_| stopped())
     }
 }

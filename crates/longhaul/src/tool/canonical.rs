@@ -13,15 +13,15 @@ use serde_json::{Map, Number, Value};
 use super::ToolError;
 
 /// Other names of arguments: `(other, own)`.
-pub type Aliases = &'static [(&'static str, &'static str)];
+pub type ArgumentAliases = &'static [(&'static str, &'static str)];
 
 /// Arguments as models write them: nothing at all, or `null`, is an empty object.
-pub fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
-    parse_aliased(arguments, &[])
+pub fn parse_arguments<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
+    parse_arguments_with_aliases(arguments, &[])
 }
 
 /// The same, where some arguments have other names as well.
-pub fn parse_aliased<T: DeserializeOwned>(arguments: &str, aliases: Aliases) -> Result<T, ToolError> {
+pub fn parse_arguments_with_aliases<T: DeserializeOwned>(arguments: &str, aliases: ArgumentAliases) -> Result<T, ToolError> {
     match fields(arguments, aliases)? {
         Some(fields) => serde_json::from_value(Value::Object(fields)).map_err(wrong),
         None => serde_json::from_str(text(arguments)).map_err(wrong),
@@ -30,12 +30,12 @@ pub fn parse_aliased<T: DeserializeOwned>(arguments: &str, aliases: Aliases) -> 
 
 /// The arguments as a tool that takes `T` reads them, as JSON. What it does not know is left out, and so is what was not
 /// given and stands for nothing.
-pub fn canonical<T: DeserializeOwned + Serialize>(
+pub fn canonical_arguments<T: DeserializeOwned + Serialize>(
     arguments: &str,
-    aliases: Aliases,
+    aliases: ArgumentAliases,
 ) -> Result<String, ToolError> {
     let given = fields(arguments, aliases)?.unwrap_or_default();
-    let read: T = parse_aliased(arguments, aliases)?;
+    let read: T = parse_arguments_with_aliases(arguments, aliases)?;
     let Ok(Value::Object(mut read)) = serde_json::to_value(&read) else {
         return Ok(Value::Object(given).to_string());
     };
@@ -62,12 +62,12 @@ fn wrong(error: serde_json::Error) -> ToolError {
 }
 
 /// The fields of an object under their own names; `None` if it is no object.
-fn fields(arguments: &str, aliases: Aliases) -> Result<Option<Map<String, Value>>, ToolError> {
+fn fields(arguments: &str, aliases: ArgumentAliases) -> Result<Option<Map<String, Value>>, ToolError> {
     let text = text(arguments);
     if !text.starts_with('{') {
         return Ok(None);
     }
-    let Fields(listed) = serde_json::from_str(text).map_err(wrong)?;
+    let RawFields(listed) = serde_json::from_str(text).map_err(wrong)?;
     let mut fields = Map::new();
     for (name, value) in listed {
         let own = aliases.iter().find(|(other, _)| *other == name).map(|(_, own)| (*own).to_owned());
@@ -82,24 +82,24 @@ fn fields(arguments: &str, aliases: Aliases) -> Result<Option<Map<String, Value>
 }
 
 /// The fields of an object as they are written, also those of the same name.
-struct Fields(Vec<(String, Value)>);
+struct RawFields(Vec<(String, Value)>);
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for RawFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Each;
         impl<'de> Visitor<'de> for Each {
-            type Value = Fields;
+            type Value = RawFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(RawFields(fields))
             }
         }
         deserializer.deserialize_map(Each)
@@ -126,17 +126,17 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize, Serialize, PartialEq, Debug)]
-    struct Args {
+    struct TestCommandArgs {
         cmd: String,
         #[serde(default)]
         force: bool,
         timeout: Option<f64>,
     }
 
-    const ALIASES: Aliases = &[("command", "cmd")];
+    const ALIASES: ArgumentAliases = &[("command", "cmd")];
 
     fn of(arguments: &str) -> Result<String, ToolError> {
-        canonical::<Args>(arguments, ALIASES)
+        canonical_arguments::<TestCommandArgs>(arguments, ALIASES)
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         ] {
             assert_eq!(of(given).as_deref(), Ok(seen), "{given}");
             assert_eq!(of(seen).as_deref(), Ok(seen), "{seen} is its own form");
-            assert_eq!(parse_aliased::<Args>(given, ALIASES), parse::<Args>(seen), "{given}");
+            assert_eq!(parse_arguments_with_aliases::<TestCommandArgs>(given, ALIASES), parse_arguments::<TestCommandArgs>(seen), "{given}");
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         ] {
             let error = of(given).unwrap_err().to_string();
             assert!(error.contains("`cmd` is given twice"), "{given}: {error}");
-            assert!(parse_aliased::<Args>(given, ALIASES).is_err(), "{given}");
+            assert!(parse_arguments_with_aliases::<TestCommandArgs>(given, ALIASES).is_err(), "{given}");
         }
         for given in
             [r#"{"cmd":["sudo","ls"]}"#, r#"{"cmd":7}"#, r#"{"CMD":"ls"}"#, "[\"ls\"]", "\"ls\"", "{", "7"]

@@ -10,7 +10,7 @@ use crate::tool::ToolError;
 
 /// Whose note it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum StorageScope {
     /// Of one conversation: the task, and all that it continues.
     Conversation,
     /// Of all tasks of the tree.
@@ -20,46 +20,46 @@ pub enum Whose {
 /// A small memory that is as durable as the journal. What a tool notes here it finds again in every later call of the
 /// same task or tree, in whatever process that is made.
 #[derive(Clone)]
-pub struct Scratch {
+pub struct ToolStorage {
     store: Arc<dyn Store>,
     task: TaskId,
     root: TaskId,
 }
 
-impl Scratch {
+impl ToolStorage {
     /// The scratch of whoever calls.
     pub fn new(store: Arc<dyn Store>, caller: &Caller) -> Self {
-        Scratch { store, task: caller.task, root: caller.root }
+        ToolStorage { store, task: caller.task, root: caller.root }
     }
 
     /// What is noted under a name; nothing, if nothing ever was.
-    pub async fn read(&self, whose: Whose, name: &str) -> Result<Vec<u8>, ToolError> {
-        let slip = self.store.slip(&self.slip_of(whose, name).await?).await;
+    pub async fn read(&self, whose: StorageScope, name: &str) -> Result<Vec<u8>, ToolError> {
+        let slip = self.store.stored_value(&self.stored_value_key(whose, name).await?).await;
         Ok(slip.map_err(fatal)?.bytes)
     }
 
     /// Changes what is noted under a name. `change` is given what is there and says what is to be there, and what to
     /// answer; it is asked again if somebody else wrote in between.
-    pub async fn change<T>(
+    pub async fn update<T>(
         &self,
-        whose: Whose,
+        whose: StorageScope,
         name: &str,
         mut change: impl FnMut(&[u8]) -> Result<(Vec<u8>, T), ToolError>,
     ) -> Result<T, ToolError> {
-        let key = self.slip_of(whose, name).await?;
+        let key = self.stored_value_key(whose, name).await?;
         loop {
-            let slip = self.store.slip(&key).await.map_err(fatal)?;
+            let slip = self.store.stored_value(&key).await.map_err(fatal)?;
             let (bytes, answer) = change(&slip.bytes)?;
-            if bytes == slip.bytes || self.store.write_slip(&key, slip.written, bytes).await.map_err(fatal)? {
+            if bytes == slip.bytes || self.store.put_stored_value(&key, slip.version, bytes).await.map_err(fatal)? {
                 return Ok(answer);
             }
         }
     }
 
-    async fn slip_of(&self, whose: Whose, name: &str) -> Result<String, ToolError> {
+    async fn stored_value_key(&self, whose: StorageScope, name: &str) -> Result<String, ToolError> {
         let (kind, task) = match whose {
-            Whose::Conversation => ("task", self.task),
-            Whose::Tree => ("tree", self.root),
+            StorageScope::Conversation => ("task", self.task),
+            StorageScope::Tree => ("tree", self.root),
         };
         let first = first_of_chain(&*self.store, task).await.map_err(fatal)?;
         Ok(format!("{kind}:{first}:{name}"))

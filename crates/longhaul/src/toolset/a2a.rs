@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::outward::{Headers, Outward, shown, tool_name, unique, web_url};
-use super::text::clipped;
-use super::verb::filled;
-use super::{Patron, Toolset, ToolsetError};
+use super::outward::{SecretHeaders, ToolHttpClient, display_url, sanitize_tool_name, unique_name, parse_web_url};
+use super::text::truncate;
+use super::verb::non_blank;
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
-use crate::model::wire::sse::Sse;
+use crate::model::wire::sse::SseParser;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse, schema_of};
-use card::{Card, Skill, may_have_headers};
-use wire::{Heard, Said, Speech, State, Verb};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments, arguments_schema};
+use card::{AgentCard, A2aSkill, check_headers_allowed};
+use wire::{A2aReply, A2aMessage, A2aVersion, A2aTaskState, A2aMethod};
 
 mod card;
 mod wire;
@@ -37,60 +37,60 @@ const LAST_LOOK: Duration = Duration::from_secs(10);
 /// How many looks in a row may fail.
 const MOST_FAILED: u32 = 5;
 /// How long a task that is called off may take to hear of it.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The toolset `a2a`: a remote agent.
 pub struct A2a {
     url: String,
     name: Option<String>,
-    headers: Headers,
+    headers: SecretHeaders,
     /// Whether it is one tool, whatever its skills are.
-    whole: bool,
+    single_tool: bool,
     /// The card is read once.
-    agent: OnceCell<Arc<Agent>>,
+    agent: OnceCell<Arc<RemoteAgent>>,
 }
 
 impl A2a {
     /// The agent at this address, below which its card is (`/.well-known/agent-card.json`). The headers go along with
     /// every request to it.
-    pub fn new(url: impl Into<String>, headers: Headers) -> Self {
-        A2a { url: url.into(), name: None, headers, whole: false, agent: OnceCell::new() }
+    pub fn new(url: impl Into<String>, headers: SecretHeaders) -> Self {
+        A2a { url: url.into(), name: None, headers, single_tool: false, agent: OnceCell::new() }
     }
 
     /// A name that its tools begin with.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = filled(Some(name.into()));
+        self.name = non_blank(Some(name.into()));
         self
     }
 
     /// One tool for the whole agent, of the name that it was given, instead of one for each of its skills.
-    pub fn whole(mut self) -> Self {
-        self.whole = true;
+    pub fn single_tool(mut self) -> Self {
+        self.single_tool = true;
         self
     }
 
-    async fn meet(&self) -> Result<Arc<Agent>, String> {
-        let url = web_url(&self.url).map_err(|why| format!("url: {why}"))?;
-        let outward = Outward::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
-        let named = |why: String| outward.scrub(format!("{}: {why}", shown(&url)));
-        let card = find_card(&outward, &url).await.map_err(named)?;
+    async fn connect(&self) -> Result<Arc<RemoteAgent>, String> {
+        let url = parse_web_url(&self.url).map_err(|why| format!("url: {why}"))?;
+        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let named = |why: String| outward.scrub(format!("{}: {why}", display_url(&url)));
+        let card = fetch_card(&outward, &url).await.map_err(named)?;
         if !self.headers.is_empty() {
-            may_have_headers(&url, &card.url).map_err(named)?;
+            check_headers_allowed(&url, &card.url).map_err(named)?;
         }
-        let toolset = format!("a2a:{}", &Digest::of(self.url.as_bytes()).as_str()[..8]);
-        Ok(Arc::new(Agent { card, outward, toolset, place: shown(&url) }))
+        let toolset = format!("a2a:{}", &Digest::of_bytes(self.url.as_bytes()).as_str()[..8]);
+        Ok(Arc::new(RemoteAgent { card, client: outward, toolset, place: display_url(&url) }))
     }
 }
 
 impl std::fmt::Debug for A2a {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let url = web_url(&self.url).map_or_else(|_| String::new(), |url| shown(&url));
+        let url = parse_web_url(&self.url).map_or_else(|_| String::new(), |url| display_url(&url));
         f.debug_struct("A2a").field("url", &url).field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
 /// The card at the place where it is now, or at the one where it was before 0.3.
-async fn find_card(outward: &Outward, url: &Url) -> Result<Card, String> {
+async fn fetch_card(outward: &ToolHttpClient, url: &Url) -> Result<AgentCard, String> {
     let mut first = None;
     for name in ["agent-card.json", "agent.json"] {
         let mut at = url.clone();
@@ -100,7 +100,7 @@ async fn find_card(outward: &Outward, url: &Url) -> Result<Card, String> {
         let request = outward.request(Method::GET, at.clone()).header("accept", "application/json");
         let reply = outward.send(request, MOST, TIME).await?;
         match reply.status {
-            200 => return Card::read(&reply.text, &at),
+            200 => return AgentCard::parse(&reply.text, &at),
             status => {
                 first = first.or(Some(format!("it has no agent card: status {status} at {}", at.path())))
             }
@@ -114,16 +114,16 @@ impl Toolset for A2a {
         "a2a"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let agent = self.agent.get_or_try_init(|| self.meet()).await;
+            let agent = self.agent.get_or_try_init(|| self.connect()).await;
             let agent = agent.map_err(|why| ToolsetError { toolset: "a2a".to_owned(), why })?;
-            let whole = Skill {
+            let whole = A2aSkill {
                 id: agent.card.name.clone(),
                 name: agent.card.name.clone(),
                 description: agent.card.description.clone(),
             };
-            let skills = if self.whole || agent.card.skills.is_empty() {
+            let skills = if self.single_tool || agent.card.skills.is_empty() {
                 vec![whole]
             } else {
                 agent.card.skills.clone()
@@ -133,49 +133,49 @@ impl Toolset for A2a {
             for skill in skills {
                 let id = if skill.id.is_empty() { &skill.name } else { &skill.id };
                 let typed = match &self.name {
-                    Some(name) if self.whole => name.clone(),
+                    Some(name) if self.single_tool => name.clone(),
                     Some(name) => format!("{name}_{id}"),
                     None => id.clone(),
                 };
-                let name = match tool_name(&typed).to_ascii_lowercase() {
+                let name = match sanitize_tool_name(&typed).to_ascii_lowercase() {
                     name if name.is_empty() => "agent".to_owned(),
                     name => name,
                 };
-                let name = unique(&name, |other| names.iter().any(|taken| taken == other));
+                let name = unique_name(&name, |other| names.iter().any(|taken| taken == other));
                 names.push(name.clone());
-                tools.push(Arc::new(SkillTool { name, skill, agent: agent.clone() }));
+                tools.push(Arc::new(A2aSkillTool { name, skill, agent: agent.clone() }));
             }
             Ok(tools)
         })
     }
 
     fn prefix(&self) -> Option<&str> {
-        self.name.as_deref().filter(|_| !self.whole)
+        self.name.as_deref().filter(|_| !self.single_tool)
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let card = &self.agent.get()?.card;
         Some(format!("{} is another agent, elsewhere. {}", card.name, card.description).trim().to_owned())
     }
 }
 
 /// A remote agent, met.
-struct Agent {
-    card: Card,
-    outward: Outward,
+struct RemoteAgent {
+    card: AgentCard,
+    client: ToolHttpClient,
     /// The toolset that its skills are of, and where its card is.
     toolset: String,
     place: String,
 }
 
-struct SkillTool {
+struct A2aSkillTool {
     name: String,
-    skill: Skill,
-    agent: Arc<Agent>,
+    skill: A2aSkill,
+    agent: Arc<RemoteAgent>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct SkillArgs {
+struct A2aSkillArgs {
     /// What the agent is to do, with all that it needs to know: it sees nothing of this conversation.
     message: String,
     /// Only to answer a question of the agent: the task that it asked about.
@@ -184,27 +184,27 @@ struct SkillArgs {
     context_id: Option<String>,
 }
 
-impl DynTool for SkillTool {
+impl DynTool for A2aSkillTool {
     fn spec(&self) -> ToolSpec {
-        let Skill { name, description, .. } = &self.skill;
+        let A2aSkill { name, description, .. } = &self.skill;
         let described = match *name == self.agent.card.name {
             true => format!("Asks the agent {name}. {description}"),
             false => format!("Asks the agent {} for its skill '{name}'. {description}", self.agent.card.name),
         };
         let description = described.trim().to_owned();
-        ToolSpec { name: self.name.clone(), description, parameters: schema_of::<SkillArgs>() }
+        ToolSpec { name: self.name.clone(), description, parameters: arguments_schema::<A2aSkillArgs>() }
     }
 
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
     fn identity(&self) -> ToolIdentity {
         ToolIdentity {
             toolset: self.agent.toolset.clone(),
             server: Some(self.agent.place.clone()),
-            setting: Some(format!("at {}", shown(&self.agent.card.url))),
-            ..identity_of(&self.spec(), self.manner())
+            setting: Some(format!("at {}", display_url(&self.agent.card.url))),
+            ..identity_from_spec(&self.spec(), self.effects())
         }
     }
 
@@ -214,35 +214,35 @@ impl DynTool for SkillTool {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args: SkillArgs = parse(arguments)?;
+            let args: A2aSkillArgs = parse_arguments(arguments)?;
             if args.message.trim().is_empty() {
                 return Err(ToolError::Retry(
                     "the message is empty: say in `message` what the agent is to do".into(),
                 ));
             }
             let id =
-                Digest::of(format!("{}:{}:{}", context.caller.task, context.call, args.message).as_bytes());
-            let said = Said {
+                Digest::of_bytes(format!("{}:{}:{}", context.caller.task, context.call, args.message).as_bytes());
+            let said = A2aMessage {
                 id: id.as_str()[..32].to_owned(),
                 text: args.message,
-                task: filled(args.task_id),
-                context: filled(args.context_id),
+                task: non_blank(args.task_id),
+                context: non_blank(args.context_id),
             };
-            let talk = Talk { agent: &self.agent, heard: Mutex::default(), context };
+            let talk = A2aExchange { agent: &self.agent, reply: Mutex::default(), context };
             let ended = tokio::select! {
-                ended = tokio::time::timeout(LONGEST, talk.hold(&said)) => ended,
+                ended = tokio::time::timeout(LONGEST, talk.run(&said)) => ended,
                 () = context.cancel.cancelled() => {
-                    talk.call_off().await;
+                    talk.cancel().await;
                     return Err(ToolError::Failed("the task is being stopped".to_owned()));
                 }
             };
             match ended {
                 Ok(Ok(())) => Ok(talk.output()),
                 Ok(Err(why)) => Err(ToolError::Failed(
-                    self.agent.outward.scrub(format!("{}: {why}", self.agent.card.name)),
+                    self.agent.client.scrub(format!("{}: {why}", self.agent.card.name)),
                 )),
                 Err(_) => {
-                    talk.call_off().await;
+                    talk.cancel().await;
                     let name = &self.agent.card.name;
                     Err(ToolError::Failed(format!(
                         "{name}: it did not end within {LONGEST:?}, and was called off"
@@ -254,52 +254,52 @@ impl DynTool for SkillTool {
 }
 
 /// One exchange with the agent.
-struct Talk<'a> {
-    agent: &'a Agent,
-    heard: Mutex<Heard>,
+struct A2aExchange<'a> {
+    agent: &'a RemoteAgent,
+    reply: Mutex<A2aReply>,
     context: &'a CallContext,
 }
 
-impl Talk<'_> {
-    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+impl A2aExchange<'_> {
+    fn reply(&self) -> std::sync::MutexGuard<'_, A2aReply> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_over(&self) -> bool {
-        self.heard().state != State::Working
+        self.reply().state != A2aTaskState::Working
     }
 
-    fn take(&self, result: &Value) {
-        let mut heard = self.heard();
-        heard.take(result);
+    fn apply(&self, result: &Value) {
+        let mut heard = self.reply();
+        heard.apply(result);
         if let Some(progress) = heard.progress() {
-            self.context.progress(clipped(progress, 300));
+            self.context.progress(truncate(progress, 300));
         }
     }
 
     /// Says it, and hears the agent out.
-    async fn hold(&self, said: &Said) -> Result<(), String> {
-        let params = self.agent.card.speech.message(said);
-        match self.agent.card.streams {
+    async fn run(&self, said: &A2aMessage) -> Result<(), String> {
+        let params = self.agent.card.version.message(said);
+        match self.agent.card.streaming {
             true => self.stream(params).await?,
             false => {
-                let result = self.agent.ask(Verb::Send, params, LONGEST).await?;
-                self.take(&result);
+                let result = self.agent.ask(A2aMethod::Send, params, LONGEST).await?;
+                self.apply(&result);
             }
         }
         // Whatever was missed, the task itself knows.
         let mut pause = FIRST_LOOK;
         let mut failed = 0;
         while !self.is_over() {
-            let Some(task) = self.heard().task.clone() else {
+            let Some(task) = self.reply().task.clone() else {
                 return Err("it answered with neither a message nor a task".to_owned());
             };
             tokio::time::sleep(pause).await;
             pause = (pause * 3 / 2).min(LAST_LOOK);
-            match self.agent.ask(Verb::Get, json!({"id": task}), TIME).await {
+            match self.agent.ask(A2aMethod::Get, json!({"id": task}), TIME).await {
                 Ok(result) => {
                     failed = 0;
-                    self.take(&result);
+                    self.apply(&result);
                 }
                 Err(why) if failed + 1 == MOST_FAILED => {
                     return Err(format!("its task {task} was lost: {why}"));
@@ -313,15 +313,15 @@ impl Talk<'_> {
     /// Listens to a stream until it ends. That it breaks off harms nothing once the task has a name.
     async fn stream(&self, params: Value) -> Result<(), String> {
         let agent = self.agent;
-        let request = agent.rpc(Verb::Stream, params).header("accept", "text/event-stream");
-        let mut response = agent.outward.begin(request).await?;
+        let request = agent.rpc(A2aMethod::Stream, params).header("accept", "text/event-stream");
+        let mut response = agent.client.start(request).await?;
         if response.status().as_u16() >= 400 {
             return Err(format!("status {}", response.status().as_u16()));
         }
-        let mut sse = Sse::up_to(16 << 20);
+        let mut sse = SseParser::with_max_event(16 << 20);
         let mut wrong = None;
         let mut each = |data: &str| match result_of(data) {
-            Ok(result) => self.take(&result),
+            Ok(result) => self.apply(&result),
             Err(why) => wrong = wrong.take().or(Some(why)),
         };
         let broken = loop {
@@ -336,14 +336,14 @@ impl Talk<'_> {
                     }
                 }
                 Ok(None) => break None,
-                Err(error) => break Some(agent.outward.explained(error)),
+                Err(error) => break Some(agent.client.explain_error(error)),
             }
         };
-        let _ = sse.end(|event| {
+        let _ = sse.finish(|event| {
             each(event.data);
             Ok(())
         });
-        let named = self.heard().task.is_some();
+        let named = self.reply().task.is_some();
         match wrong.or(broken) {
             Some(why) if !named && !self.is_over() => Err(why),
             _ => Ok(()),
@@ -351,16 +351,16 @@ impl Talk<'_> {
     }
 
     /// Tells the agent that nobody wants its work any more.
-    async fn call_off(&self) {
-        let task = if self.is_over() { None } else { self.heard().task.clone() };
+    async fn cancel(&self) {
+        let task = if self.is_over() { None } else { self.reply().task.clone() };
         if let Some(task) = task {
-            let _ = self.agent.ask(Verb::Cancel, json!({"id": task}), FAREWELL).await;
+            let _ = self.agent.ask(A2aMethod::Cancel, json!({"id": task}), CANCEL_TIMEOUT).await;
         }
     }
 
     fn output(&self) -> ToolOutput {
-        let heard = self.heard();
-        let text = self.agent.outward.scrub(heard.text());
+        let heard = self.reply();
+        let text = self.agent.client.scrub(heard.text());
         let names = |what: &str| match (&heard.task, &heard.context) {
             (Some(task), Some(context)) => {
                 format!("{what} with task_id \"{task}\" and context_id \"{context}\"")
@@ -369,19 +369,19 @@ impl Talk<'_> {
             _ => what.to_owned(),
         };
         let (note, is_error) = match heard.state {
-            State::Completed | State::Working if text.trim().is_empty() => {
+            A2aTaskState::Completed | A2aTaskState::Working if text.trim().is_empty() => {
                 (Some("The agent has finished and said nothing.".to_owned()), false)
             }
-            State::Completed | State::Working => (None, false),
-            State::InputRequired => {
+            A2aTaskState::Completed | A2aTaskState::Working => (None, false),
+            A2aTaskState::InputRequired => {
                 (Some(format!("The agent waits for an answer: {}.", names("call it again"))), false)
             }
-            State::AuthRequired => {
+            A2aTaskState::AuthRequired => {
                 (Some("The agent wants to be given more rights, which only the user can do.".into()), true)
             }
-            State::Failed => (Some("The agent has failed.".to_owned()), true),
-            State::Canceled => (Some("The agent's task was cancelled.".to_owned()), true),
-            State::Rejected => (Some("The agent would not do it.".to_owned()), true),
+            A2aTaskState::Failed => (Some("The agent has failed.".to_owned()), true),
+            A2aTaskState::Canceled => (Some("The agent's task was cancelled.".to_owned()), true),
+            A2aTaskState::Rejected => (Some("The agent would not do it.".to_owned()), true),
         };
         let text = match note {
             Some(note) if text.trim().is_empty() => note,
@@ -392,23 +392,23 @@ impl Talk<'_> {
     }
 }
 
-impl Agent {
-    fn rpc(&self, verb: Verb, params: Value) -> reqwest::RequestBuilder {
-        let speech = self.card.speech;
-        let request = self.outward.request(Method::POST, self.card.url.clone());
+impl RemoteAgent {
+    fn rpc(&self, verb: A2aMethod, params: Value) -> reqwest::RequestBuilder {
+        let speech = self.card.version;
+        let request = self.client.request(Method::POST, self.card.url.clone());
         let request = match speech {
-            Speech::V0 => request,
-            Speech::V1 => request.header("a2a-version", "1.0"),
+            A2aVersion::V0 => request,
+            A2aVersion::V1 => request.header("a2a-version", "1.0"),
         };
         request.header("content-type", "application/json").body(speech.request(verb, params).to_string())
     }
 
-    async fn ask(&self, verb: Verb, params: Value, time: Duration) -> Result<Value, String> {
+    async fn ask(&self, verb: A2aMethod, params: Value, time: Duration) -> Result<Value, String> {
         let request = self.rpc(verb, params).header("accept", "application/json");
-        let reply = self.outward.send(request, MOST, time).await?;
+        let reply = self.client.send(request, MOST, time).await?;
         match result_of(&reply.text) {
             Err(_) if reply.status >= 400 && !reply.text.contains("jsonrpc") => {
-                Err(format!("status {}: {}", reply.status, clipped(reply.text.trim(), 300)))
+                Err(format!("status {}: {}", reply.status, truncate(reply.text.trim(), 300)))
             }
             result => result,
         }
@@ -418,10 +418,10 @@ impl Agent {
 /// The result in an answer of JSON-RPC, or its error in words.
 fn result_of(text: &str) -> Result<Value, String> {
     let mut answer: Value = serde_json::from_str(text)
-        .map_err(|_| format!("its answer is not JSON: {}", clipped(text.trim(), 200)))?;
+        .map_err(|_| format!("its answer is not JSON: {}", truncate(text.trim(), 200)))?;
     if answer["error"].is_object() {
         let error = &answer["error"];
-        let message = clipped(error["message"].as_str().unwrap_or("no reason given"), 500);
+        let message = truncate(error["message"].as_str().unwrap_or("no reason given"), 500);
         return Err(format!("it answered with the error {}: {message}", error["code"]));
     }
     match answer.get_mut("result").map(Value::take) {

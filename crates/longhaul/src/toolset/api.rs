@@ -7,14 +7,14 @@ use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::outward::{Headers, Outward, encoded, has_dots, plain, shown, web_url};
-use super::text::clipped;
-use super::{Patron, Toolset, ToolsetError};
+use super::outward::{SecretHeaders, ToolHttpClient, percent_encode, has_dot_segments, value_text, display_url, parse_web_url};
+use super::text::truncate;
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
-use template::{Part, Template};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
+use template::{UrlPart, UrlTemplate};
 
 mod template;
 
@@ -34,7 +34,7 @@ pub struct ApiSettings {
     /// The URL, with `${name}` where an argument goes.
     pub endpoint: String,
     /// Headers of every request.
-    pub headers: Headers,
+    pub headers: SecretHeaders,
     /// The arguments: of each the JSON schema.
     pub args: Map<String, Value>,
     /// Those that must be given.
@@ -60,7 +60,7 @@ impl Api {
         let settings = self.0.clone();
         let fit = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if settings.name.is_empty() || settings.name.len() > 64 || !settings.name.chars().all(fit) {
-            return Err(format!("name: '{}' is not a name for a tool", clipped(&settings.name, 80)));
+            return Err(format!("name: '{}' is not a name for a tool", truncate(&settings.name, 80)));
         }
         let method = match settings.method.trim().to_ascii_uppercase().as_str() {
             "" => Method::GET,
@@ -68,20 +68,20 @@ impl Api {
                 word.parse().map_err(|_| format!("method: '{word}' cannot be used"))?
             }
             other => {
-                return Err(format!("method: '{}' is none of those that can be used", clipped(other, 40)));
+                return Err(format!("method: '{}' is none of those that can be used", truncate(other, 40)));
             }
         };
-        let template = Template::read(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;
+        let template = UrlTemplate::parse(&settings.endpoint).map_err(|why| format!("endpoint: {why}"))?;
         if let Some(unknown) = template.names().find(|name| !settings.args.contains_key(*name)) {
             return Err(format!("endpoint: it names ${{{unknown}}}, which is not under args"));
         }
         if let Some(unknown) = settings.required.iter().find(|name| !settings.args.contains_key(*name)) {
             return Err(format!("required: '{unknown}' is not under args"));
         }
-        let sample = template.filled(|_, _| Ok("x".to_owned()))?;
-        web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
-        let outward = Outward::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
-        Ok(ApiTool { settings, method, template, outward })
+        let sample = template.fill(|_, _| Ok("x".to_owned()))?;
+        parse_web_url(&sample).map_err(|why| format!("endpoint: {why}"))?;
+        let outward = ToolHttpClient::new(&settings.headers).map_err(|why| format!("headers: {why}"))?;
+        Ok(ApiTool { settings, method, template, client: outward })
     }
 }
 
@@ -90,7 +90,7 @@ impl Toolset for Api {
         "api"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tool = self.tool().map_err(|why| ToolsetError { toolset: "api".to_owned(), why })?;
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(tool)];
@@ -102,8 +102,8 @@ impl Toolset for Api {
 struct ApiTool {
     settings: Arc<ApiSettings>,
     method: Method,
-    template: Template,
-    outward: Outward,
+    template: UrlTemplate,
+    client: ToolHttpClient,
 }
 
 impl DynTool for ApiTool {
@@ -125,18 +125,18 @@ impl DynTool for ApiTool {
         ToolSpec { name: settings.name.clone(), description, parameters }
     }
 
-    fn manner(&self) -> Manner {
+    fn effects(&self) -> ToolEffects {
         match self.method == Method::GET || self.method == Method::HEAD {
-            true => Manner::READ_ONLY,
-            false => Manner::default(),
+            true => ToolEffects::READ_ONLY,
+            false => ToolEffects::default(),
         }
     }
 
     fn identity(&self) -> ToolIdentity {
         // It may have a secret in it.
-        let endpoint = Digest::of(self.settings.endpoint.as_bytes());
+        let endpoint = Digest::of_bytes(self.settings.endpoint.as_bytes());
         let setting = Some(format!("as a {} request to endpoint {}", self.method, &endpoint.as_str()[..8]));
-        ToolIdentity { setting, ..identity_of(&self.spec(), self.manner()) }
+        ToolIdentity { setting, ..identity_from_spec(&self.spec(), self.effects()) }
     }
 
     fn call<'a>(
@@ -145,21 +145,21 @@ impl DynTool for ApiTool {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments: Map<String, Value> = parse(arguments)?;
-            let (url, body) = self.aimed(arguments)?;
-            let place = format!("{} {}", self.method, shown(&url));
-            let mut request = self.outward.request(self.method.clone(), url);
+            let arguments: Map<String, Value> = parse_arguments(arguments)?;
+            let (url, body) = self.build_request(arguments)?;
+            let place = format!("{} {}", self.method, display_url(&url));
+            let mut request = self.client.request(self.method.clone(), url);
             if let Some(body) = body {
                 request = request.header("content-type", "application/json").body(body);
             }
             let reply = tokio::select! {
-                reply = self.outward.send(request, MOST, TIME) => reply,
+                reply = self.client.send(request, MOST, TIME) => reply,
                 () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
             };
-            let failed = |why: String| self.outward.scrub(format!("{place}: {why}"));
+            let failed = |why: String| self.client.scrub(format!("{place}: {why}"));
             match reply {
                 Ok(reply) if reply.status >= 400 => {
-                    let said = format!("status {}: {}", reply.status, clipped(&reply.text, 4_000));
+                    let said = format!("status {}: {}", reply.status, truncate(&reply.text, 4_000));
                     Err(ToolError::Failed(failed(said)))
                 }
                 Ok(reply) => Ok(reply.text.into()),
@@ -171,32 +171,32 @@ impl DynTool for ApiTool {
 
 impl ApiTool {
     /// Where the request goes, and what its body is.
-    fn aimed(&self, mut arguments: Map<String, Value>) -> Result<(Url, Option<String>), ToolError> {
+    fn build_request(&self, mut arguments: Map<String, Value>) -> Result<(Url, Option<String>), ToolError> {
         let wrong = |why: String| ToolError::Retry(format!("{}: {why}", self.settings.name));
         if let Some(unknown) = arguments.keys().find(|name| !self.settings.args.contains_key(*name)) {
-            return Err(wrong(format!("there is no argument '{}'", clipped(unknown, 60))));
+            return Err(wrong(format!("there is no argument '{}'", truncate(unknown, 60))));
         }
         let given = |name: &String| arguments.get(name).is_some_and(|value| !value.is_null());
         if let Some(missing) = self.settings.required.iter().find(|name| !given(name)) {
             return Err(wrong(format!("the argument '{missing}' is missing")));
         }
-        let fill = |name: &str, part: Part| {
-            let text = arguments.get(name).map(plain).unwrap_or_default();
+        let fill = |name: &str, part: UrlPart| {
+            let text = arguments.get(name).map(value_text).unwrap_or_default();
             let label = |c: char| c.is_ascii_alphanumeric() || c == '-';
             match part {
-                Part::Host if text.is_empty() || !text.chars().all(label) => {
-                    Err(format!("'{}' cannot be a part of a host's name", clipped(&text, 60)))
+                UrlPart::Host if text.is_empty() || !text.chars().all(label) => {
+                    Err(format!("'{}' cannot be a part of a host's name", truncate(&text, 60)))
                 }
-                Part::Host => Ok(text),
-                Part::Path | Part::Query => Ok(encoded(&text)),
+                UrlPart::Host => Ok(text),
+                UrlPart::Path | UrlPart::Query => Ok(percent_encode(&text)),
             }
         };
-        let filled = self.template.filled(fill).map_err(wrong)?;
+        let filled = self.template.fill(fill).map_err(wrong)?;
         let path = filled.split(['?', '#']).next().unwrap_or_default();
-        if has_dots(path) && !has_dots(self.template.text()) {
+        if has_dot_segments(path) && !has_dot_segments(self.template.text()) {
             return Err(wrong("an argument must not be '.' or '..'".to_owned()));
         }
-        let mut url = web_url(&filled).map_err(wrong)?;
+        let mut url = parse_web_url(&filled).map_err(wrong)?;
         self.template.names().for_each(|name| drop(arguments.remove(name)));
         let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
         if has_body {
@@ -204,7 +204,7 @@ impl ApiTool {
         }
         arguments.retain(|_, value| !value.is_null());
         if !arguments.is_empty() {
-            url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
+            url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, value_text(value))));
         }
         Ok((url, None))
     }

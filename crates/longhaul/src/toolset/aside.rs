@@ -3,7 +3,7 @@
 use crate::tool::ToolError;
 
 /// Runs this on a thread of its own. A panic in it is the caller's.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(act).await {

@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::errand;
-use super::excerpt::{Part, share};
-use super::verb::{self, Answer, Nothing, bound, count, filled, seconds, verb};
-use super::wording::{self, EXAMPLE, GO_ON, Named, PUSHED};
-use super::{Patron, Toolset, ToolsetError};
-use crate::dispatch::{Card, Join, Note};
+use super::excerpt::{TextRange, bytes_per_output};
+use super::verb::{self, ToolCallResult, NoArgs, positive_limit, whole_limit, non_blank, duration_from_secs, fn_tool};
+use super::wording::{self, EXAMPLE_TASK, END_YOUR_TURN, TaskIdField, RESULT_IS_SENT};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, WaitMode, LetterContent};
 use crate::entry::{Budget, Order};
 use crate::snapshot::Snapshot;
-use crate::task::Head;
-use crate::tool::{CallContext, DynTool, Manner, ToolError};
+use crate::task::TaskState;
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 
 const NAME: &str = "background_agents";
 /// The tool that shows the output of a task.
@@ -32,86 +32,86 @@ impl Toolset for BackgroundAgents {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { errand::needs_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { errand::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
     }
 
-    fn instruction(&self, patron: &Patron) -> Option<String> {
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
         let first = patron.sub_agents.first()?;
-        Some(wording::guide(
+        Some(wording::delegation_guide(
             &patron.sub_agents,
             "run_background_agent",
             "Use wait_background_agents (with all the ids at once)",
-            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE}"}}"#, first.name),
+            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE_TASK}"}}"#, first.name),
         ))
     }
 }
 
-fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
-    let mine: Arc<[Card]> = cards.into();
+fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = cards.into();
     vec![
-        verb(
+        fn_tool(
             "run_background_agent",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             format!(
                 "Starts a sub-agent on a task in the background and returns the task's id at once. \
                  When the task ends, its result is sent to you as a message.\nAgents:\n{}",
-                wording::agents(cards)
+                wording::agent_list(cards)
             ),
-            move |args: Run, cx| {
+            move |args: RunBackgroundAgentArgs, cx| {
                 let mine = mine.clone();
                 Box::pin(async move { run(args, &mine, cx).await })
             },
         )
-        .offering("agent", cards)
-        .tool(),
-        verb(
+        .with_agent_choices("agent", cards)
+        .into_tool(),
+        fn_tool(
             "list_background_agents",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
-            |_: Nothing, cx| {
-                Box::pin(async move { Ok(errand::list(cx, Named::Task).await?.to_string().into()) })
+            |_: NoArgs, cx| {
+                Box::pin(async move { Ok(errand::list_tasks(cx, TaskIdField::Task).await?.to_string().into()) })
             },
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             VIEW,
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Shows one task: the live output of a running one, the result of one that has ended. \
              Long output is shown in parts: use offset and limit, or tail. \
              Not needed to get a result: that is sent to you as a message.",
-            |args: View, cx| Box::pin(view(args, cx)),
+            |args: ViewBackgroundAgentArgs, cx| Box::pin(view(args, cx)),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "stop_background_agent",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             "Stops a task and every task that it started. What it had by then is kept.",
-            |args: OneTask, cx| Box::pin(async move { Ok(errand::stop(cx, &args.task_id).await?.2.into()) }),
+            |args: StopBackgroundAgentArgs, cx| Box::pin(async move { Ok(errand::stop_task(cx, &args.task_id).await?.2.into()) }),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "wait_background_agents",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Waits until your tasks have ended and returns their results as JSON, in the order of task_ids. \
              Only for when you cannot go on without them: if you do not wait, they are sent to you as messages. \
              all_done does not mean success: check each status. A timeout stops nothing.",
-            |args: Waits, cx| Box::pin(wait(args, cx)),
+            |args: WaitBackgroundAgentsArgs, cx| Box::pin(wait(args, cx)),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "send_background_agent",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             "Sends a message to a task. A running one reads it before its next step; \
              one that has ended is continued by a new task, whose id is returned.",
-            |args: Send, cx| Box::pin(send(args, cx)),
+            |args: SendBackgroundAgentArgs, cx| Box::pin(send(args, cx)),
         )
-        .tool(),
+        .into_tool(),
     ]
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Run {
+struct RunBackgroundAgentArgs {
     /// The name of the sub-agent.
     agent: String,
     /// What it should do, with all that it needs to know: it does not see this conversation.
@@ -128,11 +128,11 @@ struct Run {
     #[serde(default, deserialize_with = "verb::number")]
     timeout: Option<f64>,
     /// What the task may use at most.
-    budget: Option<Allowance>,
+    budget: Option<BudgetArgs>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Allowance {
+struct BudgetArgs {
     /// Tokens, read and written.
     #[serde(default, deserialize_with = "verb::number")]
     #[schemars(with = "Option<u64>")]
@@ -145,38 +145,38 @@ struct Allowance {
     max_time: Option<f64>,
 }
 
-impl Allowance {
+impl BudgetArgs {
     fn budget(self) -> Result<Budget, ToolError> {
         Ok(Budget {
-            tokens: count("max_tokens", self.max_tokens)?,
-            cost: count("max_cost", self.max_cost.map(|dollars| dollars * 1e6))?,
-            time: bound("max_time", self.max_time)?.map(seconds),
+            tokens: whole_limit("max_tokens", self.max_tokens)?,
+            cost: whole_limit("max_cost", self.max_cost.map(|dollars| dollars * 1e6))?,
+            time: positive_limit("max_time", self.max_time)?.map(duration_from_secs),
         })
     }
 }
 
-async fn run(args: Run, mine: &[Card], cx: &CallContext) -> Answer {
-    let agent = errand::agent(mine, &args.agent);
+async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
+    let agent = errand::match_agent(mine, &args.agent);
     let order = Order {
-        expected_output: filled(args.expected_output),
-        model: filled(args.model),
-        max_turns: verb::turns(args.max_turns)?,
-        timeout: bound("timeout", args.timeout)?.map(seconds),
-        budget: args.budget.map(Allowance::budget).transpose()?.unwrap_or_default(),
+        expected_output: non_blank(args.expected_output),
+        model: non_blank(args.model),
+        max_turns: verb::turn_limit(args.max_turns)?,
+        timeout: positive_limit("timeout", args.timeout)?.map(duration_from_secs),
+        budget: args.budget.map(BudgetArgs::budget).transpose()?.unwrap_or_default(),
         ..Order::new(agent.clone(), args.task)
     };
-    let id = errand::launch(cx, order).await?;
-    Ok(format!("{id}\n{agent} has task {id} and works on it in the background. {PUSHED} {GO_ON}").into())
+    let id = errand::launch_task(cx, order).await?;
+    Ok(format!("{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}").into())
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct OneTask {
+struct StopBackgroundAgentArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct View {
+struct ViewBackgroundAgentArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
     /// Show the output from this character on.
@@ -193,26 +193,26 @@ struct View {
     tail: Option<f64>,
 }
 
-async fn view(args: View, cx: &CallContext) -> Answer {
-    let part = Part::asked(args.offset, args.limit, Part::tail(args.tail));
-    errand::view(&args.task_id, part, VIEW, cx).await
+async fn view(args: ViewBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, TextRange::tail(args.tail));
+    errand::view_task(&args.task_id, part, VIEW, cx).await
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Send {
+struct SendBackgroundAgentArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
     /// What the agent should know.
     message: String,
 }
 
-async fn send(args: Send, cx: &CallContext) -> Answer {
-    let note = Note { text: args.message, summary: None };
-    Ok(errand::send(cx, &args.task_id, note).await?.1.into())
+async fn send(args: SendBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let note = LetterContent { text: args.message, summary: None };
+    Ok(errand::send_message(cx, &args.task_id, note).await?.1.into())
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Waits {
+struct WaitBackgroundAgentsArgs {
     /// The ids of the tasks, all in one call.
     #[serde(deserialize_with = "verb::names")]
     task_ids: Vec<String>,
@@ -221,27 +221,27 @@ struct Waits {
     timeout: Option<f64>,
     /// Wait until all tasks have ended (the default), or any one.
     #[serde(default, deserialize_with = "verb::choice")]
-    mode: Option<Mode>,
+    mode: Option<WaitModeArg>,
 }
 
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum WaitModeArg {
     All,
     Any,
 }
 
 /// What a wait answers. The fields, their names and their order are what users of this dialect know.
 #[derive(Serialize)]
-struct Settled {
+struct WaitReply {
     all_done: bool,
     timed_out: bool,
     error: Option<String>,
-    tasks: Vec<Entry>,
+    tasks: Vec<WaitedTask>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct WaitedTask {
     task_id: String,
     status: &'static str,
     done: bool,
@@ -250,24 +250,24 @@ struct Entry {
     truncated: bool,
 }
 
-impl Entry {
-    fn of(snapshot: &Snapshot, room: usize) -> Entry {
-        let Head { id, status, .. } = snapshot.head;
+impl WaitedTask {
+    fn from_snapshot(snapshot: &Snapshot, room: usize) -> WaitedTask {
+        let TaskState { id, status, .. } = snapshot.state;
         let (output, truncated) =
-            wording::output(snapshot, None, room, |from| wording::read_on(VIEW, id, from));
-        Entry {
+            wording::output_text(snapshot, None, room, |from| wording::read_on(VIEW, id, from));
+        WaitedTask {
             task_id: id.to_string(),
             status: status.as_str(),
             done: status.is_final(),
             output,
-            error: wording::error(&snapshot.head),
+            error: wording::failure_reason(&snapshot.state),
             truncated,
         }
     }
 
-    fn not_found(typed: &str, why: String) -> Entry {
+    fn not_found(typed: &str, why: String) -> WaitedTask {
         let task_id = typed.chars().take(40).collect();
-        Entry {
+        WaitedTask {
             task_id,
             status: "not_found",
             done: false,
@@ -278,7 +278,7 @@ impl Entry {
     }
 }
 
-async fn wait(args: Waits, cx: &CallContext) -> Answer {
+async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResult {
     if args.task_ids.is_empty() {
         let why = "`task_ids` is empty: name the tasks to wait for, by the ids that \
                    run_background_agent gave you";
@@ -289,13 +289,13 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
             format!("one call waits for at most {MOST_TASKS} tasks: name fewer, and call again for the rest");
         return Err(ToolError::Retry(why));
     }
-    let (time, clamped) = verb::patience("timeout", args.timeout);
+    let (time, clamped) = verb::wait_timeout("timeout", args.timeout);
     let join = match args.mode {
-        Some(Mode::Any) => Join::Any,
-        _ => Join::All,
+        Some(WaitModeArg::Any) => WaitMode::Any,
+        _ => WaitMode::All,
     };
-    let looked_up = errand::look_up(cx, &args.task_ids).await?;
-    let mut heads: Vec<Head> = Vec::new();
+    let looked_up = errand::find_tasks(cx, &args.task_ids).await?;
+    let mut heads: Vec<TaskState> = Vec::new();
     for head in looked_up.iter().flatten() {
         if heads.iter().all(|had| had.id != head.id) {
             heads.push(head.clone());
@@ -305,7 +305,7 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
         let first = looked_up.into_iter().find_map(Result::err);
         return Err(first.map_or_else(|| ToolError::Retry("no such task".to_owned()), ToolError::from));
     }
-    let waited = errand::wait_for(cx, &heads, join, Some(seconds(time))).await?;
+    let waited = errand::wait_for_tasks(cx, &heads, join, Some(duration_from_secs(time))).await?;
 
     let mut notes: Vec<String> = clamped.into_iter().collect();
     let (mut told, mut collected) = (Vec::new(), Vec::new());
@@ -313,12 +313,12 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
     for (typed, found) in args.task_ids.iter().zip(&looked_up) {
         let known = found.as_ref().map(|head| head.id);
         match known {
-            Err(why) => tasks.push(Entry::not_found(typed, why.to_string())),
+            Err(why) => tasks.push(WaitedTask::not_found(typed, why.to_string())),
             Ok(id) if told.contains(&id) => {}
             Ok(id) => {
                 told.push(id);
-                let snapshot = waited.tasks.iter().find(|snapshot| snapshot.head.id == id);
-                let entry = snapshot.map(|snapshot| Entry::of(snapshot, share(heads.len())));
+                let snapshot = waited.tasks.iter().find(|snapshot| snapshot.state.id == id);
+                let entry = snapshot.map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(heads.len())));
                 collected.extend(entry.as_ref().filter(|entry| entry.done && !entry.truncated).map(|_| id));
                 tasks.extend(entry);
             }
@@ -336,11 +336,11 @@ async fn wait(args: Waits, cx: &CallContext) -> Answer {
              What is not done runs on; its result will be sent to you as a message: no need to wait again."
         ));
     }
-    let settled = Settled {
+    let settled = WaitReply {
         all_done: tasks.iter().all(|task| task.done),
         timed_out: waited.timed_out,
         error: (!notes.is_empty()).then(|| notes.join(" ")),
         tasks,
     };
-    errand::json_with(&settled, collected, lost > 0)
+    errand::json_output_with(&settled, collected, lost > 0)
 }

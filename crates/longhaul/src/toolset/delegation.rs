@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::errand;
-use super::verb::{Answer, filled, verb};
+use super::verb::{ToolCallResult, non_blank, fn_tool};
 use super::wording;
-use super::{Patron, Toolset, ToolsetError};
-use crate::dispatch::{Card, DeskError};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, DispatchError};
 use crate::entry::Order;
 use crate::task::Status;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 /// `transfer_task` for an agent that has sub-agents, and `handoff` for one that has somebody to hand over to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,7 +24,7 @@ impl Toolset for Delegation {
         "delegation"
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let mut tools = Vec::new();
             if !patron.sub_agents.is_empty() {
@@ -37,23 +37,23 @@ impl Toolset for Delegation {
         })
     }
 
-    fn instruction(&self, patron: &Patron) -> Option<String> {
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
         let mut text = String::new();
         if !patron.sub_agents.is_empty() {
             text += "With transfer_task you give a task to one of these agents and get its result back. \
                      The agent sees only what you write in `task`: say all it needs to know.\n";
-            text += &wording::agents(&patron.sub_agents);
+            text += &wording::agent_list(&patron.sub_agents);
         }
         if !patron.handoffs.is_empty() {
             text += "With handoff you give this whole conversation to one of these agents, who goes on in your place:\n";
-            text += &wording::agents(&patron.handoffs);
+            text += &wording::agent_list(&patron.handoffs);
         }
         (!text.is_empty()).then_some(text)
     }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Transfer {
+struct TransferTaskArgs {
     /// The name of the sub-agent.
     agent: String,
     /// What it should do, with all that it needs to know: it does not see this conversation.
@@ -62,42 +62,42 @@ struct Transfer {
     expected_output: Option<String>,
 }
 
-fn transfer_task(cards: &[Card]) -> Arc<dyn DynTool> {
-    let mine: Arc<[Card]> = cards.into();
-    verb(
+fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = cards.into();
+    fn_tool(
         "transfer_task",
-        Manner::INWARD,
+        ToolEffects::INTERNAL,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
-            wording::agents(cards)
+            wording::agent_list(cards)
         ),
-        move |args: Transfer, cx| {
-            let agent = errand::agent(&mine, &args.agent);
+        move |args: TransferTaskArgs, cx| {
+            let agent = errand::match_agent(&mine, &args.agent);
             Box::pin(transfer(
-                Order { expected_output: filled(args.expected_output), ..Order::new(agent, args.task) },
+                Order { expected_output: non_blank(args.expected_output), ..Order::new(agent, args.task) },
                 cx,
             ))
         },
     )
-    .offering("agent", cards)
-    .tool()
+    .with_agent_choices("agent", cards)
+    .into_tool()
 }
 
-async fn transfer(order: Order, cx: &CallContext) -> Answer {
+async fn transfer(order: Order, cx: &CallContext) -> ToolCallResult {
     let waited = errand::launch_and_wait(cx, order).await?;
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
-    let head = &snapshot.head;
+    let head = &snapshot.state;
     if !head.status.is_final() {
-        return Ok(errand::goes_on(head).into());
+        return Ok(errand::moved_to_background_note(head).into());
     }
     // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
-    let (output, _) = wording::output(snapshot, None, usize::MAX, |_| String::new());
+    let (output, _) = wording::output_text(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
     let text = if is_error {
         let (id, agent, status) = (head.id, &head.agent, head.status);
-        let why = wording::error(head).unwrap_or_default();
+        let why = wording::failure_reason(head).unwrap_or_default();
         match output.trim() {
             "" => format!("Task {id} of {agent} {status}: {why}\nThere is no output."),
             _ => format!(
@@ -111,34 +111,34 @@ async fn transfer(order: Order, cx: &CallContext) -> Answer {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Handoff {
+struct HandoffArgs {
     /// The name of the agent that goes on.
     agent: String,
 }
 
-fn handoff(cards: &[Card]) -> Arc<dyn DynTool> {
-    let mine: Arc<[Card]> = cards.into();
-    verb(
+fn handoff(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
+    let mine: Arc<[AgentInfo]> = cards.into();
+    fn_tool(
         "handoff",
-        Manner::INWARD,
+        ToolEffects::INTERNAL,
         format!(
             "Hands this whole conversation over to another agent, who goes on in your place.\nAgents:\n{}",
-            wording::agents(cards)
+            wording::agent_list(cards)
         ),
-        move |args: Handoff, _| {
+        move |args: HandoffArgs, _| {
             let answer = hand_over(&mine, &args.agent);
             Box::pin(async { answer })
         },
     )
-    .offering("agent", cards)
-    .tool()
+    .with_agent_choices("agent", cards)
+    .into_tool()
 }
 
-fn hand_over(cards: &[Card], typed: &str) -> Answer {
-    let agent = errand::agent(cards, typed);
+fn hand_over(cards: &[AgentInfo], typed: &str) -> ToolCallResult {
+    let agent = errand::match_agent(cards, typed);
     if !cards.iter().any(|card| card.name == agent) {
         let may = cards.iter().map(|card| card.name.clone()).collect();
-        return Err(DeskError::UnknownAgent { asked: agent.to_string(), may }.into());
+        return Err(DispatchError::UnknownAgent { asked: agent.to_string(), may }.into());
     }
     let text = format!("The conversation is handed over to {agent}.");
     Ok(ToolOutput { text, handoff: Some(agent), ..ToolOutput::default() })

@@ -4,7 +4,7 @@ use crate::id::Digest;
 use crate::tool::CallContext;
 
 /// The ids that something made by this call may have, shortest first: the first that is free, or its own already.
-pub(super) fn ids_of(context: &CallContext) -> impl Iterator<Item = String> + use<> {
-    let digest = Digest::of(format!("{}:{}", context.caller.task, context.call).as_bytes());
+pub(super) fn candidate_ids(context: &CallContext) -> impl Iterator<Item = String> + use<> {
+    let digest = Digest::of_bytes(format!("{}:{}", context.caller.task, context.call).as_bytes());
     (4..=16).map(move |half| digest.as_str()[..half * 2].to_owned())
 }

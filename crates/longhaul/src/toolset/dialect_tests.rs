@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fake_desk::{Bench, completed, failed, patron};
+use super::fake_desk::{DispatcherFixture, completed, failed, test_context};
 use super::*;
-use crate::tool::{Manner, ToolError, ToolOutput};
+use crate::tool::{ToolEffects, ToolError, ToolOutput};
 
 mod background;
 mod delegation;
@@ -33,14 +33,14 @@ fn toolsets() -> [Arc<dyn Toolset>; 4] {
 
 #[tokio::test]
 async fn what_models_are_told_of_the_tools() {
-    let patron = patron();
+    let patron = test_context();
     for toolset in toolsets() {
         let mut told = String::new();
         for tool in toolset.open(&patron).await.unwrap() {
-            let (spec, manner) = (tool.spec(), tool.manner());
+            let (spec, manner) = (tool.spec(), tool.effects());
             assert!(manner.repeatable, "{}: a crash must not make its effect unknown", spec.name);
             let parameters = serde_json::to_string_pretty(&sorted(spec.parameters)).unwrap();
-            let looks = if manner == Manner::LOOKS { " (looks)" } else { "" };
+            let looks = if manner == ToolEffects::POLLS_TASKS { " (looks)" } else { "" };
             told += &format!("# {}{looks}\n{}\n{parameters}\n\n", spec.name, spec.description.trim_end());
         }
         told += &toolset.instruction(&patron).unwrap();
@@ -50,7 +50,7 @@ async fn what_models_are_told_of_the_tools() {
 
 #[tokio::test]
 async fn an_agent_that_has_nobody_to_call_gets_no_tools_and_no_advice() {
-    let alone = Patron { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let alone = ToolsetContext { agent: "alone".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     for toolset in toolsets() {
         assert_eq!(toolset.instruction(&alone), None, "{}", toolset.name());
         match toolset.open(&alone).await {
@@ -72,9 +72,9 @@ async fn a_launch_that_is_made_again_is_the_same_task() {
         ),
     ];
     for (toolset, tool, arguments) in launches {
-        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        let mut bench = DispatcherFixture::new(wrap::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         let first = bench.call(tool, arguments.clone()).await.unwrap();
-        assert_eq!(bench.again(tool, arguments.clone()).await.unwrap(), first);
+        assert_eq!(bench.repeat_call(tool, arguments.clone()).await.unwrap(), first);
         assert_ne!(bench.call(tool, arguments).await.unwrap(), first);
         assert_eq!(bench.gave_seat_back(), None, "{tool}: launching waits for nothing");
     }
@@ -186,7 +186,7 @@ async fn what_models_get_wrong_is_answered_with_what_to_do() {
         (Arc::new(ManagedAgents), "send_message", json!({"to": "t-1", "message": " "}), "say in `message`"),
     ];
     for (toolset, tool, arguments, said) in wrong {
-        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        let mut bench = DispatcherFixture::new(wrap::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         match bench.call(tool, arguments.clone()).await {
             Err(ToolError::Retry(text)) => assert!(text.contains(said), "{tool} {arguments}: {text}"),
             other => panic!("{tool} {arguments}: {other:?}"),
@@ -205,9 +205,9 @@ async fn a_wait_without_end_ends_when_the_caller_is_stopped() {
         ),
         (Arc::new(SubAgentTools), "researcher", json!({"task": "Go"})),
     ] {
-        let mut bench = Bench::with(wrap::narrowed(toolset, [tool.to_owned()]), &patron()).await;
+        let mut bench = DispatcherFixture::new(wrap::only_tools(toolset, [tool.to_owned()]), &test_context()).await;
         bench.context.cancel.cancel();
-        assert!(bench.error(tool, arguments).await.contains("you are being stopped"));
+        assert!(bench.call_error(tool, arguments).await.contains("you are being stopped"));
         assert!(bench.gave_seat_back().is_some());
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::excerpt::Part;
-use super::files::guarded;
-use super::verb::Answer;
-use super::wording::{self, GO_ON, List, Named, PUSHED, Report};
-use super::{Patron, ToolsetError};
-use crate::dispatch::{Card, DeskError, Join, Note, Sent, Waited, find};
+use super::excerpt::TextRange;
+use super::files::find_vcs_dir;
+use super::verb::ToolCallResult;
+use super::wording::{self, END_YOUR_TURN, TaskTable, TaskIdField, RESULT_IS_SENT, TaskReport};
+use super::{ToolsetContext, ToolsetError};
+use crate::dispatch::{AgentInfo, DispatchError, WaitMode, LetterContent, SendReceipt, WaitResult, find_task};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::task::{Head, Status};
+use crate::task::{TaskState, Status};
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
 /// The agent that a model means. Whom it may call is the desk's to say.
-pub(super) fn agent(cards: &[Card], typed: &str) -> AgentName {
+pub(super) fn match_agent(cards: &[AgentInfo], typed: &str) -> AgentName {
     let typed = typed.trim();
     let exact = cards.iter().find(|card| card.name.as_str() == typed);
     let close = || cards.iter().find(|card| card.name.as_str().eq_ignore_ascii_case(typed));
@@ -25,7 +25,7 @@ pub(super) fn agent(cards: &[Card], typed: &str) -> AgentName {
 }
 
 /// That a toolset is of no use to an agent that has nobody to call.
-pub(super) fn needs_sub_agents(toolset: &str, patron: &Patron) -> Result<(), ToolsetError> {
+pub(super) fn require_sub_agents(toolset: &str, patron: &ToolsetContext) -> Result<(), ToolsetError> {
     if !patron.sub_agents.is_empty() {
         return Ok(());
     }
@@ -35,25 +35,25 @@ pub(super) fn needs_sub_agents(toolset: &str, patron: &Patron) -> Result<(), Too
 }
 
 /// Launches a task.
-pub(super) async fn launch(cx: &CallContext, mut order: Order) -> Result<TaskId, ToolError> {
-    order.working_dir = workplace(cx, order.working_dir.take()).await?;
-    Ok(cx.desk.submit(&cx.caller, cx.call, order).await?)
+pub(super) async fn launch_task(cx: &CallContext, mut order: Order) -> Result<TaskId, ToolError> {
+    order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
+    Ok(cx.dispatcher.submit(&cx.caller, cx.call, order).await?)
 }
 
 /// Where a task is to work: where its parent does, or below.
-async fn workplace(cx: &CallContext, asked: Option<PathBuf>) -> Result<Option<PathBuf>, ToolError> {
+async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<Option<PathBuf>, ToolError> {
     let Some(asked) = asked else { return Ok(cx.working_dir.clone()) };
     let Some(here) = cx.working_dir.clone() else {
         let text = "`working_dir` cannot be set: your own task has no working directory, and no task has more than its parent";
         return Err(ToolError::Retry(text.to_owned()));
     };
-    let found = tokio::task::spawn_blocking(move || below(&here, &asked)).await;
+    let found = tokio::task::spawn_blocking(move || directory_below(&here, &asked)).await;
     let found = found.unwrap_or_else(|_| Err("the program is ending".to_owned()));
     found.map(Some).map_err(ToolError::Retry)
 }
 
 /// What `asked` really is, if that is a directory at or below `here`.
-fn below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
+fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     let whole = here.join(asked);
     let shown = whole.display();
     let outside =
@@ -67,7 +67,7 @@ fn below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
     match whole.canonicalize() {
         Ok(real) if !real.starts_with(&home) => Err(outside()),
         // Its tools could otherwise change what is guarded from those of the parent.
-        Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| guarded(rel).is_some()) => {
+        Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| find_vcs_dir(rel).is_some()) => {
             Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
         }
         Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
@@ -79,67 +79,67 @@ fn below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
 }
 
 /// Launches a task and waits until it has ended.
-pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<Waited, ToolError> {
-    let id = launch(cx, order).await?;
-    wait(cx, &[id], Join::All, None).await
+pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<WaitResult, ToolError> {
+    let id = launch_task(cx, order).await?;
+    wait_without_seat(cx, &[id], WaitMode::All, None).await
 }
 
 /// What is said of a task that goes on though its caller waited for it.
-pub(super) fn goes_on(head: &Head) -> String {
+pub(super) fn moved_to_background_note(head: &TaskState) -> String {
     let (id, agent) = (head.id, &head.agent);
     format!(
-        "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {PUSHED} {GO_ON}"
+        "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {RESULT_IS_SENT} {END_YOUR_TURN}"
     )
 }
 
 /// What each of the typed ids stands for.
-pub(super) async fn look_up(
+pub(super) async fn find_tasks(
     cx: &CallContext,
     typed: &[String],
-) -> Result<Vec<Result<Head, DeskError>>, ToolError> {
-    let heads = cx.desk.list(&cx.caller).await?;
+) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
+    let heads = cx.dispatcher.list(&cx.caller).await?;
     let one = |typed: &String| {
-        let id = find(&heads, typed)?;
+        let id = find_task(&heads, typed)?;
         let head = heads.iter().find(|head| head.id == id).cloned();
-        head.ok_or_else(|| DeskError::UnknownTask { asked: typed.clone(), have: Vec::new() })
+        head.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
     };
     Ok(typed.iter().map(one).collect())
 }
 
 /// Waits for tasks that were looked up. While it does, the caller needs no seat.
-pub(super) async fn wait_for(
+pub(super) async fn wait_for_tasks(
     cx: &CallContext,
-    heads: &[Head],
-    join: Join,
+    heads: &[TaskState],
+    join: WaitMode,
     timeout: Option<Duration>,
-) -> Result<Waited, ToolError> {
+) -> Result<WaitResult, ToolError> {
     let ids: Vec<TaskId> = heads.iter().map(|head| head.id).collect();
-    let ended = |head: &Head| head.status.is_final();
+    let ended = |head: &TaskState| head.status.is_final();
     let over = match join {
-        Join::All => heads.iter().all(ended),
-        Join::Any => heads.iter().any(ended),
+        WaitMode::All => heads.iter().all(ended),
+        WaitMode::Any => heads.iter().any(ended),
     };
     if over {
         // Giving the seat back for a wait that is over would mean queueing for another.
         let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        return Ok(cx.desk.wait(&cx.caller, &typed, join, timeout).await?);
+        return Ok(cx.dispatcher.wait(&cx.caller, &typed, join, timeout).await?);
     }
-    wait(cx, &ids, join, timeout).await
+    wait_without_seat(cx, &ids, join, timeout).await
 }
 
-async fn wait(
+async fn wait_without_seat(
     cx: &CallContext,
     ids: &[TaskId],
-    join: Join,
+    join: WaitMode,
     timeout: Option<Duration>,
-) -> Result<Waited, ToolError> {
+) -> Result<WaitResult, ToolError> {
     let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let _seatless = cx.waits_for(ids.to_vec());
     tokio::select! {
         biased;
-        waited = cx.desk.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
+        waited = cx.dispatcher.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
         // However far they are now.
-        () = cx.hurry.cancelled() => Ok(cx.desk.wait(&cx.caller, &typed, join, Some(Duration::ZERO)).await?),
+        () = cx.backgrounded.cancelled() => Ok(cx.dispatcher.wait(&cx.caller, &typed, join, Some(Duration::ZERO)).await?),
         () = cx.cancel.cancelled() => {
             Err(ToolError::Failed("you are being stopped: the wait was broken off".to_owned()))
         }
@@ -147,19 +147,19 @@ async fn wait(
 }
 
 /// The caller's tasks.
-pub(super) async fn list(cx: &CallContext, named: fn(TaskId) -> Named) -> Result<List, ToolError> {
-    let heads = cx.desk.list(&cx.caller).await?;
-    Ok(List::of(&heads, &cx.caller, named, cx.desk.now()))
+pub(super) async fn list_tasks(cx: &CallContext, named: fn(TaskId) -> TaskIdField) -> Result<TaskTable, ToolError> {
+    let heads = cx.dispatcher.list(&cx.caller).await?;
+    Ok(TaskTable::new(&heads, &cx.caller, named, cx.dispatcher.now()))
 }
 
 /// What is said when all of the caller's tasks have ended.
 async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
-    Ok(wording::all_ended(&cx.desk.list(&cx.caller).await?))
+    Ok(wording::all_ended_note(&cx.dispatcher.list(&cx.caller).await?))
 }
 
 /// Stops a task; how it stands then, and a sentence about it.
-pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
-    let before = cx.desk.stop(&cx.caller, typed).await?;
+pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
+    let before = cx.dispatcher.stop(&cx.caller, typed).await?;
     let id = before.id;
     Ok(match before.status {
         Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
@@ -177,12 +177,12 @@ pub(super) async fn stop(cx: &CallContext, typed: &str) -> Result<(TaskId, Statu
 }
 
 /// Writes to a task; where the letter went, and a sentence about it.
-pub(super) async fn send(cx: &CallContext, typed: &str, note: Note) -> Result<(Sent, String), ToolError> {
-    let sent = cx.desk.send(&cx.caller, cx.call, typed, note).await?;
+pub(super) async fn send_message(cx: &CallContext, typed: &str, note: LetterContent) -> Result<(SendReceipt, String), ToolError> {
+    let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
     let to = sent.to;
-    let mine = |head: &Head| head.id == to && head.parent == Some(cx.caller.task);
-    let then = match cx.desk.list(&cx.caller).await?.iter().any(mine) {
-        true => PUSHED,
+    let mine = |head: &TaskState| head.id == to && head.parent == Some(cx.caller.task);
+    let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
+        true => RESULT_IS_SENT,
         // Of the tasks of its tasks, and of those that it took over with the conversation.
         false => "Its result is sent to the task that it works for.",
     };
@@ -195,7 +195,7 @@ pub(super) async fn send(cx: &CallContext, typed: &str, note: Note) -> Result<(S
 }
 
 /// An answer in JSON.
-pub(super) fn json(answer: &impl Serialize) -> Answer {
+pub(super) fn json_output(answer: &impl Serialize) -> ToolCallResult {
     match serde_json::to_string(answer) {
         Ok(text) => Ok(text.into()),
         Err(error) => Err(ToolError::Fatal(format!("the answer cannot be written as JSON: {error}"))),
@@ -203,84 +203,84 @@ pub(super) fn json(answer: &impl Serialize) -> Answer {
 }
 
 /// An answer in JSON that has the final results of tasks in it.
-pub(super) fn json_with(answer: &impl Serialize, collected: Vec<TaskId>, is_error: bool) -> Answer {
-    Ok(ToolOutput { collected, is_error, ..json(answer)? })
+pub(super) fn json_output_with(answer: &impl Serialize, collected: Vec<TaskId>, is_error: bool) -> ToolCallResult {
+    Ok(ToolOutput { collected, is_error, ..json_output(answer)? })
 }
 
 /// What launching and stopping answer.
 #[derive(Serialize)]
-pub(super) struct Receipt {
+pub(super) struct TaskReceipt {
     #[serde(flatten)]
-    id: Named,
+    id: TaskIdField,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<AgentName>,
     status: Status,
     note: String,
 }
 
-impl Receipt {
+impl TaskReceipt {
     /// The receipt for a task that goes on though its caller waited for it.
-    pub(super) fn going_on(id: Named, head: &Head) -> Receipt {
-        Receipt { id, agent: Some(head.agent.clone()), status: head.status, note: goes_on(head) }
+    pub(super) fn moved_to_background(id: TaskIdField, head: &TaskState) -> TaskReceipt {
+        TaskReceipt { id, agent: Some(head.agent.clone()), status: head.status, note: moved_to_background_note(head) }
     }
 
     /// The receipt for a task that was launched just now.
-    pub(super) fn launched(id: Named, agent: AgentName) -> Receipt {
-        Receipt { id, agent: Some(agent), status: Status::Pending, note: format!("{PUSHED} {GO_ON}") }
+    pub(super) fn launched(id: TaskIdField, agent: AgentName) -> TaskReceipt {
+        TaskReceipt { id, agent: Some(agent), status: Status::Pending, note: format!("{RESULT_IS_SENT} {END_YOUR_TURN}") }
     }
 }
 
 /// Stops a task, and answers with the receipt for that.
-pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> Named, cx: &CallContext) -> Answer {
-    let (id, status, note) = stop(cx, typed).await?;
-    json(&Receipt { id: named(id), agent: None, status, note })
+pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> TaskIdField, cx: &CallContext) -> ToolCallResult {
+    let (id, status, note) = stop_task(cx, typed).await?;
+    json_output(&TaskReceipt { id: named(id), agent: None, status, note })
 }
 
 /// The answer of a wait for one task, with its output or a part of that.
-pub(super) fn answer(
-    waited: &Waited,
-    part: Option<Part>,
-    named: fn(TaskId) -> Named,
+pub(super) fn task_report(
+    waited: &WaitResult,
+    part: Option<TextRange>,
+    named: fn(TaskId) -> TaskIdField,
     note: Option<String>,
     cx: &CallContext,
-) -> Answer {
+) -> ToolCallResult {
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task cannot be found any more".to_owned()));
     };
-    let mut report = Report::of(snapshot, part, named, cx.desk.now());
+    let mut report = TaskReport::new(snapshot, part, named, cx.dispatcher.now());
     report.timed_out = waited.timed_out;
     report.note = match (note, report.note) {
         (Some(one), Some(two)) => Some(format!("{one}. {two}")),
         (one, two) => one.or(two),
     };
     let ended = report.status.is_final();
-    let collected = if ended && !report.truncated { vec![snapshot.head.id] } else { Vec::new() };
-    json_with(&report, collected, ended && report.status != Status::Completed)
+    let collected = if ended && !report.truncated { vec![snapshot.state.id] } else { Vec::new() };
+    json_output_with(&report, collected, ended && report.status != Status::Completed)
 }
 
 /// The same, with what leads on from there.
-pub(super) async fn answer_and_lead(
-    waited: &Waited,
-    part: Option<Part>,
-    named: fn(TaskId) -> Named,
+pub(super) async fn task_report_with_next_step(
+    waited: &WaitResult,
+    part: Option<TextRange>,
+    named: fn(TaskId) -> TaskIdField,
     note: Option<String>,
     cx: &CallContext,
-) -> Answer {
-    let plain = answer(waited, part, named, note.clone(), cx)?;
+) -> ToolCallResult {
+    let plain = task_report(waited, part, named, note.clone(), cx)?;
     // Only who has seen all of it is led on.
     let lead = match (&note, plain.collected.is_empty()) {
         (None, false) => all_ended(cx).await?,
         _ => None,
     };
-    if lead.is_some() { answer(waited, part, named, lead, cx) } else { Ok(plain) }
+    if lead.is_some() { task_report(waited, part, named, lead, cx) } else { Ok(plain) }
 }
 
 /// One task as the dialects that speak plainly show it, with its output or a part of that.
-pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallContext) -> Answer {
-    let snapshot = cx.desk.view(&cx.caller, typed).await?;
-    let id = snapshot.head.id;
+pub(super) async fn view_task(typed: &str, part: Option<TextRange>, tool: &str, cx: &CallContext) -> ToolCallResult {
+    let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
+    let id = snapshot.state.id;
     let (mut text, whole) =
-        wording::portrait(&snapshot, part, cx.desk.now(), |from| wording::read_on(tool, id, from));
+        wording::task_details(&snapshot, part, cx.dispatcher.now(), |from| wording::read_on(tool, id, from));
     let collected = if whole { vec![id] } else { Vec::new() };
     if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
         text = format!("{text}\n\n{lead}");
@@ -289,13 +289,13 @@ pub(super) async fn view(typed: &str, part: Option<Part>, tool: &str, cx: &CallC
 }
 
 /// Waits for one task.
-pub(super) async fn wait_one(
+pub(super) async fn wait_for_task(
     typed: &str,
     timeout: Option<Duration>,
     cx: &CallContext,
-) -> Result<Waited, ToolError> {
-    let heads: Result<Vec<_>, _> = look_up(cx, &[typed.to_owned()]).await?.into_iter().collect();
-    wait_for(cx, &heads?, Join::All, timeout).await
+) -> Result<WaitResult, ToolError> {
+    let heads: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    wait_for_tasks(cx, &heads?, WaitMode::All, timeout).await
 }
 
 #[cfg(test)]
@@ -313,7 +313,7 @@ mod tests {
         std::fs::write(work.join("file"), "").unwrap();
         std::os::unix::fs::symlink("../other", work.join("out")).unwrap();
         std::os::unix::fs::symlink("sub", work.join("in")).unwrap();
-        let asked = |dir: &str| below(&work, Path::new(dir));
+        let asked = |dir: &str| directory_below(&work, Path::new(dir));
         assert_eq!(asked("sub/deep"), Ok(work.join("sub/deep")));
         assert_eq!(asked("in"), Ok(work.join("sub")));
         assert_eq!(asked("."), Ok(work.clone()));
@@ -332,7 +332,7 @@ mod tests {
         }
         assert!(asked("missing").unwrap_err().contains("must be there already"));
         assert!(asked("file").unwrap_err().contains("is not a directory"));
-        assert_eq!(below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
-        assert!(below(Path::new("/not/there"), Path::new("../sub")).is_err());
+        assert_eq!(directory_below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
+        assert!(directory_below(Path::new("/not/there"), Path::new("../sub")).is_err());
     }
 }

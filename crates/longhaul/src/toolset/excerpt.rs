@@ -11,50 +11,50 @@ const TOGETHER: usize = 40 * 1024;
 const AT_LEAST: usize = 1024;
 
 /// How many bytes each of `n` outputs may have in one result.
-pub(super) fn share(n: usize) -> usize {
+pub(super) fn bytes_per_output(n: usize) -> usize {
     (TOGETHER / n.max(1)).clamp(AT_LEAST, OUTPUT_LIMIT)
 }
 
 /// Which part of a text is wanted. Places are counted in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TextRange {
     /// From a place on, at most so many characters.
     From(usize, usize),
     /// The last characters.
     Tail(usize),
     /// The last lines.
-    Lines(usize),
+    TailLines(usize),
 }
 
-impl Part {
+impl TextRange {
     /// The part that is asked for; a place goes before the last characters or lines. Zeros are what models put where
     /// they mean nothing.
-    pub(super) fn asked(offset: Option<f64>, limit: Option<f64>, last: Option<Part>) -> Option<Part> {
+    pub(super) fn from_args(offset: Option<f64>, limit: Option<f64>, last: Option<TextRange>) -> Option<TextRange> {
         match (above_0(offset), above_0(limit), last) {
-            (None, None, None) => offset.map(|_| Part::From(0, usize::MAX)),
+            (None, None, None) => offset.map(|_| TextRange::From(0, usize::MAX)),
             (None, _, Some(last)) => Some(last),
-            (offset, limit, _) => Some(Part::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
+            (offset, limit, _) => Some(TextRange::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
         }
     }
 
     /// The last characters, if they are asked for.
-    pub(super) fn tail(asked: Option<f64>) -> Option<Part> {
-        above_0(asked).map(Part::Tail)
+    pub(super) fn tail(asked: Option<f64>) -> Option<TextRange> {
+        above_0(asked).map(TextRange::Tail)
     }
 
     /// The last lines, if they are asked for.
-    pub(super) fn tail_lines(asked: Option<f64>) -> Option<Part> {
-        above_0(asked).map(Part::Lines)
+    pub(super) fn tail_lines(asked: Option<f64>) -> Option<TextRange> {
+        above_0(asked).map(TextRange::TailLines)
     }
 }
 
 fn above_0(n: Option<f64>) -> Option<usize> {
-    n.filter(|n| *n > 0.0).map(verb::place)
+    n.filter(|n| *n > 0.0).map(verb::to_index)
 }
 
 /// A part of a text, and where in the text it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Page<'a> {
+pub(super) struct TextPage<'a> {
     /// The part.
     pub(super) text: &'a str,
     /// How many characters are before it.
@@ -65,9 +65,9 @@ pub(super) struct Page<'a> {
     pub(super) total: usize,
 }
 
-impl Page<'_> {
+impl TextPage<'_> {
     /// Whether it shows what there is to see: something, unless there is nothing.
-    pub(super) fn shows(&self) -> bool {
+    pub(super) fn has_text(&self) -> bool {
         self.total == 0 || self.from < self.to
     }
 
@@ -77,12 +77,12 @@ impl Page<'_> {
     }
 
     /// Its text with a mark that says which part it is; `how` says how to read on from a place.
-    pub(super) fn marked(&self, how: impl FnOnce(usize) -> String) -> String {
-        let Page { text, from, to, total } = *self;
+    pub(super) fn with_marker(&self, how: impl FnOnce(usize) -> String) -> String {
+        let TextPage { text, from, to, total } = *self;
         if self.is_whole() {
             return text.to_owned();
         }
-        if !self.shows() {
+        if !self.has_text() {
             return format!("[… nothing: the output ends at character {total}.{} …]", how(0));
         }
         let how = how(if to < total { to } else { 0 });
@@ -91,24 +91,24 @@ impl Page<'_> {
 }
 
 /// A part of a text, of at most `most` bytes.
-pub(super) fn page(text: &str, part: Part, most: usize) -> Page<'_> {
+pub(super) fn text_page(text: &str, part: TextRange, most: usize) -> TextPage<'_> {
     let total = text.chars().count();
     let (start, end) = match part {
-        Part::From(offset, limit) => {
+        TextRange::From(offset, limit) => {
             let start = byte(text, offset);
             let end = text.floor_char_boundary(start.saturating_add(most));
             (start, (start + byte(&text[start..], limit)).min(end))
         }
-        Part::Tail(count) => (byte(text, total.saturating_sub(count)), text.len()),
-        Part::Lines(count) => (last_lines(text, count), text.len()),
+        TextRange::Tail(count) => (byte(text, total.saturating_sub(count)), text.len()),
+        TextRange::TailLines(count) => (last_lines(text, count), text.len()),
     };
     let start = match part {
-        Part::From(..) => start,
+        TextRange::From(..) => start,
         _ => start.max(text.ceil_char_boundary(text.len().saturating_sub(most))),
     };
     let from = text[..start].chars().count();
     let shown = &text[start..end];
-    Page { text: shown, from, to: from + shown.chars().count(), total }
+    TextPage { text: shown, from, to: from + shown.chars().count(), total }
 }
 
 /// Where the `n`th character begins, or the text ends.
@@ -126,7 +126,7 @@ fn last_lines(text: &str, count: usize) -> usize {
 /// Both ends of a text that has more than `limit` bytes, with a mark between them that says what is missing and,
 /// if there is a way to read it, how: `how` is given the place where the gap begins. `None` if the text is not too
 /// long.
-pub(crate) fn two_ends(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
+pub(crate) fn head_and_tail(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
     if text.len() <= limit {
         return None;
     }
@@ -149,18 +149,18 @@ mod tests {
     fn a_page_says_where_it_is() {
         let text = "añb→c\nsecond\nthird\n";
         for (part, shown, from, to) in [
-            (Part::From(0, 3), "añb", 0, 3),
-            (Part::From(1, 3), "ñb→", 1, 4),
-            (Part::From(3, usize::MAX), "→c\nsecond\nthird\n", 3, 19),
-            (Part::From(99, 5), "", 19, 19),
-            (Part::Tail(4), "ird\n", 15, 19),
-            (Part::Tail(usize::MAX), text, 0, 19),
-            (Part::Lines(1), "third\n", 13, 19),
-            (Part::Lines(2), "second\nthird\n", 6, 19),
-            (Part::Lines(9), text, 0, 19),
-            (Part::Lines(0), "", 19, 19),
+            (TextRange::From(0, 3), "añb", 0, 3),
+            (TextRange::From(1, 3), "ñb→", 1, 4),
+            (TextRange::From(3, usize::MAX), "→c\nsecond\nthird\n", 3, 19),
+            (TextRange::From(99, 5), "", 19, 19),
+            (TextRange::Tail(4), "ird\n", 15, 19),
+            (TextRange::Tail(usize::MAX), text, 0, 19),
+            (TextRange::TailLines(1), "third\n", 13, 19),
+            (TextRange::TailLines(2), "second\nthird\n", 6, 19),
+            (TextRange::TailLines(9), text, 0, 19),
+            (TextRange::TailLines(0), "", 19, 19),
         ] {
-            assert_eq!(page(text, part, OUTPUT_LIMIT), Page { text: shown, from, to, total: 19 }, "{part:?}");
+            assert_eq!(text_page(text, part, OUTPUT_LIMIT), TextPage { text: shown, from, to, total: 19 }, "{part:?}");
         }
     }
 
@@ -171,13 +171,13 @@ mod tests {
                 let text = format!("{}{}", "x".repeat(shift), unit.repeat(40_000 / unit.len()));
                 let (mut whole, mut at) = (String::new(), 0);
                 while at < text.chars().count() {
-                    let page = page(&text, Part::From(at, usize::MAX), OUTPUT_LIMIT);
-                    assert!(page.text.len() <= OUTPUT_LIMIT && page.shows());
+                    let page = text_page(&text, TextRange::From(at, usize::MAX), OUTPUT_LIMIT);
+                    assert!(page.text.len() <= OUTPUT_LIMIT && page.has_text());
                     whole.push_str(page.text);
                     at = page.to;
                 }
                 assert_eq!(whole, text);
-                let tail = page(&text, Part::Tail(usize::MAX), OUTPUT_LIMIT);
+                let tail = text_page(&text, TextRange::Tail(usize::MAX), OUTPUT_LIMIT);
                 assert!(tail.text.len() <= OUTPUT_LIMIT && tail.to == tail.total && tail.from > 0);
             }
         }
@@ -188,7 +188,7 @@ mod tests {
         for unit in ["x", "é", "→", "🦀"] {
             for shift in 0..4 {
                 let text = format!("{}{}", "x".repeat(shift), unit.repeat(100));
-                let Some(cut) = two_ends(&text, 64, |from| format!(" Go to {from}.")) else {
+                let Some(cut) = head_and_tail(&text, 64, |from| format!(" Go to {from}.")) else {
                     panic!("{} bytes are more than 64", text.len());
                 };
                 let (head, rest) = cut.split_once("\n\n[… ").unwrap();
@@ -205,13 +205,13 @@ mod tests {
                 );
             }
         }
-        assert_eq!(two_ends("short", 5, |_| String::new()), None);
+        assert_eq!(head_and_tail("short", 5, |_| String::new()), None);
     }
 
     #[test]
     fn many_outputs_share_the_room() {
-        assert_eq!([share(0), share(1), share(2)], [OUTPUT_LIMIT; 3]);
-        assert_eq!(share(8), 5 * 1024);
-        assert_eq!(share(10_000), AT_LEAST);
+        assert_eq!([bytes_per_output(0), bytes_per_output(1), bytes_per_output(2)], [OUTPUT_LIMIT; 3]);
+        assert_eq!(bytes_per_output(8), 5 * 1024);
+        assert_eq!(bytes_per_output(10_000), AT_LEAST);
     }
 }

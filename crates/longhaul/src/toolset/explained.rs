@@ -6,30 +6,30 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::Toolset;
-use super::wrap::each;
+use super::wrap::map_tools;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 /// The argument that is added.
 const DESCRIPTION: &str = "description";
 
 /// A toolset whose tools take one argument more, a description of the call. Tools that have such an argument of their own
 /// stay as they are.
-pub fn explained(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
-    each(inner, |tool| {
+pub fn with_call_description(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
+    map_tools(inner, |tool| {
         let spec = tool.spec();
         let has = spec.parameters.get("properties").is_some_and(|all| all.get(DESCRIPTION).is_some());
         match has || !spec.parameters.is_object() {
             true => tool,
-            false => Arc::new(Explained(tool)),
+            false => Arc::new(DescribedTool(tool)),
         }
     })
 }
 
-struct Explained(Arc<dyn DynTool>);
+struct DescribedTool(Arc<dyn DynTool>);
 
-impl DynTool for Explained {
+impl DynTool for DescribedTool {
     fn spec(&self) -> ToolSpec {
         let mut spec = self.0.spec();
         let about =
@@ -43,13 +43,13 @@ impl DynTool for Explained {
         spec
     }
 
-    fn manner(&self) -> Manner {
-        self.0.manner()
+    fn effects(&self) -> ToolEffects {
+        self.0.effects()
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
         let (description, rest) = split(arguments);
-        let seen = self.0.canonical(rest.as_deref().unwrap_or(arguments))?;
+        let seen = self.0.canonical_arguments(rest.as_deref().unwrap_or(arguments))?;
         match (description, serde_json::from_str::<Map<String, Value>>(&seen)) {
             (Some(description), Ok(mut seen)) => {
                 seen.insert(DESCRIPTION.to_owned(), description);

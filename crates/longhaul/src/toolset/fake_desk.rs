@@ -9,19 +9,19 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::{Patron, Toolset};
+use super::{ToolsetContext, Toolset};
 use crate::dispatch::{
-    Caller, Card, Desk, DeskError, DeskFuture, Join, Limits, Note, Sent, Waited, check, find,
+    Caller, AgentInfo, Dispatcher, DispatchError, DispatchFuture, WaitMode, TaskLimits, LetterContent, SendReceipt, WaitResult, check_order, find_task,
 };
 use crate::entry::{
-    Entry, Failure, FailureKind, Letter, Order, Outcome, Record, Sender, Stop, StopCause, Submitted, TeamRef,
-    Voice,
+    Entry, Failure, FailureKind, Letter, Order, Outcome, Record, Sender, StopRequest, StopCause, Submission, TeamRef,
+    LiveTextKind,
 };
 use crate::id::{AgentName, Attempt, CallId, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::{Reply, Usage};
 use crate::snapshot::Snapshot;
-use crate::task::Head;
-use crate::tool::{CallContext, DynTool, Line, Scratch, Signal, ToolError, ToolOutput};
+use crate::task::TaskState;
+use crate::tool::{CallContext, DynTool, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
 
 pub(super) fn completed(output: &str) -> Outcome {
     Outcome::Completed { output: output.into(), cut_short: None }
@@ -33,54 +33,54 @@ pub(super) fn failed(partial: &str) -> Outcome {
 
 /// What was asked of a wait.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct AskedToWait {
+pub(super) struct RecordedWait {
     pub(super) tasks: Vec<String>,
-    pub(super) join: Join,
+    pub(super) join: WaitMode,
     pub(super) timeout: Option<Duration>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct FakeDispatcherState {
     tasks: Vec<(TaskId, Vec<Record>)>,
     clock: i64,
-    waits: Vec<AskedToWait>,
+    waits: Vec<RecordedWait>,
     answers: HashMap<String, Outcome>,
 }
 
-impl Inner {
+impl FakeDispatcherState {
     fn append(&mut self, id: TaskId, entry: Entry) {
         let at = Timestamp::from_second(self.clock).unwrap();
         let (_, journal) = self.tasks.iter_mut().find(|(task, _)| *task == id).unwrap();
         let seq = Seq(journal.len() as u64 + 1);
         journal.push(Record { seq, at, entry });
-        Head::of(id, journal).unwrap();
+        TaskState::from_journal(id, journal).unwrap();
     }
 
     fn claim(&mut self, id: TaskId) {
-        if self.snapshot(id).head.status == crate::task::Status::Pending {
+        if self.snapshot(id).state.status == crate::task::Status::Pending {
             self.append(id, Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") });
         }
     }
 
     fn snapshot(&self, id: TaskId) -> Snapshot {
         let (_, journal) = self.tasks.iter().find(|(task, _)| *task == id).unwrap();
-        Snapshot::of(id, journal).unwrap().unwrap()
+        Snapshot::from_journal(id, journal).unwrap().unwrap()
     }
 
-    fn heads(&self) -> Vec<Head> {
-        self.tasks.iter().map(|(id, _)| self.snapshot(*id).head).collect()
+    fn heads(&self) -> Vec<TaskState> {
+        self.tasks.iter().map(|(id, _)| self.snapshot(*id).state).collect()
     }
 
     fn add(&mut self, key: TaskKey, caller: &Caller, order: Order, continues: Option<TaskId>) -> TaskId {
-        let id = key.candidates().next().unwrap();
+        let id = key.candidate_ids().next().unwrap();
         if self.tasks.iter().all(|(task, _)| *task != id) {
             self.tasks.push((id, Vec::new()));
             let team = TeamRef::Named("team".into());
-            let submitted = Submitted {
+            let submitted = Submission {
                 parent: Some(caller.task),
                 depth: caller.depth + 1,
                 continues,
-                ..Submitted::root(caller.root, key, order, team)
+                ..Submission::root(caller.root, key, order, team)
             };
             self.append(id, Entry::Submitted(Box::new(submitted)));
         }
@@ -89,36 +89,36 @@ impl Inner {
 }
 
 #[derive(Default)]
-pub(super) struct FakeDesk(Mutex<Inner>);
+pub(super) struct FakeDispatcher(Mutex<FakeDispatcherState>);
 
-impl FakeDesk {
+impl FakeDispatcher {
     /// Time goes by.
-    pub(super) fn pass(&self, seconds: i64) {
+    pub(super) fn advance_clock(&self, seconds: i64) {
         self.0.lock().unwrap().clock += seconds;
     }
 
     /// A worker takes the task, and this happens to it.
-    pub(super) fn happen(&self, id: TaskId, entry: Entry) {
+    pub(super) fn append(&self, id: TaskId, entry: Entry) {
         let mut inner = self.0.lock().unwrap();
         inner.claim(id);
         inner.append(id, entry);
     }
 
-    pub(super) fn say(&self, id: TaskId, text: &str) {
-        self.happen(id, Entry::Said { voice: Voice::Text, text: text.to_owned() });
+    pub(super) fn append_text(&self, id: TaskId, text: &str) {
+        self.append(id, Entry::Said { voice: LiveTextKind::Text, text: text.to_owned() });
     }
 
-    pub(super) fn reply(&self, id: TaskId, text: &str, tokens: u64) {
+    pub(super) fn append_reply(&self, id: TaskId, text: &str, tokens: u64) {
         let usage = Usage { input: tokens, ..Usage::default() };
-        self.happen(id, Entry::Replied(Arc::new(Reply { usage, ..Reply::text_only(text) })));
+        self.append(id, Entry::Replied(Arc::new(Reply { usage, ..Reply::text_only(text) })));
     }
 
-    pub(super) fn end(&self, id: TaskId, outcome: Outcome) {
-        self.happen(id, Entry::Finished(Box::new(outcome)));
+    pub(super) fn finish(&self, id: TaskId, outcome: Outcome) {
+        self.append(id, Entry::Finished(Box::new(outcome)));
     }
 
     /// Tasks of this agent end like this when somebody waits for them.
-    pub(super) fn answers(&self, agent: &str, outcome: Outcome) {
+    pub(super) fn finish_when_waited_for(&self, agent: &str, outcome: Outcome) {
         self.0.lock().unwrap().answers.insert(agent.to_owned(), outcome);
     }
 
@@ -126,33 +126,33 @@ impl FakeDesk {
         self.0.lock().unwrap().snapshot(id)
     }
 
-    pub(super) fn waits(&self) -> Vec<AskedToWait> {
+    pub(super) fn waits(&self) -> Vec<RecordedWait> {
         self.0.lock().unwrap().waits.clone()
     }
 }
 
 const MAY: [&str; 2] = ["researcher", "writer"];
 
-impl Desk for FakeDesk {
+impl Dispatcher for FakeDispatcher {
     fn now(&self) -> Timestamp {
         Timestamp::from_second(self.0.lock().unwrap().clock).unwrap()
     }
 
-    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DeskFuture<'a, TaskId> {
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId> {
         Box::pin(async move {
-            check(caller, &MAY.map(AgentName::from), &order, &Limits::default())?;
-            Ok(self.0.lock().unwrap().add(TaskKey::child(caller.task, call), caller, order, None))
+            check_order(caller, &MAY.map(AgentName::from), &order, &TaskLimits::default())?;
+            Ok(self.0.lock().unwrap().add(TaskKey::for_child(caller.task, call), caller, order, None))
         })
     }
 
-    fn list<'a>(&'a self, _: &'a Caller) -> DeskFuture<'a, Vec<Head>> {
+    fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
         Box::pin(async { Ok(self.0.lock().unwrap().heads()) })
     }
 
-    fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DeskFuture<'a, Snapshot> {
+    fn view<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
         Box::pin(async move {
             let inner = self.0.lock().unwrap();
-            Ok(inner.snapshot(find(&inner.heads(), typed)?))
+            Ok(inner.snapshot(find_task(&inner.heads(), typed)?))
         })
     }
 
@@ -160,16 +160,16 @@ impl Desk for FakeDesk {
         &'a self,
         _: &'a Caller,
         typed: &'a [String],
-        join: Join,
+        join: WaitMode,
         timeout: Option<Duration>,
-    ) -> DeskFuture<'a, Waited> {
-        let waited = || -> Result<Option<Waited>, DeskError> {
+    ) -> DispatchFuture<'a, WaitResult> {
+        let waited = || -> Result<Option<WaitResult>, DispatchError> {
             let mut inner = self.0.lock().unwrap();
-            inner.waits.push(AskedToWait { tasks: typed.to_vec(), join, timeout });
+            inner.waits.push(RecordedWait { tasks: typed.to_vec(), join, timeout });
             let mut tasks = Vec::new();
             for typed in typed {
-                let id = find(&inner.heads(), typed)?;
-                let head = inner.snapshot(id).head;
+                let id = find_task(&inner.heads(), typed)?;
+                let head = inner.snapshot(id).state;
                 let answer = inner.answers.get(head.agent.as_str()).cloned();
                 if let Some(outcome) = answer.filter(|_| !head.status.is_final()) {
                     inner.claim(id);
@@ -177,9 +177,9 @@ impl Desk for FakeDesk {
                 }
                 tasks.push(inner.snapshot(id));
             }
-            let ended = |task: &Snapshot| task.head.status.is_final();
-            let over = if join == Join::All { tasks.iter().all(ended) } else { tasks.iter().any(ended) };
-            Ok((over || timeout.is_some()).then_some(Waited { tasks, timed_out: !over }))
+            let ended = |task: &Snapshot| task.state.status.is_final();
+            let over = if join == WaitMode::All { tasks.iter().all(ended) } else { tasks.iter().any(ended) };
+            Ok((over || timeout.is_some()).then_some(WaitResult { tasks, timed_out: !over }))
         };
         let waited = waited();
         Box::pin(async {
@@ -190,12 +190,12 @@ impl Desk for FakeDesk {
         })
     }
 
-    fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DeskFuture<'a, Head> {
+    fn stop<'a>(&'a self, _: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
         Box::pin(async move {
             let mut inner = self.0.lock().unwrap();
-            let id = find(&inner.heads(), typed)?;
-            let before = inner.snapshot(id).head;
-            inner.append(id, Entry::StopRequested(Stop { cause: StopCause::Agent, note: None }));
+            let id = find_task(&inner.heads(), typed)?;
+            let before = inner.snapshot(id).state;
+            inner.append(id, Entry::StopRequested(StopRequest { cause: StopCause::Agent, note: None }));
             Ok(before)
         })
     }
@@ -205,18 +205,18 @@ impl Desk for FakeDesk {
         caller: &'a Caller,
         call: CallId,
         typed: &'a str,
-        note: Note,
-    ) -> DeskFuture<'a, Sent> {
+        note: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt> {
         Box::pin(async move {
             if note.text.trim().is_empty() {
-                return Err(DeskError::EmptyMessage);
+                return Err(DispatchError::EmptyMessage);
             }
             let mut inner = self.0.lock().unwrap();
-            let id = find(&inner.heads(), typed)?;
+            let id = find_task(&inner.heads(), typed)?;
             let snapshot = inner.snapshot(id);
-            let continued = snapshot.head.status.is_final();
+            let continued = snapshot.state.status.is_final();
             let to = if continued {
-                inner.add(TaskKey::continuing(id), caller, snapshot.order, Some(id))
+                inner.add(TaskKey::for_continuation(id), caller, snapshot.order, Some(id))
             } else {
                 id
             };
@@ -229,11 +229,11 @@ impl Desk for FakeDesk {
                 ending: None,
             };
             inner.append(to, Entry::Letter(Box::new(letter)));
-            Ok(Sent { to, continued })
+            Ok(SendReceipt { to, continued })
         })
     }
 
-    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: Note) -> DeskFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
         Box::pin(async move {
             let heads = self.0.lock().unwrap().heads();
             let ids: Vec<_> = heads.iter().filter(|h| !h.status.is_final()).map(|h| h.id).collect();
@@ -245,10 +245,10 @@ impl Desk for FakeDesk {
     }
 }
 
-pub(super) fn patron() -> Patron {
+pub(super) fn test_context() -> ToolsetContext {
     let card =
-        |name: &str, description: &str| Card { name: name.into(), description: description.to_owned() };
-    Patron {
+        |name: &str, description: &str| AgentInfo { name: name.into(), description: description.to_owned() };
+    ToolsetContext {
         agent: "lead".into(),
         sub_agents: vec![card("researcher", "Finds things out."), card("writer", "")],
         handoffs: vec![card("support", "Talks to customers.")],
@@ -256,48 +256,48 @@ pub(super) fn patron() -> Patron {
 }
 
 /// An agent at work with a toolset.
-pub(super) struct Bench {
-    pub(super) desk: Arc<FakeDesk>,
+pub(super) struct DispatcherFixture {
+    pub(super) desk: Arc<FakeDispatcher>,
     pub(super) context: CallContext,
-    pub(super) signals: UnboundedReceiver<Signal>,
+    pub(super) signals: UnboundedReceiver<CallSignal>,
     pub(super) tools: Vec<Arc<dyn DynTool>>,
 }
 
-impl Bench {
-    pub(super) async fn with(toolset: Arc<dyn Toolset>, patron: &Patron) -> Bench {
-        let desk = Arc::new(FakeDesk::default());
-        let task = TaskKey::chosen("the caller").candidates().next().unwrap();
-        let (line, signals) = Line::new();
+impl DispatcherFixture {
+    pub(super) async fn new(toolset: Arc<dyn Toolset>, patron: &ToolsetContext) -> DispatcherFixture {
+        let desk = Arc::new(FakeDispatcher::default());
+        let task = TaskKey::named("the caller").candidate_ids().next().unwrap();
+        let (line, signals) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "lead".into(), depth: 0 };
         let context = CallContext {
-            scratch: Scratch::new(Arc::new(crate::store::Memory::new()), &caller),
+            storage: ToolStorage::new(Arc::new(crate::store::MemoryStore::new()), &caller),
             caller,
             call: CallId { turn: 1, index: 0 },
-            desk: desk.clone(),
+            dispatcher: desk.clone(),
             cancel: CancellationToken::new(),
-            hurry: CancellationToken::new(),
+            backgrounded: CancellationToken::new(),
             working_dir: Some("/home/lead".into()),
             model: Arc::new(crate::testing::FnModel::new(|_| crate::testing::reply().text("Fine."))),
             processes: Default::default(),
-            line,
+            runner: line,
         };
         let tools = toolset.open(patron).await.unwrap();
-        Bench { desk, context, signals, tools }
+        DispatcherFixture { desk, context, signals, tools }
     }
 
     /// Calls a tool as the next call of the conversation.
     pub(super) async fn call(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
         self.context.call.index += 1;
-        self.again(tool, arguments).await
+        self.repeat_call(tool, arguments).await
     }
 
     /// Makes the last call again, as after a crash.
-    pub(super) async fn again(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn repeat_call(&mut self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
         let tool = self.tools.iter().find(|t| t.spec().name == tool).unwrap().clone();
         tool.call(&arguments.to_string(), &self.context).await
     }
 
-    pub(super) async fn error(&mut self, tool: &str, arguments: Value) -> String {
+    pub(super) async fn call_error(&mut self, tool: &str, arguments: Value) -> String {
         self.call(tool, arguments).await.unwrap_err().to_string()
     }
 
@@ -312,9 +312,9 @@ impl Bench {
     pub(super) fn gave_seat_back(&mut self) -> Option<Vec<TaskId>> {
         let call = self.context.call;
         match self.signals.try_recv() {
-            Ok(Signal::Waits { call: which, tasks }) if which == call => {
+            Ok(CallSignal::WaitsForTasks { call: which, tasks }) if which == call => {
                 assert!(
-                    matches!(self.signals.try_recv(), Ok(Signal::Works { call: which }) if which == call)
+                    matches!(self.signals.try_recv(), Ok(CallSignal::WorksAgain { call: which }) if which == call)
                 );
                 Some(tasks)
             }

@@ -14,14 +14,14 @@ use serde::Serialize;
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use ground::{Ground, Reach};
-use post::PostEdits;
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use ground::{FileRoots, FileAccess};
+use post::PostEditCommands;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
 pub use post::PostEdit;
-pub(super) use way::guarded;
+pub(super) use way::find_vcs_dir;
 
 mod count;
 mod edit;
@@ -40,22 +40,22 @@ mod write;
 /// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all for what is below
 /// the task's working directory, and all read-only.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Files;
+pub struct ReadOnlyFiles;
 
-impl Files {
+impl ReadOnlyFiles {
     /// The toolset.
     pub fn new() -> Self {
-        Files
+        ReadOnlyFiles
     }
 }
 
-impl Toolset for Files {
+impl Toolset for ReadOnlyFiles {
     fn name(&self) -> &str {
         "files"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let kit = Kit::default();
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        let kit = FileToolParts::default();
         Box::pin(async move {
             Ok(vec![
                 kit.tool(list::ListDirectory),
@@ -68,58 +68,58 @@ impl Toolset for Files {
 }
 
 /// Something done with files: it blocks.
-trait Deed: Clone + Send + Sync + 'static {
+trait FileOp: Clone + Send + Sync + 'static {
     type Args: DeserializeOwned + Serialize + JsonSchema + Send + 'static;
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
-    const ALIASES: Aliases = &[];
+    const ALIASES: ArgumentAliases = &[];
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
-    fn act(&self, args: Self::Args, ground: &Ground) -> Result<Done, ToolError>;
+    fn run(&self, args: Self::Args, ground: &FileRoots) -> Result<FileOpOutput, ToolError>;
 }
 
 /// What came of it.
-struct Done {
+struct FileOpOutput {
     text: String,
-    changed: Option<Changed>,
+    changed: Option<ChangedFile>,
 }
 
 /// A file that was changed.
-struct Changed {
+struct ChangedFile {
     /// As the model knows it.
     shown: String,
-    whole: PathBuf,
+    full_path: PathBuf,
 }
 
-impl From<String> for Done {
+impl From<String> for FileOpOutput {
     fn from(text: String) -> Self {
-        Done { text, changed: None }
+        FileOpOutput { text, changed: None }
     }
 }
 
 /// What the tools of one toolset share.
 #[derive(Debug, Clone, Default)]
-struct Kit {
-    reach: Arc<Reach>,
-    post: Arc<PostEdits>,
+struct FileToolParts {
+    access: Arc<FileAccess>,
+    post_edits: Arc<PostEditCommands>,
 }
 
-impl Kit {
-    fn tool<D: Deed>(&self, deed: D) -> Arc<dyn DynTool> {
-        Arc::new(Tooled { deed, kit: self.clone() })
+impl FileToolParts {
+    fn tool<D: FileOp>(&self, deed: D) -> Arc<dyn DynTool> {
+        Arc::new(FileOpTool { op: deed, parts: self.clone() })
     }
 }
 
 /// Makes a tool of a [`Deed`].
-struct Tooled<D> {
-    deed: D,
-    kit: Kit,
+struct FileOpTool<D> {
+    op: D,
+    parts: FileToolParts,
 }
 
-impl<D: Deed> Tool for Tooled<D> {
+impl<D: FileOp> Tool for FileOpTool<D> {
     type Args = D::Args;
 
     fn name(&self) -> &str {
@@ -130,21 +130,21 @@ impl<D: Deed> Tool for Tooled<D> {
         D::DESCRIPTION.to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        self.deed.manner()
+    fn effects(&self) -> ToolEffects {
+        self.op.effects()
     }
 
-    fn aliases(&self) -> Aliases {
+    fn aliases(&self) -> ArgumentAliases {
         D::ALIASES
     }
 
     fn setting(&self) -> Option<String> {
         let mut words = "below the working directory".to_owned();
-        for path in &self.kit.reach.allow {
+        for path in &self.parts.access.allow {
             words += &format!(" and below {}", path.display());
         }
-        let post = self.kit.post.words();
-        if !post.is_empty() && !self.deed.manner().read_only {
+        let post = self.parts.post_edits.describe();
+        if !post.is_empty() && !self.op.effects().read_only {
             words += &format!(", with {post} after it");
         }
         Some(words)
@@ -153,20 +153,20 @@ impl<D: Deed> Tool for Tooled<D> {
     async fn call(&self, args: D::Args, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let done = self.act(args, context).await?;
         match done.changed {
-            Some(file) => self.kit.post.run(&file, done.text, context).await,
+            Some(file) => self.parts.post_edits.run(&file, done.text, context).await,
             None => Ok(done.text.into()),
         }
     }
 }
 
-impl<D: Deed> Tooled<D> {
-    async fn act(&self, args: D::Args, context: &CallContext) -> Result<Done, ToolError> {
-        let (deed, reach) = (self.deed.clone(), self.kit.reach.clone());
+impl<D: FileOp> FileOpTool<D> {
+    async fn act(&self, args: D::Args, context: &CallContext) -> Result<FileOpOutput, ToolError> {
+        let (deed, reach) = (self.op.clone(), self.parts.access.clone());
         let mut context = context.clone();
         // A call that is dropped stops looking, too.
         context.cancel = context.cancel.child_token();
         let _stop = context.cancel.clone().drop_guard();
-        let acted = tokio::task::spawn_blocking(move || deed.act(args, &Ground::of(context, reach)?)).await;
+        let acted = tokio::task::spawn_blocking(move || deed.run(args, &FileRoots::open_roots(context, reach)?)).await;
         match acted {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// One request as it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     /// The method and the target.
     pub(crate) line: String,
     /// The headers, their names in lower case.
@@ -18,7 +18,7 @@ pub(crate) struct Asked {
     pub(crate) body: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -29,7 +29,7 @@ impl Asked {
 }
 
 /// What is done with a request.
-pub(crate) enum Act {
+pub(crate) enum LoopbackAction {
     /// These bytes, and the connection is closed.
     Bytes(Vec<u8>),
     /// These bytes, and then nothing more, until the client goes away.
@@ -39,35 +39,35 @@ pub(crate) enum Act {
 }
 
 /// An answer with its length, and the connection is closed.
-pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Act {
+pub(crate) fn http_response(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> LoopbackAction {
     let mut bytes =
         format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.as_ref().len());
     for (name, value) in headers {
         bytes += &format!("{name}: {value}\r\n");
     }
-    Act::Bytes([(bytes + "\r\n").as_bytes(), body.as_ref()].concat())
+    LoopbackAction::Bytes([(bytes + "\r\n").as_bytes(), body.as_ref()].concat())
 }
 
-type Script = dyn Fn(&Asked) -> Act + Send + Sync;
+type LoopbackHandler = dyn Fn(&RecordedRequest) -> LoopbackAction + Send + Sync;
 
 #[derive(Default)]
-struct Notes {
-    asked: Mutex<Vec<Asked>>,
+struct LoopbackLog {
+    asked: Mutex<Vec<RecordedRequest>>,
     gone: Mutex<usize>,
     news: Notify,
 }
 
-pub(crate) struct Loopback {
+pub(crate) struct LoopbackServer {
     pub(crate) at: SocketAddr,
-    notes: Arc<Notes>,
+    notes: Arc<LoopbackLog>,
     _tasks: JoinSet<()>,
 }
 
-impl Loopback {
-    pub(crate) async fn start(script: impl Fn(&Asked) -> Act + Send + Sync + 'static) -> Loopback {
+impl LoopbackServer {
+    pub(crate) async fn start(script: impl Fn(&RecordedRequest) -> LoopbackAction + Send + Sync + 'static) -> LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let (notes, script): (Arc<Notes>, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let (notes, script): (Arc<LoopbackLog>, Arc<LoopbackHandler>) = (Arc::default(), Arc::new(script));
         let mut tasks = JoinSet::new();
         let kept = notes.clone();
         tasks.spawn(async move {
@@ -80,28 +80,28 @@ impl Loopback {
                 });
             }
         });
-        Loopback { at, notes, _tasks: tasks }
+        LoopbackServer { at, notes, _tasks: tasks }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.at)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.notes.asked.lock().unwrap().clone()
     }
 
     /// Waits until so many requests have come.
-    pub(crate) async fn until_asked(&self, times: usize) {
+    pub(crate) async fn wait_for_requests(&self, times: usize) {
         self.until(|notes| notes.asked.lock().unwrap().len() >= times).await;
     }
 
     /// Waits until so many clients have gone away in the middle of an answer.
-    pub(crate) async fn until_gone(&self, times: usize) {
+    pub(crate) async fn wait_for_disconnects(&self, times: usize) {
         self.until(|notes| *notes.gone.lock().unwrap() >= times).await;
     }
 
-    async fn until(&self, is: impl Fn(&Notes) -> bool) {
+    async fn until(&self, is: impl Fn(&LoopbackLog) -> bool) {
         let waiting = async {
             loop {
                 let news = self.notes.news.notified();
@@ -117,17 +117,17 @@ impl Loopback {
     }
 }
 
-async fn serve(mut stream: TcpStream, notes: &Notes, script: &Script) -> std::io::Result<()> {
+async fn serve(mut stream: TcpStream, notes: &LoopbackLog, script: &LoopbackHandler) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream).await? else { return Ok(()) };
     notes.asked.lock().unwrap().push(asked.clone());
     notes.news.notify_waiters();
     let (first, again) = match script(&asked) {
-        Act::Bytes(bytes) => {
+        LoopbackAction::Bytes(bytes) => {
             stream.write_all(&bytes).await?;
             return stream.shutdown().await;
         }
-        Act::Stall(first) => (first, Vec::new()),
-        Act::Endless(first, again) => (first, again),
+        LoopbackAction::Stall(first) => (first, Vec::new()),
+        LoopbackAction::Endless(first, again) => (first, again),
     };
     let mut buffer = [0; 1024];
     let _ = stream.write_all(&first).await;
@@ -146,7 +146,7 @@ async fn serve(mut stream: TcpStream, notes: &Notes, script: &Script) -> std::io
     Ok(())
 }
 
-async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
+async fn read(stream: &mut TcpStream) -> std::io::Result<Option<RecordedRequest>> {
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -161,7 +161,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
             let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
             if bytes.len() >= end + 4 + length {
                 let body = String::from_utf8_lossy(&bytes[end + 4..end + 4 + length]).into_owned();
-                return Ok(Some(Asked { line, headers, body }));
+                return Ok(Some(RecordedRequest { line, headers, body }));
             }
         }
         let mut buffer = [0; 16 * 1024];

@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::errand;
-use super::excerpt::Part;
-use super::verb::{self, Answer, Nothing, filled, seconds, verb};
-use super::wording::{self, EXAMPLE, Named, Row};
-use super::{Patron, Toolset, ToolsetError};
-use crate::dispatch::{Card, Note};
+use super::excerpt::TextRange;
+use super::verb::{self, ToolCallResult, NoArgs, non_blank, duration_from_secs, fn_tool};
+use super::wording::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, LetterContent};
 use crate::entry::Order;
 use crate::id::{AgentName, TaskId};
-use crate::tool::{CallContext, DynTool, Manner, ToolError};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
 
 const NAME: &str = "agents";
 
@@ -28,93 +28,93 @@ impl Toolset for ManagedAgents {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        Box::pin(async { errand::needs_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { errand::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
     }
 
-    fn instruction(&self, patron: &Patron) -> Option<String> {
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
         let first = patron.sub_agents.first()?;
-        Some(wording::guide(
+        Some(wording::delegation_guide(
             &patron.sub_agents,
             "spawn_agent",
             "Use wait_agent",
             &format!(
-                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "{EXAMPLE}"}}"#,
+                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "{EXAMPLE_TASK}"}}"#,
                 first.name
             ),
         ))
     }
 }
 
-fn tools(cards: &[Card]) -> Vec<Arc<dyn DynTool>> {
-    let mine: Arc<[Card]> = cards.into();
+fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = cards.into();
     vec![
-        verb(
+        fn_tool(
             "spawn_agent",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             format!(
                 "Starts an agent on a task in the background and returns its agent_id at once. \
                  When it ends, its result is sent to you as a message.\nTypes of agents:\n{}",
-                wording::agents(cards)
+                wording::agent_list(cards)
             ),
-            move |args: Spawn, cx| {
+            move |args: SpawnAgentArgs, cx| {
                 let mine = mine.clone();
                 Box::pin(async move { spawn(args, &mine, cx).await })
             },
         )
-        .offering("subagent_type", cards)
-        .tool(),
-        verb(
+        .with_agent_choices("subagent_type", cards)
+        .into_tool(),
+        fn_tool(
             "wait_agent",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Waits until an agent has ended and returns its result. Only for when you cannot go on without it: \
              if you do not wait, it is sent to you as a message. A timeout stops nothing.",
-            |args: WaitAgent, cx| Box::pin(wait(args, cx)),
+            |args: WaitAgentArgs, cx| Box::pin(wait(args, cx)),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "list_agents",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Lists the agents you have spawned, oldest first: id, type, status, how long, tokens, what it does now, task.",
-            |_: Nothing, cx| {
+            |_: NoArgs, cx| {
                 Box::pin(async move {
-                    let list = errand::list(cx, Named::Agent).await?;
-                    errand::json(&Agents { agents: list.rows, note: list.note })
+                    let list = errand::list_tasks(cx, TaskIdField::Agent).await?;
+                    errand::json_output(&ListAgentsReply { agents: list.rows, note: list.note })
                 })
             },
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "cancel_agent",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             "Cancels an agent and every agent that it spawned. What it had by then is kept.",
-            |args: OneAgent, cx| {
-                Box::pin(async move { errand::stop_with_receipt(&args.agent_id, Named::Agent, cx).await })
+            |args: CancelAgentArgs, cx| {
+                Box::pin(async move { errand::stop_with_receipt(&args.agent_id, TaskIdField::Agent, cx).await })
             },
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "send_message",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             "Sends a message to an agent, or to all that have not ended with to: \"*\". A running agent reads it before \
              its next step; one that has ended is continued under a new agent_id, which is returned.",
-            |args: Send, cx| Box::pin(send(args, cx)),
+            |args: SendMessageArgs, cx| Box::pin(send(args, cx)),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "task_output",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Shows the output of an agent: live while it runs, the result when it has ended. \
              Long output is shown in parts: use offset and limit, or tail_lines. \
              Not needed to get a result: that is sent to you as a message.",
-            |args: Output, cx| Box::pin(output(args, cx)),
+            |args: TaskOutputArgs, cx| Box::pin(output(args, cx)),
         )
-        .tool(),
+        .into_tool(),
     ]
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Spawn {
+struct SpawnAgentArgs {
     /// What the agent should do, with all that it needs to know: it does not see this conversation.
     task: String,
     /// The task in a few words, for lists.
@@ -133,36 +133,36 @@ struct Spawn {
     working_dir: Option<String>,
 }
 
-async fn spawn(args: Spawn, cards: &[Card], cx: &CallContext) -> Answer {
-    let agent = kind(cards, args.subagent_type)?;
+async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
+    let agent = choose_agent(cards, args.subagent_type)?;
     let here =
         |dir: String| cx.working_dir.as_ref().map_or_else(|| PathBuf::from(&dir), |here| here.join(&dir));
     let order = Order {
-        title: filled(Some(args.description)),
-        context: filled(args.context),
-        model: filled(args.model),
+        title: non_blank(Some(args.description)),
+        context: non_blank(args.context),
+        model: non_blank(args.model),
         tools: (!args.tools.is_empty()).then_some(args.tools),
-        working_dir: filled(args.working_dir).map(here),
+        working_dir: non_blank(args.working_dir).map(here),
         ..Order::new(agent.clone(), args.task)
     };
-    let id = errand::launch(cx, order).await?;
-    errand::json(&errand::Receipt::launched(Named::Agent(id), agent))
+    let id = errand::launch_task(cx, order).await?;
+    errand::json_output(&errand::TaskReceipt::launched(TaskIdField::Agent(id), agent))
 }
 
 /// The agent that is meant. Where there is only one, it need not be named.
-fn kind(cards: &[Card], typed: Option<String>) -> Result<AgentName, ToolError> {
-    match (filled(typed), cards) {
-        (Some(typed), _) => Ok(errand::agent(cards, &typed)),
+fn choose_agent(cards: &[AgentInfo], typed: Option<String>) -> Result<AgentName, ToolError> {
+    match (non_blank(typed), cards) {
+        (Some(typed), _) => Ok(errand::match_agent(cards, &typed)),
         (None, [only]) => Ok(only.name.clone()),
         (None, _) => Err(ToolError::Retry(format!(
             "say in `subagent_type` which agent should do it:\n{}",
-            wording::agents(cards)
+            wording::agent_list(cards)
         ))),
     }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct WaitAgent {
+struct WaitAgentArgs {
     /// The id of the agent, such as t-7f3k2.
     agent_id: String,
     /// The most seconds to wait: 300 if left out, at most 3600.
@@ -170,27 +170,27 @@ struct WaitAgent {
     wait_seconds: Option<f64>,
 }
 
-async fn wait(args: WaitAgent, cx: &CallContext) -> Answer {
-    let (time, note) = verb::patience("wait_seconds", args.wait_seconds);
-    let waited = errand::wait_one(&args.agent_id, Some(seconds(time)), cx).await?;
-    errand::answer_and_lead(&waited, None, Named::Agent, note, cx).await
+async fn wait(args: WaitAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let (time, note) = verb::wait_timeout("wait_seconds", args.wait_seconds);
+    let waited = errand::wait_for_task(&args.agent_id, Some(duration_from_secs(time)), cx).await?;
+    errand::task_report_with_next_step(&waited, None, TaskIdField::Agent, note, cx).await
 }
 
 #[derive(Serialize)]
-struct Agents {
-    agents: Vec<Row>,
+struct ListAgentsReply {
+    agents: Vec<TaskRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct OneAgent {
+struct CancelAgentArgs {
     /// The id of the agent, such as t-7f3k2.
     agent_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Send {
+struct SendMessageArgs {
     /// The id of the agent, or * for all that have not ended.
     to: String,
     /// What the agent should know.
@@ -200,18 +200,18 @@ struct Send {
 }
 
 #[derive(Serialize)]
-struct Posted {
+struct SendMessageReply {
     sent_to: Vec<TaskId>,
     note: String,
 }
 
-async fn send(args: Send, cx: &CallContext) -> Answer {
-    let letter = Note { text: args.message, summary: filled(args.summary) };
+async fn send(args: SendMessageArgs, cx: &CallContext) -> ToolCallResult {
+    let letter = LetterContent { text: args.message, summary: non_blank(args.summary) };
     if args.to.trim() != "*" {
-        let (sent, note) = errand::send(cx, &args.to, letter).await?;
-        return errand::json(&Posted { sent_to: vec![sent.to], note });
+        let (sent, note) = errand::send_message(cx, &args.to, letter).await?;
+        return errand::json_output(&SendMessageReply { sent_to: vec![sent.to], note });
     }
-    let sent_to = cx.desk.broadcast(&cx.caller, cx.call, letter).await?;
+    let sent_to = cx.dispatcher.broadcast(&cx.caller, cx.call, letter).await?;
     let note = match sent_to.len() {
         0 => {
             "No agent of yours is at work, so nobody was written to. Name one that has ended to continue it."
@@ -219,11 +219,11 @@ async fn send(args: Send, cx: &CallContext) -> Answer {
         }
         n => format!("Your message is with {n} agents, which read it before their next step."),
     };
-    errand::json(&Posted { sent_to, note })
+    errand::json_output(&SendMessageReply { sent_to, note })
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Output {
+struct TaskOutputArgs {
     /// The id of the agent or task, such as t-7f3k2.
     task_id: String,
     /// Show the output from this character on.
@@ -240,7 +240,7 @@ struct Output {
     tail_lines: Option<f64>,
 }
 
-async fn output(args: Output, cx: &CallContext) -> Answer {
-    let part = Part::asked(args.offset, args.limit, Part::tail_lines(args.tail_lines));
-    errand::view(&args.task_id, part, "task_output", cx).await
+async fn output(args: TaskOutputArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, TextRange::tail_lines(args.tail_lines));
+    errand::view_task(&args.task_id, part, "task_output", cx).await
 }

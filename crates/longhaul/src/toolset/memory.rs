@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::derived::ids_of;
-use super::text::{counted, grouped};
-use super::verb::{Answer, Nothing, filled, verb};
-use super::{Patron, Toolset, ToolsetError};
+use super::derived::candidate_ids;
+use super::text::{pluralize, group_digits};
+use super::verb::{ToolCallResult, NoArgs, non_blank, fn_tool};
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::store::private;
-use crate::tool::{CallContext, DynTool, Manner, ToolError};
-use book::{Book, Found};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
+use book::{MemoryDatabase, MemoryMatches};
 
 mod book;
 
@@ -24,28 +24,28 @@ const LONGEST: usize = 64 << 10;
 /// The toolset `memory`: `add_memory`, `get_memories`, `update_memory`, `delete_memory` and `search_memories`, on an
 /// SQLite file. Several agents and processes may use one file at once.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct AgentMemory {
     path: Arc<Path>,
 }
 
-impl Memory {
+impl AgentMemory {
     /// Memories in this file: below the task's working directory, unless the path is absolute.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Memory { path: path.into().into() }
+        AgentMemory { path: path.into().into() }
     }
 }
 
-impl Toolset for Memory {
+impl Toolset for AgentMemory {
     fn name(&self) -> &str {
         "memory"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let tools = self.tools();
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let text = "You have a memory that outlives this conversation. Look into it (`search_memories`, with a few \
                     words or a category) before you begin; `get_memories` shows all of it. Remember what will matter \
                     again: what the user prefers or has corrected, decisions, how the project does things, each as one \
@@ -56,7 +56,7 @@ impl Toolset for Memory {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct AddArgs {
+struct AddMemoryArgs {
     /// What to remember.
     memory: String,
     /// What kind of thing it is, in one word: preference, fact, project, decision or another.
@@ -64,7 +64,7 @@ struct AddArgs {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct UpdateArgs {
+struct UpdateMemoryArgs {
     /// The id of the memory.
     id: String,
     /// What it is to say from now on.
@@ -74,13 +74,13 @@ struct UpdateArgs {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct DeleteArgs {
+struct DeleteMemoryArgs {
     /// The id of the memory.
     id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct SearchArgs {
+struct SearchMemoriesArgs {
     /// Words that must all be in the memory, or begin a word of it; the best matches come first. With OR between
     /// them one is enough; words in double quotes must follow each other.
     query: Option<String>,
@@ -88,110 +88,110 @@ struct SearchArgs {
     category: Option<String>,
 }
 
-impl Memory {
+impl AgentMemory {
     fn tools(&self) -> Vec<Arc<dyn DynTool>> {
         let path = || self.path.clone();
-        let (read, write) = (Manner::READ_ONLY, Manner::INWARD);
+        let (read, write) = (ToolEffects::READ_ONLY, ToolEffects::INTERNAL);
         vec![
             {
                 let path = path();
-                verb("add_memory", write, "Remembers something new.", move |args: AddArgs, context| {
-                    at_book(&path, context, move |book, context| add(book, args, &context))
+                fn_tool("add_memory", write, "Remembers something new.", move |args: AddMemoryArgs, context| {
+                    with_database(&path, context, move |book, context| add(book, args, &context))
                 })
-                .tool()
+                .into_tool()
             },
             {
                 let path = path();
-                verb(
+                fn_tool(
                     "get_memories",
                     read,
                     "Shows all memories, the newest first.",
-                    move |_: Nothing, context| {
-                        at_book(&path, context, move |book, _| Ok(book.all().map(shown)?))
+                    move |_: NoArgs, context| {
+                        with_database(&path, context, move |book, _| Ok(book.all().map(shown)?))
                     },
                 )
-                .tool()
+                .into_tool()
             },
             {
                 let path = path();
                 let text = "Searches the memories for words, a category, or both.";
-                verb("search_memories", read, text, move |args: SearchArgs, context| {
-                    at_book(&path, context, move |book, _| {
-                        let (query, category) = (filled(args.query), filled(args.category));
+                fn_tool("search_memories", read, text, move |args: SearchMemoriesArgs, context| {
+                    with_database(&path, context, move |book, _| {
+                        let (query, category) = (non_blank(args.query), non_blank(args.category));
                         let query = query.as_deref().unwrap_or_default();
                         Ok(book.search(query, category.as_deref().map(str::trim)).map(shown)?)
                     })
                 })
-                .tool()
+                .into_tool()
             },
             {
                 let path = path();
                 let text = "Changes what a memory says, and its category if one is given.";
-                verb("update_memory", write, text, move |args: UpdateArgs, context| {
-                    at_book(&path, context, move |book, _| {
+                fn_tool("update_memory", write, text, move |args: UpdateMemoryArgs, context| {
+                    with_database(&path, context, move |book, _| {
                         let (id, text) = (args.id.trim(), fit(&args.memory)?);
-                        match book.update(id, text, filled(args.category).as_deref().map(str::trim))? {
+                        match book.update(id, text, non_blank(args.category).as_deref().map(str::trim))? {
                             true => Ok(format!("Memory {id} is changed.")),
                             false => Err(unknown(id)),
                         }
                     })
                 })
-                .tool()
+                .into_tool()
             },
             {
                 let path = path();
-                verb(
+                fn_tool(
                     "delete_memory",
-                    Manner::default(),
+                    ToolEffects::default(),
                     "Forgets a memory.",
-                    move |args: DeleteArgs, context| {
-                        at_book(&path, context, move |book, _| match book.delete(args.id.trim())? {
+                    move |args: DeleteMemoryArgs, context| {
+                        with_database(&path, context, move |book, _| match book.delete(args.id.trim())? {
                             true => Ok(format!("Memory {} is forgotten.", args.id.trim())),
                             false => Err(unknown(&args.id)),
                         })
                     },
                 )
-                .tool()
+                .into_tool()
             },
         ]
     }
 }
 
 /// Why something could not be done with the book.
-enum Trouble {
-    File(rusqlite::Error),
-    Call(ToolError),
+enum MemoryError {
+    Database(rusqlite::Error),
+    Tool(ToolError),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for MemoryError {
     fn from(error: rusqlite::Error) -> Self {
-        Trouble::File(error)
+        MemoryError::Database(error)
     }
 }
 
-impl From<ToolError> for Trouble {
+impl From<ToolError> for MemoryError {
     fn from(error: ToolError) -> Self {
-        Trouble::Call(error)
+        MemoryError::Tool(error)
     }
 }
 
 /// Does something with the file, where blocking harms nobody. It is opened for each call: whoever deletes, moves or
 /// replaces it meanwhile is not in the way, and nothing is left open.
-fn at_book<'a>(
+fn with_database<'a>(
     path: &Arc<Path>,
     context: &'a CallContext,
-    act: impl FnOnce(&mut Book, CallContext) -> Result<String, Trouble> + Send + 'static,
-) -> BoxFuture<'a, Answer> {
+    act: impl FnOnce(&mut MemoryDatabase, CallContext) -> Result<String, MemoryError> + Send + 'static,
+) -> BoxFuture<'a, ToolCallResult> {
     let (path, context) = (path.clone(), context.clone());
-    Box::pin(super::blocking(move || {
-        let place = place(&path, context.working_dir.as_deref())?;
+    Box::pin(super::run_blocking(move || {
+        let place = database_path(&path, context.working_dir.as_deref())?;
         // What is remembered is nobody else's; a file that is there stays as it is.
-        let _ = private::create(&place);
-        let told = Book::open(&place).map_err(Trouble::File).and_then(|mut book| act(&mut book, context));
+        let _ = private::create_private_file(&place);
+        let told = MemoryDatabase::open(&place).map_err(MemoryError::Database).and_then(|mut book| act(&mut book, context));
         match told {
             Ok(text) => Ok(text.into()),
-            Err(Trouble::Call(error)) => Err(error),
-            Err(Trouble::File(error)) => Err(ToolError::Failed(format!(
+            Err(MemoryError::Tool(error)) => Err(error),
+            Err(MemoryError::Database(error)) => Err(ToolError::Failed(format!(
                 "the memories in '{}' cannot be used: {error}",
                 path.display()
             ))),
@@ -200,7 +200,7 @@ fn at_book<'a>(
 }
 
 /// Where the file is. The directory is made if it is not there; below the working directory no link leads out.
-fn place(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> {
+fn database_path(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> {
     let shown = path.display();
     let failed = |why: &dyn std::fmt::Display| {
         ToolError::Failed(format!("the memories in '{shown}' cannot be used: {why}"))
@@ -225,16 +225,16 @@ fn place(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, ToolError> 
         let leads_out = whole.canonicalize().is_ok_and(|target| !target.starts_with(&root));
         return if real.starts_with(&root) && !leads_out { Ok(whole) } else { Err(out()) };
     }
-    private::make_dir(above).map_err(|error| failed(&error))?;
+    private::create_private_dir(above).map_err(|error| failed(&error))?;
     Ok(whole)
 }
 
-fn add(book: &mut Book, args: AddArgs, context: &CallContext) -> Result<String, Trouble> {
+fn add(book: &mut MemoryDatabase, args: AddMemoryArgs, context: &CallContext) -> Result<String, MemoryError> {
     let text = fit(&args.memory)?;
-    let category = filled(args.category).unwrap_or_default();
+    let category = non_blank(args.category).unwrap_or_default();
     let now = Timestamp::now();
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    match book.add(ids_of(context), text, category.trim(), &now)? {
+    match book.add(candidate_ids(context), text, category.trim(), &now)? {
         Some(id) => Ok(format!("Remembered, with the id {id}.")),
         None => Err(ToolError::Failed("no free id was found: make the call again".to_owned()).into()),
     }
@@ -245,23 +245,23 @@ fn fit(text: &str) -> Result<&str, ToolError> {
         "" => Err(ToolError::Retry("the memory is empty: say in `memory` what to remember".to_owned())),
         text if text.len() > LONGEST => Err(ToolError::Retry(format!(
             "the memory has {} and may have {LONGEST}: make several of it, or keep it in a file",
-            counted(text.len() as u64, "byte")
+            pluralize(text.len() as u64, "byte")
         ))),
         text => Ok(text),
     }
 }
 
-fn unknown(id: &str) -> Trouble {
+fn unknown(id: &str) -> MemoryError {
     ToolError::Retry(format!("there is no memory '{}': get_memories shows what there is", id.trim())).into()
 }
 
-fn shown(found: Found) -> String {
+fn shown(found: MemoryMatches) -> String {
     if found.memories.is_empty() {
         return "[]".to_owned();
     }
     let mut text = serde_json::to_string(&found.memories).unwrap_or_default();
     if found.left_out > 0 {
-        text += &format!("\n[… {} more: search for something narrower …]", grouped(found.left_out as u64));
+        text += &format!("\n[… {} more: search for something narrower …]", group_digits(found.left_out as u64));
     }
     text
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::dispatch::Card;
+use crate::dispatch::AgentInfo;
 use crate::id::{AgentName, TaskId};
 use crate::tool::{DynTool, Tool};
 
@@ -62,23 +62,23 @@ pub use a2a::A2a;
 pub use api::{Api, ApiSettings};
 pub use background::BackgroundAgents;
 pub use delegation::Delegation;
-pub use explained::explained;
+pub use explained::with_call_description;
 pub use fetch::Fetch;
-pub use files::{Files, Filesystem, FilesystemBuilder, PostEdit};
+pub use files::{ReadOnlyFiles, Filesystem, FilesystemBuilder, PostEdit};
 pub use managed::ManagedAgents;
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{
-    FileTokens, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpWay,
-    MemoryTokens, ShowLogin, TokenStore, Vars,
+    FileTokenStore, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpEndpoint,
+    MemoryTokenStore, ShowLogin, TokenStore, SecretEnv,
 };
 #[cfg(feature = "sqlite")]
-pub use memory::Memory;
+pub use memory::AgentMemory;
 pub use model_picker::ModelPicker;
-pub(crate) use names::{is_reserved, server_name};
+pub(crate) use names::{is_reserved, qualified_tool_name};
 pub use openapi::OpenApi;
-pub(crate) use outputs::{cut_output, read_tool_output};
-pub use outward::Headers;
-pub use redacted::redacted;
+pub(crate) use outputs::{truncate_output, read_tool_output};
+pub use outward::SecretHeaders;
+pub use redacted::with_redaction;
 #[cfg(unix)]
 pub(crate) use sandbox::linked_git_dirs;
 #[cfg(target_os = "linux")]
@@ -86,19 +86,19 @@ pub use sandbox::sandbox_exec;
 #[cfg(unix)]
 pub use sandbox::{SANDBOX_EXEC, Sandbox};
 #[cfg(unix)]
-pub use script::{Script, ScriptBuilder, ScriptTool};
+pub use script::{ScriptTools, ScriptToolsBuilder, ScriptTool};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
 pub use subagents::SubAgentTools;
-pub use tasks::Tasks;
+pub use tasks::ProjectTasks;
 pub use think::Think;
 pub use todo::Todo;
 pub use user_prompt::UserPrompt;
-pub(crate) use wrap::named;
-pub use wrap::{instructed, narrowed, prefixed};
+pub(crate) use wrap::rename_tool;
+pub use wrap::{with_instruction, only_tools, with_prefix};
 
-use aside::blocking;
+use aside::run_blocking;
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
 ///
@@ -141,10 +141,10 @@ pub trait Toolset: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// The tools, for an agent. Whatever they need is started here, if it is not yet.
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>>;
 
     /// What the agent should know about using them; goes into its system instruction.
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         None
     }
 
@@ -161,7 +161,7 @@ pub trait Toolset: Send + Sync + 'static {
 
     /// All tools that the server of this toolset offers now, also those that the agent is not given. One that no server is
     /// behind need not say anything.
-    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+    fn offered_tools(&self) -> Vec<Arc<dyn DynTool>> {
         Vec::new()
     }
 
@@ -178,13 +178,13 @@ pub trait Toolset: Send + Sync + 'static {
 
 /// For whom a toolset is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patron {
+pub struct ToolsetContext {
     /// The agent.
     pub agent: AgentName,
     /// Whom it may send tasks to.
-    pub sub_agents: Vec<Card>,
+    pub sub_agents: Vec<AgentInfo>,
     /// To whom it may hand its conversation over.
-    pub handoffs: Vec<Card>,
+    pub handoffs: Vec<AgentInfo>,
 }
 
 /// Why a toolset could not be opened. The agent runs without it.
@@ -225,7 +225,7 @@ impl Toolset for Tools {
         "tools"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.0.clone()) })
     }
 }

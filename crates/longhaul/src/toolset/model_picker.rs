@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Patron, Toolset, ToolsetError};
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::entry::ModelChoice;
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
 
 /// The toolset `model_picker`: `change_model` and `revert_model`.
 #[derive(Debug, Clone)]
@@ -29,12 +29,12 @@ impl Toolset for ModelPicker {
         "model_picker"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         let change = ChangeModel { models: self.models.clone() };
         Box::pin(async { Ok(vec![Arc::new(change) as Arc<dyn DynTool>, Arc::new(RevertModel)]) })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         Some(format!(
             "You may change the model that you run on with change_model, to one of: {}. Take a stronger one for what is \
              hard, and go back with revert_model.",
@@ -64,8 +64,8 @@ impl Tool for ChangeModel {
         format!("Goes on with another model, from your next reply on. One of: {}.", self.models.join(", "))
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     async fn call(&self, args: ChangeModelArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
@@ -97,8 +97,8 @@ impl Tool for RevertModel {
         "Goes back to the model that you began with, from your next reply on.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     async fn call(&self, _: RevertModelArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {

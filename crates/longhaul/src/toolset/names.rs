@@ -75,7 +75,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 }
 
 /// The name of a server's tool that cannot have its own: the server's before it, and `mark` behind it if that is taken too.
-pub(crate) fn server_name(server: &str, tool: &str, mark: Option<&str>) -> String {
+pub(crate) fn qualified_tool_name(server: &str, tool: &str, mark: Option<&str>) -> String {
     // Of an address the host.
     let host = server.split_once("://").map_or(server, |(_, rest)| rest.split('/').next().unwrap_or(rest));
     let whole = format!("{host}_{tool}");
@@ -89,7 +89,7 @@ pub(crate) fn server_name(server: &str, tool: &str, mark: Option<&str>) -> Strin
 
 /// The names under which a model calls these tools, in their order.
 #[cfg(all(unix, feature = "mcp"))]
-pub(super) fn mapped<'a>(prefix: Option<&str>, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn model_tool_names<'a>(prefix: Option<&str>, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut free = |name: &str| {
         let whole = match prefix {
@@ -118,7 +118,7 @@ fn plain(name: &str) -> String {
 
 /// As much of the name as there is room for, and a mark that is this name's only.
 fn marked(plain: &str, whole: &str) -> String {
-    let digest = Digest::of(whole.as_bytes());
+    let digest = Digest::of_bytes(whole.as_bytes());
     format!("{}_{}", &plain[..plain.len().min(LONGEST - 9)], &digest.as_str()[..8])
 }
 
@@ -128,23 +128,23 @@ mod tests {
 
     #[tokio::test]
     async fn the_name_of_every_built_in_tool_is_reserved() {
-        use crate::dispatch::Card;
+        use crate::dispatch::AgentInfo;
         use crate::toolset::*;
 
-        let card = |name: &str| Card { name: name.into(), description: String::new() };
-        let patron = Patron { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
+        let card = |name: &str| AgentInfo { name: name.into(), description: String::new() };
+        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![card("b")], handoffs: vec![card("b")] };
         let dir = tempfile::tempdir().unwrap();
         let mut toolsets: Vec<std::sync::Arc<dyn Toolset>> = vec![
             std::sync::Arc::new(BackgroundAgents),
             std::sync::Arc::new(Delegation),
             std::sync::Arc::new(Fetch::new()),
-            std::sync::Arc::new(Files::new()),
+            std::sync::Arc::new(ReadOnlyFiles::new()),
             std::sync::Arc::new(Filesystem::new()),
             std::sync::Arc::new(ManagedAgents),
             std::sync::Arc::new(ModelPicker::new(["m".to_owned(), "n".to_owned()])),
             std::sync::Arc::new(Skills::new([dir.path().to_owned()])),
             std::sync::Arc::new(SubAgentTools),
-            std::sync::Arc::new(Tasks::new(dir.path().join("tasks.json"))),
+            std::sync::Arc::new(ProjectTasks::new(dir.path().join("tasks.json"))),
             std::sync::Arc::new(Think::new()),
             std::sync::Arc::new(Todo::new()),
             std::sync::Arc::new(UserPrompt::new()),
@@ -152,7 +152,7 @@ mod tests {
         #[cfg(unix)]
         toolsets.push(std::sync::Arc::new(Shell::new()));
         #[cfg(feature = "sqlite")]
-        toolsets.push(std::sync::Arc::new(Memory::new(dir.path().join("memory.db"))));
+        toolsets.push(std::sync::Arc::new(AgentMemory::new(dir.path().join("memory.db"))));
         let mut had = HashSet::from(["read_tool_output".to_owned(), "read_skill".to_owned()]);
         for toolset in toolsets {
             had.extend(toolset.open(&patron).await.unwrap().iter().map(|tool| tool.spec().name));
@@ -168,22 +168,22 @@ mod tests {
 
     #[test]
     fn what_cannot_have_its_own_name_has_its_servers_before_it() {
-        assert_eq!(server_name("files", "read_file", None), "files_read_file");
-        assert_eq!(server_name("https://mcp.example.com/mcp", "shell", None), "mcp_example_com_shell");
-        assert_eq!(server_name("docker:x", "shell", None), "docker_x_shell");
-        let marked = server_name("files", "read_file", Some("mcp:1"));
+        assert_eq!(qualified_tool_name("files", "read_file", None), "files_read_file");
+        assert_eq!(qualified_tool_name("https://mcp.example.com/mcp", "shell", None), "mcp_example_com_shell");
+        assert_eq!(qualified_tool_name("docker:x", "shell", None), "docker_x_shell");
+        let marked = qualified_tool_name("files", "read_file", Some("mcp:1"));
         assert!(
             marked.starts_with("files_read_file_")
-                && marked != server_name("files", "read_file", Some("mcp:2"))
+                && marked != qualified_tool_name("files", "read_file", Some("mcp:2"))
         );
-        assert!(server_name(&"s".repeat(100), "shell", None).len() <= LONGEST);
+        assert!(qualified_tool_name(&"s".repeat(100), "shell", None).len() <= LONGEST);
     }
 
     #[test]
     #[cfg(all(unix, feature = "mcp"))]
     fn what_every_provider_takes_is_left_as_it_is() {
-        assert_eq!(mapped(None, ["read_file", "get-sum", "X9"]), ["read_file", "get-sum", "X9"]);
-        assert_eq!(mapped(Some("fs"), ["read_file"]), ["fs_read_file"]);
+        assert_eq!(model_tool_names(None, ["read_file", "get-sum", "X9"]), ["read_file", "get-sum", "X9"]);
+        assert_eq!(model_tool_names(Some("fs"), ["read_file"]), ["fs_read_file"]);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
     fn what_one_would_refuse_is_made_into_something_it_takes() {
         let long = "x".repeat(100);
         let names = ["a.b/c", "a b", "9lives", "größe", "", long.as_str(), "a_b", "a.b"];
-        let mapped = mapped(None, names);
+        let mapped = model_tool_names(None, names);
         for name in &mapped {
             assert!((1..=64).contains(&name.len()), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{name}");
@@ -206,6 +206,6 @@ mod tests {
     #[cfg(all(unix, feature = "mcp"))]
     fn a_name_is_mapped_in_the_same_way_each_time() {
         let long = "y".repeat(70);
-        assert_eq!(mapped(Some("p"), [long.as_str()]), mapped(Some("p"), [long.as_str()]));
+        assert_eq!(model_tool_names(Some("p"), [long.as_str()]), model_tool_names(Some("p"), [long.as_str()]));
     }
 }

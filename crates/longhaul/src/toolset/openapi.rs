@@ -9,15 +9,15 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::outward::{Headers, Outward, shown, web_url};
-use super::text::{clipped, counted};
-use super::{Patron, Toolset, ToolsetError};
+use super::outward::{SecretHeaders, ToolHttpClient, display_url, parse_web_url};
+use super::text::{truncate, pluralize};
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
-use document::Document;
-use operation::Operation;
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
+use document::OpenApiDocument;
+use operation::OpenApiOperation;
 
 mod document;
 mod operation;
@@ -30,7 +30,7 @@ const TIME: Duration = Duration::from_secs(30);
 /// The toolset `openapi`: a tool for each operation that a document describes.
 pub struct OpenApi {
     at: String,
-    headers: Headers,
+    headers: SecretHeaders,
     /// The document is read once.
     tools: OnceCell<Vec<Arc<dyn DynTool>>>,
 }
@@ -38,19 +38,19 @@ pub struct OpenApi {
 impl OpenApi {
     /// The operations of the document at a URL, or in a file. The headers go along with every request, also the one for
     /// the document.
-    pub fn new(url_or_path: impl Into<String>, headers: Headers) -> Self {
+    pub fn new(url_or_path: impl Into<String>, headers: SecretHeaders) -> Self {
         OpenApi { at: url_or_path.into(), headers, tools: OnceCell::new() }
     }
 
     async fn read(&self) -> Result<Vec<Arc<dyn DynTool>>, String> {
-        let outward = Outward::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
+        let outward = ToolHttpClient::new(&self.headers).map_err(|why| format!("headers: {why}"))?;
         let at = self.at.trim();
         let lower = at.to_ascii_lowercase();
         let (text, url) = match lower.starts_with("http://") || lower.starts_with("https://") {
             true => {
-                let url = web_url(at)?;
+                let url = parse_web_url(at)?;
                 let text =
-                    fetched(&outward, url.clone()).await.map_err(|why| format!("{}: {why}", shown(&url)))?;
+                    fetched(&outward, url.clone()).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
                 (text, Some(url))
             }
             false => {
@@ -58,11 +58,11 @@ impl OpenApi {
                 (from_file(path.clone()).await.map_err(|why| format!("{}: {why}", path.display()))?, None)
             }
         };
-        let place = url.as_ref().map_or_else(|| at.to_owned(), shown);
+        let place = url.as_ref().map_or_else(|| at.to_owned(), display_url);
         let named = |why: String| format!("{place}: {why}");
         // A large document takes its time.
-        let made = super::blocking(move || {
-            let document = Document::read(&text).map_err(ToolError::Failed)?;
+        let made = super::run_blocking(move || {
+            let document = OpenApiDocument::parse(&text).map_err(ToolError::Failed)?;
             Ok(operation::operations(&document, url.as_ref()))
         });
         let (operations, wrong) = made.await.map_err(|error| named(error.to_string()))?;
@@ -71,15 +71,15 @@ impl OpenApi {
         }
         if operations.is_empty() {
             let why = wrong.first().map_or("it describes no operation".to_owned(), |why| {
-                format!("none of its {} can be used; {why}", counted(wrong.len() as u64, "operation"))
+                format!("none of its {} can be used; {why}", pluralize(wrong.len() as u64, "operation"))
             });
             return Err(named(why));
         }
-        let toolset: Arc<str> = format!("openapi:{}", &Digest::of(at.as_bytes()).as_str()[..8]).into();
+        let toolset: Arc<str> = format!("openapi:{}", &Digest::of_bytes(at.as_bytes()).as_str()[..8]).into();
         let place: Arc<str> = place.as_str().into();
         let tool = |operation| -> Arc<dyn DynTool> {
             let (toolset, place) = (toolset.clone(), place.clone());
-            Arc::new(OperationTool { operation, outward: outward.clone(), toolset, place })
+            Arc::new(OperationTool { operation, client: outward.clone(), toolset, place })
         };
         Ok(operations.into_iter().map(tool).collect())
     }
@@ -87,12 +87,12 @@ impl OpenApi {
 
 impl std::fmt::Debug for OpenApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let at = web_url(&self.at).map_or_else(|_| self.at.clone(), |url| shown(&url));
+        let at = parse_web_url(&self.at).map_or_else(|_| self.at.clone(), |url| display_url(&url));
         f.debug_struct("OpenApi").field("at", &at).field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
-async fn fetched(outward: &Outward, url: Url) -> Result<String, String> {
+async fn fetched(outward: &ToolHttpClient, url: Url) -> Result<String, String> {
     let accept = "application/json, application/yaml;q=0.9, */*;q=0.5";
     let request = outward.request(Method::GET, url).header("accept", accept);
     let reply = outward.send(request, LARGEST, TIME).await?;
@@ -103,7 +103,7 @@ async fn fetched(outward: &Outward, url: Url) -> Result<String, String> {
 }
 
 async fn from_file(path: PathBuf) -> Result<String, String> {
-    let reading = super::blocking(move || {
+    let reading = super::run_blocking(move || {
         use std::io::Read as _;
         let failed = |error: std::io::Error| ToolError::Failed(error.to_string());
         let mut text = String::new();
@@ -122,21 +122,21 @@ impl Toolset for OpenApi {
         "openapi"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools = self.tools.get_or_try_init(|| self.read()).await;
             tools.cloned().map_err(|why| ToolsetError { toolset: "openapi".to_owned(), why })
         })
     }
 
-    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
+    fn offered_tools(&self) -> Vec<Arc<dyn DynTool>> {
         self.tools.get().cloned().unwrap_or_default()
     }
 }
 
 struct OperationTool {
-    operation: Operation,
-    outward: Outward,
+    operation: OpenApiOperation,
+    client: ToolHttpClient,
     /// The toolset that it is of, and where its document is.
     toolset: Arc<str>,
     place: Arc<str>,
@@ -144,14 +144,14 @@ struct OperationTool {
 
 impl DynTool for OperationTool {
     fn spec(&self) -> ToolSpec {
-        let Operation { name, description, parameters, .. } = &self.operation;
+        let OpenApiOperation { name, description, parameters, .. } = &self.operation;
         ToolSpec { name: name.clone(), description: description.clone(), parameters: parameters.clone() }
     }
 
-    fn manner(&self) -> Manner {
+    fn effects(&self) -> ToolEffects {
         match [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.operation.method) {
-            true => Manner::READ_ONLY,
-            false => Manner::default(),
+            true => ToolEffects::READ_ONLY,
+            false => ToolEffects::default(),
         }
     }
 
@@ -159,8 +159,8 @@ impl DynTool for OperationTool {
         ToolIdentity {
             toolset: self.toolset.to_string(),
             server: Some(self.place.to_string()),
-            setting: Some(self.operation.aim()),
-            ..identity_of(&self.spec(), self.manner())
+            setting: Some(self.operation.describe_target()),
+            ..identity_from_spec(&self.spec(), self.effects())
         }
     }
 
@@ -172,12 +172,12 @@ impl DynTool for OperationTool {
         Box::pin(async move {
             let operation = &self.operation;
             let said = |why: &str| {
-                self.outward
+                self.client
                     .scrub(format!("{} ({} {}): {why}", operation.name, operation.method, operation.path))
             };
-            let arguments: Map<String, Value> = parse(arguments)?;
-            let aimed = operation.aimed(&arguments).map_err(|why| ToolError::Retry(said(&why)))?;
-            let mut request = self.outward.request(operation.method.clone(), aimed.url);
+            let arguments: Map<String, Value> = parse_arguments(arguments)?;
+            let aimed = operation.build_request(&arguments).map_err(|why| ToolError::Retry(said(&why)))?;
+            let mut request = self.client.request(operation.method.clone(), aimed.url);
             request = request.header("accept", "application/json, */*;q=0.5");
             for (name, value) in &aimed.headers {
                 request = request.header(name, value);
@@ -186,12 +186,12 @@ impl DynTool for OperationTool {
                 request = request.header("content-type", kind).body(content);
             }
             let reply = tokio::select! {
-                reply = self.outward.send(request, MOST, TIME) => reply,
+                reply = self.client.send(request, MOST, TIME) => reply,
                 () = context.cancel.cancelled() => Err("the task is being stopped".to_owned()),
             };
             match reply {
                 Ok(reply) if reply.status >= 400 => {
-                    let text = format!("status {}: {}", reply.status, clipped(&reply.text, 4_000));
+                    let text = format!("status {}: {}", reply.status, truncate(&reply.text, 4_000));
                     Err(ToolError::Failed(said(&text)))
                 }
                 Ok(reply) if reply.text.trim().is_empty() => {

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
-use super::verb::{self, Answer, verb};
+use super::excerpt::{OUTPUT_LIMIT, TextRange, text_page, head_and_tail};
+use super::verb::{self, ToolCallResult, fn_tool};
 use crate::id::Digest;
 use crate::store::Store;
-use crate::tool::{DynTool, Manner, ToolError};
+use crate::tool::{DynTool, ToolEffects, ToolError};
 
 /// The tool that reads them.
 const READ_TOOL_OUTPUT: &str = "read_tool_output";
 
 /// Beginning and end of an output that is longer than `cap`, with a mark between them that says how to read what is
 /// left out. `None` if it is not too long.
-pub(crate) fn cut_output(text: &str, cap: usize) -> Option<String> {
-    two_ends(text, cap, |from| read_on(name(&Digest::of(text.as_bytes())), from))
+pub(crate) fn truncate_output(text: &str, cap: usize) -> Option<String> {
+    head_and_tail(text, cap, |from| read_on(name(&Digest::of_bytes(text.as_bytes())), from))
 }
 
 /// What a model calls an output that was cut: enough of its digest.
@@ -30,7 +30,7 @@ fn read_on(output: &str, from: usize) -> String {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Read {
+struct ReadToolOutputArgs {
     /// The name of the output, from the mark that says what was left out.
     output: String,
     /// Show it from this character on.
@@ -47,19 +47,19 @@ struct Read {
 /// `cap`.
 pub(crate) fn read_tool_output(store: Arc<dyn Store>, kept: &[Digest], cap: usize) -> Arc<dyn DynTool> {
     let (kept, most): (Arc<[Digest]>, usize) = (kept.into(), OUTPUT_LIMIT.min(cap / 2));
-    verb(
+    fn_tool(
         READ_TOOL_OUTPUT,
-        Manner::READ_ONLY,
+        ToolEffects::READ_ONLY,
         "Reads a tool's output that was too long to be shown whole, in parts: use offset and limit.",
-        move |args: Read, _| {
+        move |args: ReadToolOutputArgs, _| {
             let (store, kept) = (store.clone(), kept.clone());
             Box::pin(async move { read(&*store, &kept, &args, most).await })
         },
     )
-    .tool()
+    .into_tool()
 }
 
-async fn read(store: &dyn Store, kept: &[Digest], args: &Read, most: usize) -> Answer {
+async fn read(store: &dyn Store, kept: &[Digest], args: &ReadToolOutputArgs, most: usize) -> ToolCallResult {
     let typed = args.output.trim();
     let Some(digest) = kept.iter().find(|digest| !typed.is_empty() && digest.as_str().starts_with(typed))
     else {
@@ -68,10 +68,10 @@ async fn read(store: &dyn Store, kept: &[Digest], args: &Read, most: usize) -> A
             "there is no output '{typed}'. Those that were cut are: {have}."
         )));
     };
-    let bytes = store.kept(digest.clone()).await.map_err(|error| ToolError::Fatal(error.to_string()))?;
+    let bytes = store.blob(digest.clone()).await.map_err(|error| ToolError::Fatal(error.to_string()))?;
     let bytes =
         bytes.ok_or_else(|| ToolError::Failed("the output is not in the store any more".to_owned()))?;
     let text = String::from_utf8_lossy(&bytes);
-    let part = Part::asked(args.offset, args.limit, None).unwrap_or(Part::From(0, usize::MAX));
-    Ok(page(&text, part, most).marked(|from| read_on(name(digest), from)).into())
+    let part = TextRange::from_args(args.offset, args.limit, None).unwrap_or(TextRange::From(0, usize::MAX));
+    Ok(text_page(&text, part, most).with_marker(|from| read_on(name(digest), from)).into())
 }

@@ -11,7 +11,7 @@ use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::text::{clipped, grouped};
+use super::text::{truncate, group_digits};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -20,22 +20,22 @@ const MOST_HOPS: usize = 5;
 
 /// Headers that go along with every request. Their values are secrets: nothing shows them.
 #[derive(Clone, Default)]
-pub struct Headers(Vec<(String, SecretString)>);
+pub struct SecretHeaders(Vec<(String, SecretString)>);
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Headers {
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for SecretHeaders {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(headers: I) -> Self {
         let secret = |(name, value): (N, V)| (name.into(), SecretString::from(value.into()));
-        Headers(headers.into_iter().map(secret).collect())
+        SecretHeaders(headers.into_iter().map(secret).collect())
     }
 }
 
-impl fmt::Debug for Headers {
+impl fmt::Debug for SecretHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 
-impl Headers {
+impl SecretHeaders {
     /// One more.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), SecretString::from(value.into())));
@@ -50,11 +50,11 @@ impl Headers {
         self.0.is_empty()
     }
 
-    pub(super) fn map(&self) -> Result<HeaderMap, String> {
+    pub(super) fn to_header_map(&self) -> Result<HeaderMap, String> {
         let mut map = HeaderMap::new();
         for (name, value) in &self.0 {
             let key = HeaderName::try_from(name.trim())
-                .map_err(|_| format!("'{}' is not the name of a header", clipped(name, 60)))?;
+                .map_err(|_| format!("'{}' is not the name of a header", truncate(name, 60)))?;
             let mut value = HeaderValue::from_str(value.expose_secret().trim())
                 .map_err(|_| format!("the value of the header '{name}' cannot be sent; is it one line?"))?;
             value.set_sensitive(true);
@@ -68,46 +68,46 @@ impl Headers {
         for (_, value) in &self.0 {
             let whole = value.expose_secret().trim();
             let token = whole.split_once(' ').map_or(whole, |(_, token)| token.trim());
-            text = without(without(text, whole), token);
+            text = redact_secret(redact_secret(text, whole), token);
         }
         text
     }
 }
 
 /// A text without a secret.
-pub(super) fn without(text: String, secret: &str) -> String {
+pub(super) fn redact_secret(text: String, secret: &str) -> String {
     // Anything shorter is no secret, and may be a word of the text.
     if secret.len() >= 8 && text.contains(secret) { text.replace(secret, "[secret]") } else { text }
 }
 
 /// A client of its own for each toolset: no cookies, no proxies, nothing shared.
 #[derive(Clone)]
-pub(super) struct Outward {
+pub(super) struct ToolHttpClient {
     client: Client,
     map: HeaderMap,
-    headers: Headers,
+    headers: SecretHeaders,
 }
 
 /// What came back.
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub(super) status: u16,
     pub(super) text: String,
 }
 
-impl Outward {
-    pub(super) fn new(headers: &Headers) -> Result<Outward, String> {
-        let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
+impl ToolHttpClient {
+    pub(super) fn new(headers: &SecretHeaders) -> Result<ToolHttpClient, String> {
+        let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .tcp_keepalive(Duration::from_secs(30))
-            .redirect(Policy::custom(within_host))
+            .redirect(Policy::custom(follow_same_host))
             .referer(false)
             .no_proxy()
             .build()
             .map_err(|error| error.without_url().to_string())?;
-        Ok(Outward { client, map: headers.map()?, headers: headers.clone() })
+        Ok(ToolHttpClient { client, map: headers.to_header_map()?, headers: headers.clone() })
     }
 
     /// The client itself, which knows nothing of the headers.
@@ -122,8 +122,8 @@ impl Outward {
     }
 
     /// Sends a request and waits for the beginning of the answer.
-    pub(super) async fn begin(&self, request: RequestBuilder) -> Result<Response, String> {
-        let response = request.send().await.map_err(|error| self.explained(error))?;
+    pub(super) async fn start(&self, request: RequestBuilder) -> Result<Response, String> {
+        let response = request.send().await.map_err(|error| self.explain_error(error))?;
         if response.status().is_redirection()
             && let Some(location) = response.headers().get(LOCATION)
         {
@@ -131,7 +131,7 @@ impl Outward {
             let host = response.url().join(&to).ok().and_then(|url| url.host_str().map(str::to_owned));
             return Err(self.scrub(format!(
                 "it redirects to another server ({}), which is not given the headers: name that one instead",
-                clipped(&host.unwrap_or(to), 100)
+                truncate(&host.unwrap_or(to), 100)
             )));
         }
         Ok(response)
@@ -143,12 +143,12 @@ impl Outward {
         request: RequestBuilder,
         most: usize,
         time: Duration,
-    ) -> Result<Reply, String> {
+    ) -> Result<HttpReply, String> {
         let sending = async {
-            let mut response = self.begin(request).await?;
+            let mut response = self.start(request).await?;
             let status = response.status().as_u16();
             let (mut bytes, mut cut) = (Vec::new(), false);
-            while let Some(chunk) = response.chunk().await.map_err(|error| self.explained(error))? {
+            while let Some(chunk) = response.chunk().await.map_err(|error| self.explain_error(error))? {
                 let room = most - bytes.len();
                 bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
                 if chunk.len() > room {
@@ -158,9 +158,9 @@ impl Outward {
             }
             let mut text = self.scrub(String::from_utf8_lossy(&bytes).into_owned());
             if cut {
-                text += &format!("\n[… only the first {} bytes were read …]", grouped(most as u64));
+                text += &format!("\n[… only the first {} bytes were read …]", group_digits(most as u64));
             }
-            Ok(Reply { status, text })
+            Ok(HttpReply { status, text })
         };
         match tokio::time::timeout(time, sending).await {
             Ok(reply) => reply,
@@ -173,19 +173,19 @@ impl Outward {
         self.headers.scrub(text)
     }
 
-    pub(super) fn explained(&self, error: reqwest::Error) -> String {
-        self.scrub(failure(error))
+    pub(super) fn explain_error(&self, error: reqwest::Error) -> String {
+        self.scrub(describe_error(error))
     }
 }
 
-impl fmt::Debug for Outward {
+impl fmt::Debug for ToolHttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outward").field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
 /// Why a request failed, in words without its URL.
-pub(super) fn failure(error: reqwest::Error) -> String {
+pub(super) fn describe_error(error: reqwest::Error) -> String {
     let what = match &error {
         error if error.is_timeout() => "the connection took too long",
         error if error.is_connect() => "it cannot be connected to",
@@ -201,7 +201,7 @@ pub(super) fn failure(error: reqwest::Error) -> String {
 }
 
 /// Headers go along with redirects, so those only lead about within one host, and never back to plain HTTP.
-pub(super) fn within_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+pub(super) fn follow_same_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let from = attempt.previous().last();
     let to = attempt.url();
     let same = from.is_some_and(|from| {
@@ -217,13 +217,13 @@ pub(super) fn within_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
 }
 
 /// A URL that the user wrote, which may be shown: without user, query and fragment.
-pub(super) fn shown(url: &Url) -> String {
+pub(super) fn display_url(url: &Url) -> String {
     let port = url.port().map_or(String::new(), |port| format!(":{port}"));
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
 /// A URL as a user writes it.
-pub(super) fn web_url(typed: &str) -> Result<Url, String> {
+pub(super) fn parse_web_url(typed: &str) -> Result<Url, String> {
     let url = Url::parse(typed.trim()).map_err(|error| error.to_string())?;
     match matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty()) {
         true => Ok(url),
@@ -232,7 +232,7 @@ pub(super) fn web_url(typed: &str) -> Result<Url, String> {
 }
 
 /// A text that means nothing but itself in any part of a URL.
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     use fmt::Write as _;
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -247,22 +247,22 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// An argument as it is written into a URL or a header.
-pub(super) fn plain(value: &Value) -> String {
+pub(super) fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        Value::Array(list) => list.iter().map(value_text).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }
 
 /// Whether a path has a part that leads up or nowhere: `.` or `..`, which no argument may become.
-pub(super) fn has_dots(path: &str) -> bool {
+pub(super) fn has_dot_segments(path: &str) -> bool {
     path.split(['/', '\\']).any(|part| matches!(part, "." | ".."))
 }
 
 /// A name as providers take it for a tool or an argument: letters, digits and `_`, not too long.
-pub(super) fn tool_name(text: &str) -> String {
+pub(super) fn sanitize_tool_name(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {
         match c {
@@ -277,7 +277,7 @@ pub(super) fn tool_name(text: &str) -> String {
 }
 
 /// The name, or the name with the first number that makes it new.
-pub(super) fn unique(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(super) fn unique_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut number = 2;
     let mut candidate = name.to_owned();
     while is_taken(&candidate) {
@@ -294,34 +294,34 @@ mod tests {
 
     #[test]
     fn headers_show_their_names_only() {
-        let headers: Headers =
+        let headers: SecretHeaders =
             [("Authorization", "Bearer sk-very-secret"), ("X-Short", "yes")].into_iter().collect();
         assert_eq!(format!("{headers:?}"), r#"["Authorization", "X-Short"]"#);
-        let outward = Outward::new(&headers).unwrap();
+        let outward = ToolHttpClient::new(&headers).unwrap();
         assert!(!format!("{outward:?} {:?}", outward.map).contains("secret"));
         let said = "no 'Bearer sk-very-secret' and no sk-very-secret, yes";
         assert_eq!(outward.scrub(said.to_owned()), "no '[secret]' and no [secret], yes");
         for (name, value) in [("bad name", "x"), ("X-Ok", "very-secret\nline")] {
-            let error = Outward::new(&[(name, value)].into_iter().collect()).unwrap_err();
+            let error = ToolHttpClient::new(&[(name, value)].into_iter().collect()).unwrap_err();
             assert!(error.contains(name) && !error.contains("very-secret"), "{error}");
         }
     }
 
     #[test]
     fn names_are_made_fit_and_unique() {
-        assert_eq!(tool_name("get_/pets/{petId}/photos.list-all"), "get_pets_petId_photos_list_all");
-        assert_eq!(tool_name("héllo wörld"), "h_llo_w_rld");
-        assert_eq!(tool_name(&"x".repeat(100)).len(), 64);
+        assert_eq!(sanitize_tool_name("get_/pets/{petId}/photos.list-all"), "get_pets_petId_photos_list_all");
+        assert_eq!(sanitize_tool_name("héllo wörld"), "h_llo_w_rld");
+        assert_eq!(sanitize_tool_name(&"x".repeat(100)).len(), 64);
         let taken = ["a".to_owned(), "a_2".to_owned(), "y".repeat(64)];
         let is_taken = |name: &str| taken.iter().any(|other| other == name);
-        assert_eq!(unique("a", is_taken), "a_3");
-        assert_eq!(unique(&"y".repeat(64), is_taken), format!("{}_2", "y".repeat(62)));
+        assert_eq!(unique_name("a", is_taken), "a_3");
+        assert_eq!(unique_name(&"y".repeat(64), is_taken), format!("{}_2", "y".repeat(62)));
     }
 
     #[test]
     fn arguments_mean_only_themselves() {
-        assert_eq!(encoded("a b/c?d&e=f#g%h..ü"), "a%20b%2Fc%3Fd%26e%3Df%23g%25h..%C3%BC");
-        assert_eq!(plain(&serde_json::json!(["a", 1, true, null])), "a,1,true,");
-        assert!(has_dots("/a/../b") && has_dots("/a/.") && !has_dots("/a/.../b..c"));
+        assert_eq!(percent_encode("a b/c?d&e=f#g%h..ü"), "a%20b%2Fc%3Fd%26e%3Df%23g%25h..%C3%BC");
+        assert_eq!(value_text(&serde_json::json!(["a", 1, true, null])), "a,1,true,");
+        assert!(has_dot_segments("/a/../b") && has_dot_segments("/a/.") && !has_dot_segments("/a/.../b..c"));
     }
 }

@@ -6,16 +6,16 @@ use futures::future::BoxFuture;
 use regex::{Captures, Regex};
 
 use super::Toolset;
-use super::wrap::each;
+use super::wrap::map_tools;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 /// What stands where a secret was.
-const BLOT: &str = "[redacted]";
+const REDACTED: &str = "[redacted]";
 
 /// Secrets by their looks. What the first group of one finds stays.
-const LOOKS: [&str; 12] = [
+const SECRET_PATTERNS: [&str; 12] = [
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
     r"\b(?:sk|xai|gsk|rk)-[A-Za-z0-9_-]{20,}",
     r"\b(?:gh[pousr]|npm|hf|gsk|glpat)[_-][A-Za-z0-9_-]{20,}",
@@ -32,27 +32,27 @@ const LOOKS: [&str; 12] = [
 
 /// A toolset whose tools return nothing that looks like a secret: keys of providers in their known forms, private keys,
 /// passwords in addresses, what is assigned to a variable with such a name. What looks otherwise is not found.
-pub fn redacted(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
-    let looks: Arc<[Regex]> = LOOKS.iter().filter_map(|look| Regex::new(look).ok()).collect();
-    each(inner, move |tool| Arc::new(Redacted { tool, looks: looks.clone() }))
+pub fn with_redaction(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
+    let looks: Arc<[Regex]> = SECRET_PATTERNS.iter().filter_map(|look| Regex::new(look).ok()).collect();
+    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: looks.clone() }))
 }
 
-struct Redacted {
+struct RedactingTool {
     tool: Arc<dyn DynTool>,
-    looks: Arc<[Regex]>,
+    patterns: Arc<[Regex]>,
 }
 
-impl DynTool for Redacted {
+impl DynTool for RedactingTool {
     fn spec(&self) -> ToolSpec {
         self.tool.spec()
     }
 
-    fn manner(&self) -> Manner {
-        self.tool.manner()
+    fn effects(&self) -> ToolEffects {
+        self.tool.effects()
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
-        self.tool.canonical(arguments)
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        self.tool.canonical_arguments(arguments)
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -69,7 +69,7 @@ impl DynTool for Redacted {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let clean = |text: String| blotted(&self.looks, text);
+            let clean = |text: String| redact_secrets(&self.patterns, text);
             match self.tool.call(arguments, context).await {
                 Ok(output) => Ok(ToolOutput { text: clean(output.text), ..output }),
                 Err(ToolError::Retry(text)) => Err(ToolError::Retry(clean(text))),
@@ -80,13 +80,13 @@ impl DynTool for Redacted {
     }
 }
 
-fn blotted(looks: &[Regex], mut text: String) -> String {
+fn redact_secrets(looks: &[Regex], mut text: String) -> String {
     for look in looks {
         if look.is_match(&text) {
             let blot = |found: &Captures<'_>| {
                 let stays = found.get(1).map_or("", |group| group.as_str());
                 let end = if found[0].ends_with('@') { "@" } else { "" };
-                format!("{stays}{BLOT}{end}")
+                format!("{stays}{REDACTED}{end}")
             };
             text = look.replace_all(&text, blot).into_owned();
         }
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_is_blotted_out_and_nothing_else() {
-        let looks: Vec<Regex> = LOOKS.iter().map(|look| Regex::new(look).unwrap()).collect();
-        let blot = |text: &str| blotted(&looks, text.to_owned());
+        let looks: Vec<Regex> = SECRET_PATTERNS.iter().map(|look| Regex::new(look).unwrap()).collect();
+        let blot = |text: &str| redact_secrets(&looks, text.to_owned());
         for secret in [
             "sk-proj-abcdefghijklmnopqrstuv",
             "ghp_0123456789abcdefghij0123456789abcdef",

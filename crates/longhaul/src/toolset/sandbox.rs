@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::command::{DEFAULT_PATH, Launch};
+use super::command::{DEFAULT_PATH, CommandSpec};
 use crate::tool::ToolError;
 use git::GitDirs;
 pub(crate) use git::linked_git_dirs;
@@ -37,22 +37,22 @@ const PROBE: Duration = Duration::from_secs(5);
 /// have no network unless it is allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox {
-    rules: Rules,
+    rules: SandboxRules,
     helper: Option<PathBuf>,
     without_bubblewrap: bool,
-    means: Arc<OnceCell<Means>>,
+    backend: Arc<OnceCell<SandboxBackend>>,
 }
 
 /// What a command may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Rules {
+struct SandboxRules {
     network: bool,
     writable: Vec<PathBuf>,
 }
 
 /// By what a command is confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Means {
+enum SandboxBackend {
     Bubblewrap(PathBuf),
     Landlock(PathBuf),
 }
@@ -90,15 +90,15 @@ impl Sandbox {
     }
 
     /// By what commands can be confined here, in words; or why they cannot be.
-    pub async fn means(&self) -> Result<String, String> {
-        match self.means.get_or_try_init(|| self.look()).await? {
-            Means::Bubblewrap(program) => Ok(format!("bubblewrap ({})", program.display())),
-            Means::Landlock(_) => Ok("Landlock".to_owned()),
+    pub async fn describe_backend(&self) -> Result<String, String> {
+        match self.backend.get_or_try_init(|| self.detect_backend()).await? {
+            SandboxBackend::Bubblewrap(program) => Ok(format!("bubblewrap ({})", program.display())),
+            SandboxBackend::Landlock(_) => Ok("Landlock".to_owned()),
         }
     }
 
     /// What it lets commands do, in words.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let network = if self.rules.network { "with network" } else { "without network" };
         let mut words = format!("in a sandbox {network}");
         for path in &self.rules.writable {
@@ -108,32 +108,32 @@ impl Sandbox {
     }
 
     /// What to start instead of a command, so that it is confined.
-    pub(super) async fn confine(&self, launch: Launch, work: &Path) -> Result<Launch, ToolError> {
-        let means = self.means.get_or_try_init(|| self.look()).await.map_err(ToolError::Failed)?;
+    pub(super) async fn confine(&self, launch: CommandSpec, work: &Path) -> Result<CommandSpec, ToolError> {
+        let means = self.backend.get_or_try_init(|| self.detect_backend()).await.map_err(ToolError::Failed)?;
         let (rules, work) = (self.rules.clone(), work.to_owned());
-        let ground = tokio::task::spawn_blocking(move || Ground::of(&rules, &work)).await;
+        let ground = tokio::task::spawn_blocking(move || SandboxPaths::new(&rules, &work)).await;
         let ground = match ground {
             Ok(Ok(ground)) => ground,
             Ok(Err(why)) => return Err(ToolError::Failed(why)),
             Err(_) => return Err(ToolError::Failed("the program is ending".to_owned())),
         };
         Ok(match means {
-            Means::Bubblewrap(program) => bubblewrap(program, &ground, self.rules.network, launch),
-            Means::Landlock(helper) => landlocked(helper, &ground, self.rules.network, launch),
+            SandboxBackend::Bubblewrap(program) => bubblewrap(program, &ground, self.rules.network, launch),
+            SandboxBackend::Landlock(helper) => landlocked(helper, &ground, self.rules.network, launch),
         })
     }
 
     /// Finds out by what commands can be confined here.
-    async fn look(&self) -> Result<Means, String> {
+    async fn detect_backend(&self) -> Result<SandboxBackend, String> {
         let no_bubblewrap = match self.without_bubblewrap {
             true => "bubblewrap is not to be used".to_owned(),
             false => match bubblewrap_works(self.rules.network).await {
-                Ok(program) => return Ok(Means::Bubblewrap(program)),
+                Ok(program) => return Ok(SandboxBackend::Bubblewrap(program)),
                 Err(why) => why,
             },
         };
         let no_landlock = match (&self.helper, landlock_is_there(self.rules.network)) {
-            (Some(helper), Ok(())) => return Ok(Means::Landlock(helper.clone())),
+            (Some(helper), Ok(())) => return Ok(SandboxBackend::Landlock(helper.clone())),
             (None, Ok(())) => "no helper program for Landlock was named".to_owned(),
             (_, Err(why)) => why,
         };
@@ -146,7 +146,7 @@ impl Sandbox {
 
 #[cfg(target_os = "linux")]
 fn landlock_is_there(network: bool) -> Result<(), String> {
-    landlock::is_there(network)
+    landlock::is_available(network)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -160,14 +160,14 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
     let Some(program) = places.map(|dir| Path::new(dir).join("bwrap")).find(|path| path.is_file()) else {
         return Err("bubblewrap is not installed".to_owned());
     };
-    let ground = Ground { work: PathBuf::from("/"), blank: blank(), ..Ground::default() };
-    let probe = Launch::shell(":", "/".into(), Default::default());
+    let ground = SandboxPaths { work: PathBuf::from("/"), tmpfs: tmpfs_dirs(), ..SandboxPaths::default() };
+    let probe = CommandSpec::shell(":", "/".into(), Default::default());
     let launch = bubblewrap(&program, &ground, network, probe);
     let mut command = tokio::process::Command::new(&launch.program);
     command.args(&launch.args).current_dir("/").env_clear().kill_on_drop(true);
     command.stdin(Stdio::null());
     // With all that it starts: a stop does not wait for it, and nothing of it goes on.
-    match tokio::time::timeout(PROBE, crate::process::output_of(command)).await {
+    match tokio::time::timeout(PROBE, crate::process::run_to_output(command)).await {
         Ok(Ok(output)) if output.status.success() => Ok(program),
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -180,18 +180,18 @@ async fn bubblewrap_works(network: bool) -> Result<PathBuf, String> {
 
 /// Where a command may write, by real names.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct Ground {
+struct SandboxPaths {
     work: PathBuf,
     writable: Vec<PathBuf>,
     git: Vec<GitDirs>,
     /// What is empty and of the command's own.
-    blank: Vec<PathBuf>,
+    tmpfs: Vec<PathBuf>,
     /// What is below that, and can be read all the same: what a writable directory is a part of.
-    shown: Vec<PathBuf>,
+    readable: Vec<PathBuf>,
 }
 
 /// Places for what is temporary; and for the sockets of daemons: whoever can talk to one can have it write anywhere.
-fn blank() -> Vec<PathBuf> {
+fn tmpfs_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<_> =
         ["/tmp", "/var/tmp", "/run"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok()).collect();
     dirs.dedup();
@@ -199,7 +199,7 @@ fn blank() -> Vec<PathBuf> {
 }
 
 /// Whoever works below `/tmp` reads what is around as anybody else does; what else is in `/tmp` stays out of reach.
-fn shown(writable: &[PathBuf]) -> Vec<PathBuf> {
+fn readable_dirs(writable: &[PathBuf]) -> Vec<PathBuf> {
     let places = ["/tmp", "/var/tmp"].iter().filter_map(|dir| Path::new(dir).canonicalize().ok());
     let part = |place: &PathBuf, dir: &PathBuf| {
         let mut names = dir.strip_prefix(place).ok()?.iter();
@@ -213,8 +213,8 @@ fn shown(writable: &[PathBuf]) -> Vec<PathBuf> {
     shown
 }
 
-impl Ground {
-    fn of(rules: &Rules, work: &Path) -> Result<Self, String> {
+impl SandboxPaths {
+    fn new(rules: &SandboxRules, work: &Path) -> Result<Self, String> {
         let real = |path: &Path| {
             let real = path.canonicalize();
             real.map_err(|error| {
@@ -228,17 +228,17 @@ impl Ground {
         }
         let mut git = Vec::new();
         for dir in &writable {
-            git.extend(GitDirs::of(dir).map_err(|why| format!("the command was not run: {why}"))?);
+            git.extend(GitDirs::for_worktree(dir).map_err(|why| format!("the command was not run: {why}"))?);
         }
-        let shown = shown(&writable);
-        Ok(Ground { work, writable, git, blank: blank(), shown })
+        let shown = readable_dirs(&writable);
+        Ok(SandboxPaths { work, writable, git, tmpfs: tmpfs_dirs(), readable: shown })
     }
 }
 
 /// A shell waits for bubblewrap, so that its parent is a process of one thread: its end is what bubblewrap dies of,
 /// and the thread that started it may end long before this process does.
-fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) -> Launch {
-    let mut args = Args::default();
+fn bubblewrap(program: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+    let mut args = SandboxArgs::default();
     args.words(["-c", "\"$@\"; exit $?", "sh"]).path(program);
     args.words(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]);
     // The superuser could otherwise mount over whatever is write-protected.
@@ -251,14 +251,14 @@ fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) ->
     for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"] {
         args.words(["--ro-bind-try", path, path]);
     }
-    for dir in &ground.blank {
+    for dir in &ground.tmpfs {
         args.words(["--tmpfs"]).path(dir);
     }
     let needed = ["/run/current-system", "/run/systemd/resolve"];
     for dir in needed.iter().take(if network { 2 } else { 1 }) {
         args.words(["--ro-bind-try", dir, dir]);
     }
-    for dir in &ground.shown {
+    for dir in &ground.readable {
         args.bind("--ro-bind", dir);
     }
     for dir in &ground.writable {
@@ -267,25 +267,25 @@ fn bubblewrap(program: &Path, ground: &Ground, network: bool, launch: Launch) ->
     for git in &ground.git {
         // A directory that something is mounted on can be neither moved away nor replaced.
         git.writable.iter().for_each(|path| args.bind("--bind", path));
-        git.fixed.iter().for_each(|path| args.bind("--ro-bind", path));
-        git.empty.iter().for_each(|path| {
+        git.read_only.iter().for_each(|path| args.bind("--ro-bind", path));
+        git.masked.iter().for_each(|path| {
             args.words(["--tmpfs"]).path(path);
         });
     }
     args.words(["--chdir"]).path(&launch.dir).words(["--"]).command(launch.program, launch.args);
-    let removed = ground.git.iter().flat_map(|git| git.removed.clone()).collect();
-    Launch {
+    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    CommandSpec {
         program: "/bin/sh".into(),
         args: args.0,
         dir: ground.work.clone(),
         env: launch.env,
         contained: true,
-        removed,
+        remove_afterwards: removed,
     }
 }
 
-fn landlocked(helper: &Path, ground: &Ground, network: bool, launch: Launch) -> Launch {
-    let mut args = Args::default();
+fn landlocked(helper: &Path, ground: &SandboxPaths, network: bool, launch: CommandSpec) -> CommandSpec {
+    let mut args = SandboxArgs::default();
     args.words([SANDBOX_EXEC]);
     for dir in ground.writable.iter().chain(ground.git.iter().flat_map(|git| &git.writable)) {
         args.words(["--rw"]).path(dir);
@@ -294,14 +294,14 @@ fn landlocked(helper: &Path, ground: &Ground, network: bool, launch: Launch) -> 
         args.words(["--net"]);
     }
     args.words(["--"]).command(launch.program.clone(), launch.args.clone());
-    let removed = ground.git.iter().flat_map(|git| git.removed.clone()).collect();
-    Launch { program: helper.into(), args: args.0, removed, ..launch }
+    let removed = ground.git.iter().flat_map(|git| git.remove_afterwards.clone()).collect();
+    CommandSpec { program: helper.into(), args: args.0, remove_afterwards: removed, ..launch }
 }
 
 #[derive(Default)]
-struct Args(Vec<OsString>);
+struct SandboxArgs(Vec<OsString>);
 
-impl Args {
+impl SandboxArgs {
     fn words<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Self {
         self.0.extend(words.into_iter().map(OsString::from));
         self

@@ -13,16 +13,16 @@ use futures::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::command::{Env, run};
+use super::command::{CommandEnv, run_command};
 use super::sandbox::Sandbox;
-use super::shell::Setting;
-use super::text::clipped;
-use super::{Patron, Toolset, ToolsetError};
+use super::shell::CommandSettings;
+use super::text::truncate;
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::process::Watchman;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, identity_of, parse};
+use crate::process::ProcessGuardian;
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
 
 /// How long a script may take that is not told.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -58,25 +58,25 @@ impl fmt::Debug for ScriptTool {
 
 /// The toolset `script`: tools that are shell commands.
 #[derive(Debug, Clone)]
-pub struct Script {
-    tools: Vec<Arc<ScriptCall>>,
+pub struct ScriptTools {
+    tools: Vec<Arc<ScriptRunner>>,
 }
 
 /// The tools of a [`Script`], and what their commands are given.
 #[derive(Debug)]
-pub struct ScriptBuilder {
-    setting: Setting,
+pub struct ScriptToolsBuilder {
+    setting: CommandSettings,
     tools: IndexMap<String, ScriptTool>,
 }
 
-impl Script {
+impl ScriptTools {
     /// No tools yet.
-    pub fn builder() -> ScriptBuilder {
-        ScriptBuilder { setting: Setting::default(), tools: IndexMap::new() }
+    pub fn builder() -> ScriptToolsBuilder {
+        ScriptToolsBuilder { setting: CommandSettings::default(), tools: IndexMap::new() }
     }
 }
 
-impl ScriptBuilder {
+impl ScriptToolsBuilder {
     /// One more tool.
     pub fn tool(mut self, name: impl Into<String>, tool: ScriptTool) -> Self {
         self.tools.insert(name.into(), tool);
@@ -102,8 +102,8 @@ impl ScriptBuilder {
     }
 
     /// Who sees to it that commands end when this process is killed.
-    pub fn watchman(mut self, watchman: Watchman) -> Self {
-        self.setting.watchman = watchman;
+    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
+        self.setting.guardian = watchman;
         self
     }
 
@@ -111,25 +111,25 @@ impl ScriptBuilder {
     ///
     /// # Errors
     /// When a tool makes no sense; all that is wrong is named.
-    pub fn build(self) -> Result<Script, ToolsetError> {
+    pub fn build(self) -> Result<ScriptTools, ToolsetError> {
         let wrong: Vec<String> = self.tools.iter().flat_map(|(name, tool)| check(name, tool)).collect();
         if !wrong.is_empty() {
             return Err(ToolsetError { toolset: "script".to_owned(), why: wrong.join("; ") });
         }
         let setting = Arc::new(self.setting);
         let call = |(name, tool): (String, ScriptTool)| {
-            Arc::new(ScriptCall { spec: spec(name, &tool), tool, setting: setting.clone() })
+            Arc::new(ScriptRunner { spec: spec(name, &tool), tool, setting: setting.clone() })
         };
-        Ok(Script { tools: self.tools.into_iter().map(call).collect() })
+        Ok(ScriptTools { tools: self.tools.into_iter().map(call).collect() })
     }
 }
 
-impl Toolset for Script {
+impl Toolset for ScriptTools {
     fn name(&self) -> &str {
         "script"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.tools.iter().map(|tool| tool.clone() as Arc<dyn DynTool>).collect()) })
     }
 }
@@ -150,7 +150,7 @@ fn check(name: &str, tool: &ScriptTool) -> Vec<String> {
                 "the argument '{arg}' of '{name}' cannot be an environment variable: use letters, digits and '_'"
             ));
         }
-        if MINE.contains(&arg.as_str()) {
+        if RESERVED_VARIABLES.contains(&arg.as_str()) {
             wrong.push(format!(
                 "the argument '{arg}' of '{name}' would change how every command runs: rename it"
             ));
@@ -166,7 +166,7 @@ fn check(name: &str, tool: &ScriptTool) -> Vec<String> {
 }
 
 /// Variables by which a shell and the loader find programs and libraries: not for a model to set.
-const MINE: [&str; 8] =
+const RESERVED_VARIABLES: [&str; 8] =
     ["PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"];
 
 fn spec(name: String, tool: &ScriptTool) -> ToolSpec {
@@ -195,16 +195,16 @@ fn argument(schema: &Value) -> Value {
 }
 
 #[derive(Debug)]
-struct ScriptCall {
+struct ScriptRunner {
     spec: ToolSpec,
     tool: ScriptTool,
-    setting: Arc<Setting>,
+    setting: Arc<CommandSettings>,
 }
 
-impl ScriptCall {
+impl ScriptRunner {
     /// What the command is given of the arguments. Those that the tool does not know are left out: a name like
     /// `LD_PRELOAD` is nobody's to invent.
-    fn env(&self, arguments: &Map<String, Value>) -> Result<Env, ToolError> {
+    fn env(&self, arguments: &Map<String, Value>) -> Result<CommandEnv, ToolError> {
         let required =
             self.spec.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let missing: Vec<_> =
@@ -212,7 +212,7 @@ impl ScriptCall {
         if !missing.is_empty() {
             return Err(ToolError::Retry(format!("`{}` is missing", missing.join("`, `"))));
         }
-        let mut env = Env::new();
+        let mut env = CommandEnv::new();
         for (name, value) in &self.tool.env {
             env.insert(name.into(), value.into());
         }
@@ -231,23 +231,23 @@ impl ScriptCall {
     }
 }
 
-impl DynTool for ScriptCall {
+impl DynTool for ScriptRunner {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
     fn identity(&self) -> ToolIdentity {
         let ScriptTool { cmd, working_dir, .. } = &self.tool;
         let place = working_dir.as_ref().map_or(String::new(), |dir| format!(" in {}", dir.display()));
-        let digest = Digest::of(cmd.as_bytes());
-        let shown = clipped(cmd.lines().next().unwrap_or_default(), 60);
-        let setting = format!("`{shown}` ({}){place}, {}", &digest.as_str()[..8], self.setting.words());
+        let digest = Digest::of_bytes(cmd.as_bytes());
+        let shown = truncate(cmd.lines().next().unwrap_or_default(), 60);
+        let setting = format!("`{shown}` ({}){place}, {}", &digest.as_str()[..8], self.setting.describe());
         let setting = Some(setting);
-        ToolIdentity { setting, ..identity_of(&self.spec, self.manner()) }
+        ToolIdentity { setting, ..identity_from_spec(&self.spec, self.effects()) }
     }
 
     fn call<'a>(
@@ -256,13 +256,13 @@ impl DynTool for ScriptCall {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments: Map<String, Value> = parse(arguments)?;
+            let arguments: Map<String, Value> = parse_arguments(arguments)?;
             let more = self.env(&arguments)?;
             let dir = self.tool.working_dir.as_ref().map(|dir| dir.to_string_lossy());
-            let launch = self.setting.launch(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
-            let ran = run(&launch, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.watchman)
+            let launch = self.setting.command_spec(context, self.tool.cmd.as_str(), dir.as_deref(), more).await?;
+            let ran = run_command(&launch, self.setting.timeout.unwrap_or(TIMEOUT), context, &self.setting.guardian)
                 .await?;
-            ran.report("")
+            ran.into_tool_output("")
         })
     }
 }

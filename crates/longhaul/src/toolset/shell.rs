@@ -10,14 +10,14 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::{Env, Launch, directory, plain_env, run};
+use super::command::{CommandEnv, CommandSpec, command_dir, default_env, run_command};
 use super::sandbox::Sandbox;
-use super::verb::{Nothing, number, place, seconds, verb};
-use super::{Patron, Toolset, ToolsetError};
+use super::verb::{NoArgs, number, to_index, duration_from_secs, fn_tool};
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::TaskId;
-use crate::process::Watchman;
-use crate::tool::{Aliases, CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
-use jobs::Jobs;
+use crate::process::ProcessGuardian;
+use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
+use jobs::BackgroundJobs;
 
 mod jobs;
 mod tape;
@@ -30,7 +30,7 @@ const DEFAULT_PAGE: usize = 16 * 1024;
 const MAX_PAGE: usize = 40 * 1024;
 
 /// What models also call the command line.
-const ALIASES: Aliases = &[("command", "cmd")];
+const ALIASES: ArgumentAliases = &[("command", "cmd")];
 
 /// The toolset `shell`: `shell`, which runs a command to its end, and `run_background_job`, `list_background_jobs`,
 /// `view_background_job` and `stop_background_job` for those that take longer. A job belongs to its task and ends with
@@ -40,8 +40,8 @@ const ALIASES: Aliases = &[("command", "cmd")];
 /// `PATH`, and what the builder was given.
 #[derive(Clone)]
 pub struct Shell {
-    setting: Arc<Setting>,
-    jobs: Arc<Jobs>,
+    setting: Arc<CommandSettings>,
+    jobs: Arc<BackgroundJobs>,
 }
 
 impl fmt::Debug for Shell {
@@ -51,46 +51,46 @@ impl fmt::Debug for Shell {
 }
 
 /// What all commands have in common. The values of variables may be secrets.
-pub(super) struct Setting {
-    pub(super) env: Env,
+pub(super) struct CommandSettings {
+    pub(super) env: CommandEnv,
     pub(super) sandbox: Option<Sandbox>,
-    pub(super) watchman: Watchman,
+    pub(super) guardian: ProcessGuardian,
     /// How long a command may take that is not told.
     pub(super) timeout: Option<Duration>,
 }
 
-impl fmt::Debug for Setting {
+impl fmt::Debug for CommandSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.keys().collect();
         f.debug_struct("Shell").field("env", &names).field("sandbox", &self.sandbox).finish()
     }
 }
 
-impl Default for Setting {
+impl Default for CommandSettings {
     fn default() -> Self {
-        Setting { env: plain_env(), sandbox: None, watchman: Watchman::new(), timeout: None }
+        CommandSettings { env: default_env(), sandbox: None, guardian: ProcessGuardian::new(), timeout: None }
     }
 }
 
-impl Setting {
+impl CommandSettings {
     /// How commands run, in words.
-    pub(super) fn words(&self) -> String {
-        self.sandbox.as_ref().map_or_else(|| "without a sandbox".to_owned(), Sandbox::words)
+    pub(super) fn describe(&self) -> String {
+        self.sandbox.as_ref().map_or_else(|| "without a sandbox".to_owned(), Sandbox::describe)
     }
 
     /// How a command line is started in a directory, in the sandbox if there is one.
-    pub(super) async fn launch(
+    pub(super) async fn command_spec(
         &self,
         context: &CallContext,
         cmd: impl Into<OsString>,
         cwd: Option<&str>,
-        more: Env,
-    ) -> Result<Launch, ToolError> {
-        let dir = directory(context, cwd).await?;
+        more: CommandEnv,
+    ) -> Result<CommandSpec, ToolError> {
+        let dir = command_dir(context, cwd).await?;
         let mut env = self.env.clone();
         env.extend(more);
         let work = context.working_dir.clone().unwrap_or_else(|| dir.clone());
-        let launch = Launch::shell(cmd, dir, env);
+        let launch = CommandSpec::shell(cmd, dir, env);
         match &self.sandbox {
             Some(sandbox) => sandbox.confine(launch, &work).await,
             None => Ok(launch),
@@ -106,7 +106,7 @@ impl Shell {
 
     /// A shell whose commands have more.
     pub fn builder() -> ShellBuilder {
-        ShellBuilder { setting: Setting::default() }
+        ShellBuilder { setting: CommandSettings::default() }
     }
 }
 
@@ -119,7 +119,7 @@ impl Default for Shell {
 /// What a [`Shell`] gives its commands.
 #[derive(Debug)]
 pub struct ShellBuilder {
-    setting: Setting,
+    setting: CommandSettings,
 }
 
 impl ShellBuilder {
@@ -143,8 +143,8 @@ impl ShellBuilder {
 
     /// Who sees to it that commands end when this process is killed. Toolsets may share one; each has its own, if it is not
     /// given one.
-    pub fn watchman(mut self, watchman: Watchman) -> Self {
-        self.setting.watchman = watchman;
+    pub fn guardian(mut self, watchman: ProcessGuardian) -> Self {
+        self.setting.guardian = watchman;
         self
     }
 
@@ -159,28 +159,28 @@ impl Toolset for Shell {
         "shell"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let shell: Arc<dyn DynTool> = Arc::new(RunCommand { setting: self.setting.clone() });
+            let shell: Arc<dyn DynTool> = Arc::new(ShellTool { setting: self.setting.clone() });
             Ok(vec![shell, self.run_job(), self.list_jobs(), self.view_job(), self.stop_job()])
         })
     }
 
     fn task_ended(&self, task: TaskId) -> BoxFuture<'_, ()> {
-        Box::pin(self.jobs.end(task))
+        Box::pin(self.jobs.stop_task_jobs(task))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.jobs.close())
+        Box::pin(self.jobs.stop_all())
     }
 }
 
-struct RunCommand {
-    setting: Arc<Setting>,
+struct ShellTool {
+    setting: Arc<CommandSettings>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct RunCommandArgs {
+struct ShellArgs {
     /// The command line, as for `sh -c`.
     cmd: String,
     /// The directory to run it in, relative to the working directory; the working directory itself if left out.
@@ -189,8 +189,8 @@ struct RunCommandArgs {
     timeout: Option<f64>,
 }
 
-impl Tool for RunCommand {
-    type Args = RunCommandArgs;
+impl Tool for ShellTool {
+    type Args = ShellArgs;
 
     fn name(&self) -> &str {
         "shell"
@@ -203,24 +203,24 @@ impl Tool for RunCommand {
             .to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
-    fn aliases(&self) -> Aliases {
+    fn aliases(&self) -> ArgumentAliases {
         ALIASES
     }
 
     fn setting(&self) -> Option<String> {
-        Some(self.setting.words())
+        Some(self.setting.describe())
     }
 
-    async fn call(&self, args: RunCommandArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
-        filled(&args.cmd)?;
+    async fn call(&self, args: ShellArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        require_command(&args.cmd)?;
         let timeout = bounded(args.timeout, self.setting.timeout)?;
-        let launch = self.setting.launch(context, args.cmd, args.cwd.as_deref(), Env::new()).await?;
-        let ran = run(&launch, timeout, context, &self.setting.watchman).await?;
-        ran.report(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
+        let launch = self.setting.command_spec(context, args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
+        let ran = run_command(&launch, timeout, context, &self.setting.guardian).await?;
+        ran.into_tool_output(&format!("; `timeout` may be up to {MAX_TIMEOUT} s"))
     }
 }
 
@@ -262,31 +262,31 @@ impl Shell {
         let text = "Starts a shell command that goes on running beside your work, and returns at once with the job's id: \
                     for servers, watchers and long builds. Look at it with view_background_job. It is ended when your \
                     task ends.";
-        verb("run_background_job", Manner::default(), text, move |args: RunJobArgs, context: &CallContext| {
+        fn_tool("run_background_job", ToolEffects::default(), text, move |args: RunJobArgs, context: &CallContext| {
             let shell = shell.clone();
             Box::pin(async move {
-                filled(&args.cmd)?;
+                require_command(&args.cmd)?;
                 let launch =
-                    shell.setting.launch(context, &args.cmd, args.cwd.as_deref(), Env::new()).await?;
+                    shell.setting.command_spec(context, &args.cmd, args.cwd.as_deref(), CommandEnv::new()).await?;
                 if context.cancel.is_cancelled() {
                     return Err(ToolError::Failed("the task is being stopped".to_owned()));
                 }
                 let job =
-                    shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.watchman)?;
+                    shell.jobs.start(context.caller.task, &args.cmd, &launch, &shell.setting.guardian)?;
                 Ok(format!("{} started. It is ended when your task ends.", job.id).into())
             })
         })
         .aliases(ALIASES)
         .covered_by("shell")
-        .setting(Some(self.setting.words()))
-        .tool()
+        .setting(Some(self.setting.describe()))
+        .into_tool()
     }
 
     fn list_jobs(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Lists the jobs that run_background_job has started in this task.";
-        verb("list_background_jobs", Manner::LOOKS, text, move |_: Nothing, context: &CallContext| {
-            let lines: Vec<_> = jobs.of(context.caller.task).iter().map(|job| job.line()).collect();
+        fn_tool("list_background_jobs", ToolEffects::POLLS_TASKS, text, move |_: NoArgs, context: &CallContext| {
+            let lines: Vec<_> = jobs.of_task(context.caller.task).iter().map(|job| job.summary_line()).collect();
             Box::pin(async move {
                 Ok(match lines.is_empty() {
                     true => "no jobs".into(),
@@ -294,52 +294,52 @@ impl Shell {
                 })
             })
         })
-        .tool()
+        .into_tool()
     }
 
     fn view_job(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Shows how a job stands and the last part of what it wrote; with `offset`, the part from there on. With \
                     `wait` it waits for the job to end, which is better than looking again and again.";
-        verb("view_background_job", Manner::LOOKS, text, move |args: ViewJobArgs, context: &CallContext| {
+        fn_tool("view_background_job", ToolEffects::POLLS_TASKS, text, move |args: ViewJobArgs, context: &CallContext| {
             let jobs = jobs.clone();
             Box::pin(async move {
                 let job = jobs.find(context.caller.task, &args.job_id)?;
                 if let Some(wait) = args.wait.filter(|wait| *wait > 0.0) {
-                    job.wait(seconds(wait.min(MAX_TIMEOUT)), &context.cancel).await;
+                    job.wait(duration_from_secs(wait.min(MAX_TIMEOUT)), &context.cancel).await;
                 }
-                let limit = args.limit.map_or(DEFAULT_PAGE, place).clamp(1, MAX_PAGE);
-                let page = job.page(args.offset.map(|offset| place(offset) as u64), limit);
+                let limit = args.limit.map_or(DEFAULT_PAGE, to_index).clamp(1, MAX_PAGE);
+                let page = job.output_page(args.offset.map(|offset| to_index(offset) as u64), limit);
                 let page = if page.is_empty() { "(no output)".to_owned() } else { page };
-                Ok(format!("{}\n--- output ---\n{page}", job.line()).into())
+                Ok(format!("{}\n--- output ---\n{page}", job.summary_line()).into())
             })
         })
-        .tool()
+        .into_tool()
     }
 
     fn stop_job(&self) -> Arc<dyn DynTool> {
         let jobs = self.jobs.clone();
         let text = "Ends a job, with what it has started.";
-        verb(
+        fn_tool(
             "stop_background_job",
-            Manner::REPEATABLE,
+            ToolEffects::REPEATABLE,
             text,
             move |args: StopJobArgs, context: &CallContext| {
                 let jobs = jobs.clone();
                 Box::pin(async move {
                     let job = jobs.find(context.caller.task, &args.job_id)?;
                     match job.stop().await {
-                        true => Ok(format!("{} was ended{}", job.id, job.ended_with()).into()),
+                        true => Ok(format!("{} was ended{}", job.id, job.leftover_text()).into()),
                         false => Ok(format!("{} had ended already", job.id).into()),
                     }
                 })
             },
         )
-        .tool()
+        .into_tool()
     }
 }
 
-fn filled(cmd: &str) -> Result<(), ToolError> {
+fn require_command(cmd: &str) -> Result<(), ToolError> {
     match cmd.trim().is_empty() {
         true => Err(ToolError::Retry("the command is empty: say in `cmd` what to run".to_owned())),
         false => Ok(()),

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
 
 /// How much of a file of a skill is read.
 const FILE_CAP: usize = 128 * 1024;
@@ -29,7 +29,7 @@ struct Skill {
 }
 
 #[derive(Deserialize)]
-struct Front {
+struct SkillFrontMatter {
     name: String,
     description: String,
 }
@@ -57,10 +57,10 @@ impl Toolset for Skills {
         "skills"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             let folders = self.folders.clone();
-            let mut found = tokio::task::spawn_blocking(move || look_in(&folders)).await.unwrap_or_default();
+            let mut found = tokio::task::spawn_blocking(move || find_skills(&folders)).await.unwrap_or_default();
             if let Some(only) = &self.only {
                 found.retain(|skill| only.contains(&skill.name));
             }
@@ -73,7 +73,7 @@ impl Toolset for Skills {
         })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let list: Vec<String> =
             self.known().iter().map(|skill| format!("- {}: {}", skill.name, skill.description)).collect();
         Some(format!(
@@ -84,7 +84,7 @@ impl Toolset for Skills {
     }
 }
 
-fn look_in(folders: &[PathBuf]) -> Vec<Skill> {
+fn find_skills(folders: &[PathBuf]) -> Vec<Skill> {
     let mut found: Vec<Skill> = Vec::new();
     for folder in folders {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
@@ -94,7 +94,7 @@ fn look_in(folders: &[PathBuf]) -> Vec<Skill> {
             let Ok(text) = std::fs::read_to_string(dir.join("SKILL.md")) else { continue };
             match front(&text) {
                 Ok(front) if found.iter().any(|skill| skill.name == front.name) => {}
-                Ok(Front { name, description }) => found.push(Skill { name, description, dir }),
+                Ok(SkillFrontMatter { name, description }) => found.push(Skill { name, description, dir }),
                 Err(why) => tracing::warn!(skill = %dir.display(), why, "the skill is left out"),
             }
         }
@@ -103,7 +103,7 @@ fn look_in(folders: &[PathBuf]) -> Vec<Skill> {
 }
 
 /// The head of a `SKILL.md`: YAML between two lines of dashes.
-fn front(text: &str) -> Result<Front, String> {
+fn front(text: &str) -> Result<SkillFrontMatter, String> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let yaml = text
         .strip_prefix("---\n")
@@ -136,8 +136,8 @@ impl Tool for ReadSkill {
         "Reads a skill: its instructions, or another of its files.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     async fn call(&self, args: ReadSkillArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
@@ -194,12 +194,12 @@ fn others(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::no_desk::call_in;
+    use crate::toolset::no_desk::call_context_in;
     use serde_json::json;
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {
         let skills = Skills::new([dir.join("mine"), dir.join("missing"), dir.join("shared")]);
-        let patron = Patron { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
         let tools = skills.open(&patron).await.unwrap();
         (skills, tools)
     }
@@ -221,9 +221,9 @@ mod tests {
         skill(&dir.path().join("shared"), "broken", "no head");
 
         let (skills, tools) = tools(dir.path()).await;
-        let patron = Patron { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+        let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
         assert!(skills.instruction(&patron).unwrap().ends_with("\n- pdf: Fills forms."));
-        let (context, _heard) = call_in(dir.path());
+        let (context, _heard) = call_context_in(dir.path());
         let call = async |args: serde_json::Value| {
             tools[0].call(&args.to_string(), &context).await.map(|out| out.text)
         };

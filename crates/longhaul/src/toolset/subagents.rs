@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::errand;
-use super::excerpt::Part;
-use super::verb::{self, Answer, Nothing, verb};
-use super::wording::{self, EXAMPLE, Named, Row};
-use super::{Patron, Toolset, ToolsetError};
-use crate::dispatch::{Card, Waited};
+use super::excerpt::TextRange;
+use super::verb::{self, ToolCallResult, NoArgs, fn_tool};
+use super::wording::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, WaitResult};
 use crate::entry::Order;
 use crate::id::AgentName;
-use crate::tool::{CallContext, DynTool, Manner};
+use crate::tool::{CallContext, DynTool, ToolEffects};
 
 const NAME: &str = "sub_agents";
 
@@ -27,7 +27,7 @@ impl Toolset for SubAgentTools {
         NAME
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             if patron.sub_agents.is_empty() {
                 return Ok(Vec::new());
@@ -41,19 +41,19 @@ impl Toolset for SubAgentTools {
         })
     }
 
-    fn instruction(&self, patron: &Patron) -> Option<String> {
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
         let first = patron.sub_agents.first()?;
-        Some(wording::guide(
+        Some(wording::delegation_guide(
             &patron.sub_agents,
             "the tool of the agent's name and background: true",
             "Use get_task_result with wait: true, or call the agent with background: false,",
-            &format!(r#"{} {{"task": "{EXAMPLE}", "background": true}}"#, first.name),
+            &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),
         ))
     }
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Ask {
+struct SubAgentArgs {
     /// What the agent should do, with all that it needs to know: it does not see this conversation.
     task: String,
     /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
@@ -66,7 +66,7 @@ struct Ask {
 }
 
 /// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
-fn can_be_a_tool(card: &Card, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
     let name = card.name.as_str();
     let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
@@ -80,83 +80,83 @@ fn can_be_a_tool(card: &Card, others: &[Arc<dyn DynTool>]) -> Result<(), String>
     Ok(())
 }
 
-fn agent_tool(card: &Card) -> Arc<dyn DynTool> {
+fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
     let what = match card.description.trim() {
         "" => format!("Gives a task to the agent {}.", card.name),
         what => what.to_owned(),
     };
     let agent = card.name.clone();
-    verb(
+    fn_tool(
         card.name.as_str(),
-        Manner::INWARD,
+        ToolEffects::INTERNAL,
         format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
-        move |args: Ask, cx| Box::pin(ask(agent.clone(), args, cx)),
+        move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),
     )
-    .tool()
+    .into_tool()
 }
 
-async fn ask(agent: AgentName, args: Ask, cx: &CallContext) -> Answer {
-    let order = Order { max_turns: verb::turns(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
+async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let order = Order { max_turns: verb::turn_limit(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
     if args.background {
-        let id = errand::launch(cx, order).await?;
-        return errand::json(&errand::Receipt::launched(Named::Task(id), agent));
+        let id = errand::launch_task(cx, order).await?;
+        return errand::json_output(&errand::TaskReceipt::launched(TaskIdField::Task(id), agent));
     }
     let waited = errand::launch_and_wait(cx, order).await?;
-    if let Some(task) = waited.tasks.first().filter(|task| !task.head.status.is_final()) {
-        return errand::json(&errand::Receipt::going_on(Named::Task(task.head.id), &task.head));
+    if let Some(task) = waited.tasks.first().filter(|task| !task.state.status.is_final()) {
+        return errand::json_output(&errand::TaskReceipt::moved_to_background(TaskIdField::Task(task.state.id), &task.state));
     }
-    errand::answer(&waited, None, Named::Task, None, cx)
+    errand::task_report(&waited, None, TaskIdField::Task, None, cx)
 }
 
 fn task_tools() -> [Arc<dyn DynTool>; 3] {
     [
-        verb(
+        fn_tool(
             "get_task_result",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Tells how a background task stands, with its result if it has ended and its live output if not. \
              With wait: true it waits for the end. Long output is shown in parts: use offset and limit. Not needed to get a result: that is sent to you as a message.",
-            |args: Get, cx| Box::pin(get(args, cx)),
+            |args: GetTaskResultArgs, cx| Box::pin(get(args, cx)),
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "stop_task",
-            Manner::INWARD,
+            ToolEffects::INTERNAL,
             "Stops a background task and every task that it started. What it had by then is kept.",
-            |args: Stop, cx| {
-                Box::pin(async move { errand::stop_with_receipt(&args.task_id, Named::Task, cx).await })
+            |args: StopTaskArgs, cx| {
+                Box::pin(async move { errand::stop_with_receipt(&args.task_id, TaskIdField::Task, cx).await })
             },
         )
-        .tool(),
-        verb(
+        .into_tool(),
+        fn_tool(
             "list_tasks",
-            Manner::LOOKS,
+            ToolEffects::POLLS_TASKS,
             "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
-            |_: Nothing, cx| {
+            |_: NoArgs, cx| {
                 Box::pin(async move {
-                    let list = errand::list(cx, Named::Task).await?;
-                    errand::json(&Tasks { tasks: list.rows, note: list.note })
+                    let list = errand::list_tasks(cx, TaskIdField::Task).await?;
+                    errand::json_output(&ListTasksReply { tasks: list.rows, note: list.note })
                 })
             },
         )
-        .tool(),
+        .into_tool(),
     ]
 }
 
 #[derive(Serialize)]
-struct Tasks {
-    tasks: Vec<Row>,
+struct ListTasksReply {
+    tasks: Vec<TaskRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Stop {
+struct StopTaskArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Get {
+struct GetTaskResultArgs {
     /// The id of the task, such as t-7f3k2.
     task_id: String,
     /// Whether to wait until the task has ended.
@@ -176,17 +176,17 @@ struct Get {
     limit: Option<f64>,
 }
 
-async fn get(args: Get, cx: &CallContext) -> Answer {
-    let part = Part::asked(args.offset, args.limit, None);
+async fn get(args: GetTaskResultArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, None);
     if !args.wait {
-        let snapshot = cx.desk.view(&cx.caller, &args.task_id).await?;
-        let seen = Waited { tasks: vec![snapshot], timed_out: false };
-        return errand::answer_and_lead(&seen, part, Named::Task, None, cx).await;
+        let snapshot = cx.dispatcher.view(&cx.caller, &args.task_id).await?;
+        let seen = WaitResult { tasks: vec![snapshot], timed_out: false };
+        return errand::task_report_with_next_step(&seen, part, TaskIdField::Task, None, cx).await;
     }
     let note = args.timeout.filter(|ms| *ms < 0.0);
     let note =
         note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
-    let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::seconds(ms / 1000.0));
-    let waited = errand::wait_one(&args.task_id, timeout, cx).await?;
-    errand::answer_and_lead(&waited, part, Named::Task, note, cx).await
+    let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| verb::duration_from_secs(ms / 1000.0));
+    let waited = errand::wait_for_task(&args.task_id, timeout, cx).await?;
+    errand::task_report_with_next_step(&waited, part, TaskIdField::Task, note, cx).await
 }

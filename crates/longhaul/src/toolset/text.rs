@@ -1,7 +1,7 @@
 //! How tools write things for a model.
 
 /// A number with its thousands apart: `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
+pub(super) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -14,12 +14,12 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 /// A number of things: `1 file`, `1,200 files`.
-pub(super) fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+pub(super) fn pluralize(number: u64, what: &str) -> String {
+    format!("{} {what}{}", group_digits(number), if number == 1 { "" } else { "s" })
 }
 
 /// The first `most` characters of a text, with `…` if there are more.
-pub(super) fn clipped(text: &str, most: usize) -> String {
+pub(super) fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -33,15 +33,15 @@ mod tests {
     #[test]
     fn thousands_are_apart() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
+            assert_eq!(group_digits(number), text);
         }
-        assert_eq!(counted(1, "file"), "1 file");
-        assert_eq!(counted(1_200, "file"), "1,200 files");
+        assert_eq!(pluralize(1, "file"), "1 file");
+        assert_eq!(pluralize(1_200, "file"), "1,200 files");
     }
 
     #[test]
     fn a_clipped_text_shows_that_it_is() {
-        assert_eq!(clipped("äöü", 3), "äöü");
-        assert_eq!(clipped("äöü!", 3), "äöü…");
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöü!", 3), "äöü…");
     }
 }

@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
 
 /// The toolset `think`: one tool, `think`, that takes a thought.
 ///
@@ -27,14 +27,14 @@ impl Toolset for Think {
         "think"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(ThinkTool)];
             Ok(tools)
         })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let text = "Before you act on something that is not simple, think it through with `think`: which rules \
                     apply, what you still need to know, whether the plan holds, what could go wrong.";
         Some(text.to_owned())
@@ -44,13 +44,13 @@ impl Toolset for Think {
 struct ThinkTool;
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Thought {
+struct ThinkArgs {
     /// What you think.
     thought: String,
 }
 
 impl Tool for ThinkTool {
-    type Args = Thought;
+    type Args = ThinkArgs;
 
     fn name(&self) -> &str {
         "think"
@@ -60,11 +60,11 @@ impl Tool for ThinkTool {
         "Writes a thought down. It finds out nothing and changes nothing: it is room to reason in.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
-    async fn call(&self, args: Thought, _: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, args: ThinkArgs, _: &CallContext) -> Result<ToolOutput, ToolError> {
         match args.thought.trim() {
             "" => Err(ToolError::Retry("the thought is empty: say in `thought` what you think".to_owned())),
             _ => Ok("Noted. Go on.".into()),
@@ -77,14 +77,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::toolset::no_desk::Alone;
+    use crate::toolset::no_desk::ToolFixture;
 
     #[tokio::test]
     async fn a_thought_is_taken_and_not_said_again() {
-        let mut alone = Alone::with(&Think::new()).await;
+        let mut alone = ToolFixture::new(&Think::new()).await;
         let long = "word ".repeat(10_000);
-        assert_eq!(alone.says("think", json!({"thought": long})).await, "Noted. Go on.");
-        assert!(alone.error("think", json!({"thought": " "})).await.contains("`thought`"));
-        assert!(alone.error("think", json!({})).await.contains("thought"));
+        assert_eq!(alone.call_text("think", json!({"thought": long})).await, "Noted. Go on.");
+        assert!(alone.call_error("think", json!({"thought": " "})).await.contains("`thought`"));
+        assert!(alone.call_error("think", json!({})).await.contains("thought"));
     }
 }

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::clipped;
-use super::verb::{self, Answer, Nothing, verb};
-use super::{Patron, Toolset, ToolsetError};
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, Whose};
+use super::text::truncate;
+use super::verb::{self, ToolCallResult, NoArgs, fn_tool};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, StorageScope};
 
 /// How many entries a list has, and how long one is, at most.
 const MOST: usize = 500;
@@ -43,41 +43,41 @@ impl Toolset for Todo {
         "todo"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
-        let whose = if self.shared { Whose::Tree } else { Whose::Conversation };
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        let whose = if self.shared { StorageScope::Tree } else { StorageScope::Conversation };
         // It changes nothing but a list of its own, which nobody need be asked about.
-        let manner = Manner::READ_ONLY;
+        let manner = ToolEffects::READ_ONLY;
         let tools = vec![
-            verb("create_todo", manner, "Puts one entry on the todo list.", move |args: One, context| {
+            fn_tool("create_todo", manner, "Puts one entry on the todo list.", move |args: CreateTodoArgs, context| {
                 Box::pin(create(whose, vec![args.description], true, context))
             })
-            .tool(),
-            verb(
+            .into_tool(),
+            fn_tool(
                 "create_todos",
                 manner,
                 "Puts several entries on the todo list at once.",
-                move |args: Many, context| Box::pin(create(whose, args.descriptions, false, context)),
+                move |args: CreateTodosArgs, context| Box::pin(create(whose, args.descriptions, false, context)),
             )
-            .tool(),
-            verb(
+            .into_tool(),
+            fn_tool(
                 "update_todos",
                 manner,
                 "Sets the status of one or more entries of the todo list.",
-                move |args: Updates, context| Box::pin(update(whose, args.updates, context)),
+                move |args: UpdateTodosArgs, context| Box::pin(update(whose, args.updates, context)),
             )
-            .tool(),
-            verb(
+            .into_tool(),
+            fn_tool(
                 "list_todos",
                 manner,
                 "Shows the todo list with the status of each entry.",
-                move |_: Nothing, context| Box::pin(list(whose, context)),
+                move |_: NoArgs, context| Box::pin(list(whose, context)),
             )
-            .tool(),
+            .into_tool(),
         ];
         Box::pin(async { Ok(tools) })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let shared = match self.shared {
             true => " All agents of your team see and change the same list.",
             false => "",
@@ -91,27 +91,27 @@ impl Toolset for Todo {
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct One {
+struct CreateTodoArgs {
     /// What is to be done.
     description: String,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Many {
+struct CreateTodosArgs {
     /// What is to be done, one text an entry.
     #[serde(deserialize_with = "verb::list")]
     descriptions: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct Updates {
+struct UpdateTodosArgs {
     /// The changes.
     #[serde(deserialize_with = "verb::list")]
-    updates: Vec<Update>,
+    updates: Vec<TodoUpdate>,
 }
 
 #[derive(Clone, Deserialize, Serialize, JsonSchema)]
-struct Update {
+struct TodoUpdate {
     /// The id of the entry.
     id: String,
     /// Its new status: pending, in-progress or completed.
@@ -120,21 +120,21 @@ struct Update {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Status {
+enum TodoStatus {
     Pending,
     InProgress,
     Completed,
 }
 
-impl Status {
-    fn of(text: &str) -> Result<Status, ToolError> {
+impl TodoStatus {
+    fn parse(text: &str) -> Result<TodoStatus, ToolError> {
         match text.trim().to_ascii_lowercase().replace(['_', ' '], "-").as_str() {
-            "pending" | "todo" | "open" => Ok(Status::Pending),
-            "in-progress" | "started" => Ok(Status::InProgress),
-            "completed" | "complete" | "done" => Ok(Status::Completed),
+            "pending" | "todo" | "open" => Ok(TodoStatus::Pending),
+            "in-progress" | "started" => Ok(TodoStatus::InProgress),
+            "completed" | "complete" | "done" => Ok(TodoStatus::Completed),
             _ => Err(ToolError::Retry(format!(
                 "'{}' is no status: use pending, in-progress or completed. Nothing was changed.",
-                clipped(text, 40)
+                truncate(text, 40)
             ))),
         }
     }
@@ -142,23 +142,23 @@ impl Status {
 
 /// A list as it is kept.
 #[derive(Default, Serialize, Deserialize)]
-struct List {
-    entries: Vec<Entry>,
+struct TodoList {
+    entries: Vec<TodoItem>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Entry {
+struct TodoItem {
     id: String,
     description: String,
-    status: Status,
+    status: TodoStatus,
     /// The call that made it.
     by: String,
 }
 
-impl List {
-    fn read(bytes: &[u8]) -> Result<List, ToolError> {
+impl TodoList {
+    fn read(bytes: &[u8]) -> Result<TodoList, ToolError> {
         match bytes {
-            [] => Ok(List::default()),
+            [] => Ok(TodoList::default()),
             bytes => serde_json::from_slice(bytes)
                 .map_err(|error| ToolError::Failed(format!("the todo list cannot be read: {error}"))),
         }
@@ -170,8 +170,8 @@ impl List {
     }
 
     /// Puts entries on the list, unless this call has done so already; answers with them.
-    fn add(&mut self, by: &str, descriptions: &[String]) -> Result<Vec<Entry>, ToolError> {
-        let there: Vec<Entry> = self.entries.iter().filter(|entry| entry.by == by).cloned().collect();
+    fn add(&mut self, by: &str, descriptions: &[String]) -> Result<Vec<TodoItem>, ToolError> {
+        let there: Vec<TodoItem> = self.entries.iter().filter(|entry| entry.by == by).cloned().collect();
         if !there.is_empty() {
             return Ok(there);
         }
@@ -181,10 +181,10 @@ impl List {
             )));
         }
         let before = self.entries.len();
-        let entry = |(n, description): (usize, &String)| Entry {
+        let entry = |(n, description): (usize, &String)| TodoItem {
             id: format!("todo_{}", before + n + 1),
-            description: clipped(description.trim(), LONGEST),
-            status: Status::Pending,
+            description: truncate(description.trim(), LONGEST),
+            status: TodoStatus::Pending,
             by: by.to_owned(),
         };
         self.entries.extend(descriptions.iter().enumerate().map(entry));
@@ -192,7 +192,7 @@ impl List {
     }
 
     /// Sets what is there; answers which ids are not.
-    fn set(&mut self, updates: &[(String, Status)]) -> Vec<String> {
+    fn set(&mut self, updates: &[(String, TodoStatus)]) -> Vec<String> {
         let mut missing = Vec::new();
         for (id, status) in updates {
             match self.entries.iter_mut().find(|entry| entry.id == *id) {
@@ -210,8 +210,8 @@ impl List {
     /// What is still to be done, in words.
     fn reminder(&self) -> Option<String> {
         let of = |status| self.entries.iter().filter(move |entry| entry.status == status).map(|e| &*e.id);
-        let begun: Vec<&str> = of(Status::InProgress).collect();
-        let open: Vec<&str> = of(Status::Pending).collect();
+        let begun: Vec<&str> = of(TodoStatus::InProgress).collect();
+        let open: Vec<&str> = of(TodoStatus::Pending).collect();
         let part =
             |what: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| format!("{what}: {}", ids.join(", ")));
         let parts: Vec<String> =
@@ -220,14 +220,14 @@ impl List {
     }
 }
 
-fn shown(entry: &Entry) -> Value {
+fn shown(entry: &TodoItem) -> Value {
     json!({"id": entry.id, "description": entry.description, "status": entry.status})
 }
 
 /// The slip's name.
-const SLIP: &str = "todo";
+const STORED_VALUE_NAME: &str = "todo";
 
-async fn create(whose: Whose, descriptions: Vec<String>, one: bool, context: &CallContext) -> Answer {
+async fn create(whose: StorageScope, descriptions: Vec<String>, one: bool, context: &CallContext) -> ToolCallResult {
     let descriptions: Vec<String> = descriptions.into_iter().filter(|text| !text.trim().is_empty()).collect();
     if descriptions.is_empty() {
         return Err(ToolError::Retry(
@@ -235,28 +235,28 @@ async fn create(whose: Whose, descriptions: Vec<String>, one: bool, context: &Ca
         ));
     }
     let by = format!("{}:{}", context.caller.task, context.call);
-    let answer = context.scratch.change(whose, SLIP, |bytes| {
-        let mut list = List::read(bytes)?;
+    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+        let mut list = TodoList::read(bytes)?;
         let created = list.add(&by, &descriptions)?;
         let created = match (one, created.first()) {
             (true, Some(entry)) => shown(entry),
             _ => created.iter().map(shown).collect(),
         };
-        Ok((list.bytes()?, said(json!({"created": created}), "all_todos", &list)))
+        Ok((list.bytes()?, reply_text(json!({"created": created}), "all_todos", &list)))
     });
     Ok(answer.await?.into())
 }
 
-async fn update(whose: Whose, updates: Vec<Update>, context: &CallContext) -> Answer {
+async fn update(whose: StorageScope, updates: Vec<TodoUpdate>, context: &CallContext) -> ToolCallResult {
     if updates.is_empty() {
         return Err(ToolError::Retry("there is nothing to update: give `updates` ids and statuses".into()));
     }
-    let wanted: Vec<(String, Status)> = updates
+    let wanted: Vec<(String, TodoStatus)> = updates
         .into_iter()
-        .map(|update| Ok((update.id.trim().to_owned(), Status::of(&update.status)?)))
+        .map(|update| Ok((update.id.trim().to_owned(), TodoStatus::parse(&update.status)?)))
         .collect::<Result<_, ToolError>>()?;
-    let answer = context.scratch.change(whose, SLIP, |bytes| {
-        let mut list = List::read(bytes)?;
+    let answer = context.storage.update(whose, STORED_VALUE_NAME, |bytes| {
+        let mut list = TodoList::read(bytes)?;
         let missing = list.set(&wanted);
         let updated: Value = wanted
             .iter()
@@ -268,19 +268,19 @@ async fn update(whose: Whose, updates: Vec<Update>, context: &CallContext) -> An
         if !missing.is_empty() {
             told["not_found"] = json!(missing);
         }
-        let text = said(told, "all_todos", &list);
+        let text = reply_text(told, "all_todos", &list);
         Ok((list.bytes()?, ToolOutput { is_error: none, ..text.into() }))
     });
     answer.await
 }
 
-async fn list(whose: Whose, context: &CallContext) -> Answer {
-    let list = List::read(&context.scratch.read(whose, SLIP).await?)?;
-    Ok(said(json!({}), "todos", &list).into())
+async fn list(whose: StorageScope, context: &CallContext) -> ToolCallResult {
+    let list = TodoList::read(&context.storage.read(whose, STORED_VALUE_NAME).await?)?;
+    Ok(reply_text(json!({}), "todos", &list).into())
 }
 
 /// What the model is told: what was done, the whole list, and what is left to do.
-fn said(mut told: Value, key: &str, list: &List) -> String {
+fn reply_text(mut told: Value, key: &str, list: &TodoList) -> String {
     told[key] = list.shown();
     if let Some(reminder) = list.reminder() {
         told["reminder"] = reminder.into();

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::text::clipped;
-use super::verb::filled;
-use super::{Patron, Toolset, ToolsetError};
-use crate::entry::{Answer, Question, Wants};
-use crate::tool::{CallContext, DynTool, Manner, Tool, ToolError, ToolOutput};
+use super::text::truncate;
+use super::verb::non_blank;
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
+use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
 
 /// The toolset `user_prompt`: one tool of that name, which asks a question and waits for the answer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,14 +29,14 @@ impl Toolset for UserPrompt {
         "user_prompt"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(Prompt)];
+            let tools: Vec<Arc<dyn DynTool>> = vec![Arc::new(UserPromptTool)];
             Ok(tools)
         })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let text = "With `user_prompt` you ask the user, when something only they can say is missing or a decision is \
                     theirs. A `schema` says what the answer must look like: {\"type\": \"string\", \"enum\": [\"a\", \
                     \"b\"]} for a choice, {\"type\": \"object\", \"properties\": {…}, \"required\": […]} for several \
@@ -46,10 +46,10 @@ impl Toolset for UserPrompt {
     }
 }
 
-struct Prompt;
+struct UserPromptTool;
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct PromptArgs {
+struct UserPromptArgs {
     /// The question, as the user will read it.
     message: String,
     /// A few words above the question.
@@ -61,8 +61,8 @@ struct PromptArgs {
 /// How often it is asked: once more than an answer that does not fit.
 const ROUNDS: usize = 2;
 
-impl Tool for Prompt {
-    type Args = PromptArgs;
+impl Tool for UserPromptTool {
+    type Args = UserPromptArgs;
 
     fn name(&self) -> &str {
         "user_prompt"
@@ -72,30 +72,30 @@ impl Tool for Prompt {
         "Asks the user a question and waits for the answer.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
-    async fn call(&self, args: PromptArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, args: UserPromptArgs, context: &CallContext) -> Result<ToolOutput, ToolError> {
         if args.message.trim().is_empty() {
             return Err(ToolError::Retry(
                 "the question is empty: say in `message` what you want to know".into(),
             ));
         }
         let schema = args.schema.filter(|schema| !schema.is_empty()).map(Value::Object);
-        let form = schema.as_ref().map(Form::of).transpose()?;
-        let asked = match filled(args.title) {
+        let form = schema.as_ref().map(AnswerSchema::new).transpose()?;
+        let asked = match non_blank(args.title) {
             Some(title) => format!("{}\n\n{}", title.trim(), args.message),
             None => args.message,
         };
         let mut text = asked.clone();
         let (mut words, mut why) = (String::new(), String::new());
         for _ in 0..ROUNDS {
-            let question = Question { text, wants: Wants::Words { schema: schema.clone() } };
+            let question = Question { text, wants: ExpectedAnswer::Words { schema: schema.clone() } };
             words = match context.ask(question).await {
-                Answer::Given(words) => words,
-                Answer::Declined => return Ok(refused("decline", "The user would not answer.")),
-                Answer::Nobody(why) => {
+                QuestionAnswer::Given(words) => words,
+                QuestionAnswer::Declined => return Ok(refused("decline", "The user would not answer.")),
+                QuestionAnswer::Nobody(why) => {
                     return Ok(refused(
                         "cancel",
                         &format!("Nobody answered: {why}. Go on without an answer."),
@@ -103,11 +103,11 @@ impl Tool for Prompt {
                 }
             };
             let Some(form) = &form else { return Ok(accepted(json!({"response": words}))) };
-            match form.read(&words) {
+            match form.parse_answer(&words) {
                 Ok(content) => return Ok(accepted(content)),
                 Err(wrong) => why = wrong,
             }
-            text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200));
+            text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200));
         }
         let told = json!({"action": "accept", "content": {"response": words}, "error": format!(
             "The user was asked twice, and the answer still does not fit the schema: {why}. These are their words."
@@ -125,26 +125,26 @@ fn refused(action: &str, why: &str) -> ToolOutput {
 }
 
 /// What an answer must look like.
-pub(super) struct Form<'a> {
+pub(super) struct AnswerSchema<'a> {
     schema: &'a Value,
     validator: jsonschema::Validator,
 }
 
-impl Form<'_> {
-    pub(super) fn of(schema: &Value) -> Result<Form<'_>, ToolError> {
+impl AnswerSchema<'_> {
+    pub(super) fn new(schema: &Value) -> Result<AnswerSchema<'_>, ToolError> {
         let validator = jsonschema::validator_for(schema).map_err(|error| {
-            ToolError::Retry(format!("`schema` is not a JSON schema: {}", clipped(&error.to_string(), 300)))
+            ToolError::Retry(format!("`schema` is not a JSON schema: {}", truncate(&error.to_string(), 300)))
         })?;
-        Ok(Form { schema, validator })
+        Ok(AnswerSchema { schema, validator })
     }
 
     /// The content of an answer: what fits of the ways in which the words can be understood. People write no JSON
     /// where they need not.
-    pub(super) fn read(&self, words: &str) -> Result<Value, String> {
+    pub(super) fn parse_answer(&self, words: &str) -> Result<Value, String> {
         let is_object = self.schema["type"] == "object" || self.schema["properties"].is_object();
-        let mut ways = meant(words, self.schema);
+        let mut ways = interpretations(words, self.schema);
         if is_object && let Some([(name, part)]) = only_one(&self.schema["properties"]) {
-            ways.extend(meant(words, part).into_iter().map(|value| json!({ name: value })));
+            ways.extend(interpretations(words, part).into_iter().map(|value| json!({ name: value })));
         }
         if let Some(fits) = ways.iter().find(|way| self.validator.is_valid(way)) {
             return Ok(if fits.is_object() { fits.clone() } else { json!({"value": fits}) });
@@ -156,12 +156,12 @@ impl Form<'_> {
         }
         let wrong: Vec<String> =
             self.validator.iter_errors(first).take(3).map(|error| error.to_string()).collect();
-        Err(clipped(&wrong.join("; "), 400))
+        Err(truncate(&wrong.join("; "), 400))
     }
 }
 
 /// The ways in which words can be meant, the likeliest first.
-fn meant(words: &str, schema: &Value) -> Vec<Value> {
+fn interpretations(words: &str, schema: &Value) -> Vec<Value> {
     let words = words.trim();
     let mut ways: Vec<Value> = serde_json::from_str(words).into_iter().collect();
     match words.to_ascii_lowercase().as_str() {

@@ -10,25 +10,25 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, de};
 use serde_json::Value;
 
-use crate::dispatch::Card;
+use crate::dispatch::AgentInfo;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
 use crate::tool::{
-    Aliases, CallContext, DynTool, Manner, ToolError, ToolOutput, canonical, identity_of, parse_aliased,
-    schema_of,
+    ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError, ToolOutput, canonical_arguments, identity_from_spec, parse_arguments_with_aliases,
+    arguments_schema,
 };
 
 /// What a tool answers.
-pub(super) type Answer = Result<ToolOutput, ToolError>;
+pub(super) type ToolCallResult = Result<ToolOutput, ToolError>;
 
 /// The arguments of a tool that takes none.
 #[derive(Deserialize, Serialize, JsonSchema)]
-pub(super) struct Nothing {}
+pub(super) struct NoArgs {}
 
 /// One verb of a dialect.
-pub(super) struct Verb<A, F> {
+pub(super) struct FnTool<A, F> {
     spec: ToolSpec,
-    manner: Manner,
+    effects: ToolEffects,
     names: RuleNames,
     setting: Option<String>,
     act: F,
@@ -36,27 +36,27 @@ pub(super) struct Verb<A, F> {
 }
 
 /// A verb: its name, how it behaves, what the model is told of it, and what it does.
-pub(super) fn verb<A, F>(
+pub(super) fn fn_tool<A, F>(
     name: impl Into<String>,
-    manner: Manner,
+    manner: ToolEffects,
     description: impl Into<String>,
     act: F,
-) -> Verb<A, F>
+) -> FnTool<A, F>
 where
     A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
-    let spec = ToolSpec { name: name.into(), description: description.into(), parameters: schema_of::<A>() };
-    Verb { spec, manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
+    let spec = ToolSpec { name: name.into(), description: description.into(), parameters: arguments_schema::<A>() };
+    FnTool { spec, effects: manner, names: RuleNames::default(), setting: None, act, args: PhantomData }
 }
 
-impl<A, F> Verb<A, F>
+impl<A, F> FnTool<A, F>
 where
     A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
     /// Tells the model which agents a parameter can name.
-    pub(super) fn offering(mut self, parameter: &str, cards: &[Card]) -> Self {
+    pub(super) fn with_agent_choices(mut self, parameter: &str, cards: &[AgentInfo]) -> Self {
         if let Some(schema) = self.spec.parameters["properties"][parameter].as_object_mut() {
             let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
             schema.insert("enum".into(), names.into());
@@ -65,7 +65,7 @@ where
     }
 
     /// Other names of its arguments: `(other, own)`.
-    pub(super) fn aliases(mut self, aliases: Aliases) -> Self {
+    pub(super) fn aliases(mut self, aliases: ArgumentAliases) -> Self {
         self.names.aliases = aliases;
         self
     }
@@ -83,26 +83,26 @@ where
     }
 
     /// The verb as the engine sees it.
-    pub(super) fn tool(self) -> Arc<dyn DynTool> {
+    pub(super) fn into_tool(self) -> Arc<dyn DynTool> {
         Arc::new(self)
     }
 }
 
-impl<A, F> DynTool for Verb<A, F>
+impl<A, F> DynTool for FnTool<A, F>
 where
     A: DeserializeOwned + Serialize + JsonSchema + Send + 'static,
-    F: Fn(A, &CallContext) -> BoxFuture<'_, Answer> + Send + Sync + 'static,
+    F: Fn(A, &CallContext) -> BoxFuture<'_, ToolCallResult> + Send + Sync + 'static,
 {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
-    fn manner(&self) -> Manner {
-        self.manner
+    fn effects(&self) -> ToolEffects {
+        self.effects
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
-        canonical::<A>(arguments, self.names.aliases)
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        canonical_arguments::<A>(arguments, self.names.aliases)
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -110,11 +110,11 @@ where
     }
 
     fn identity(&self) -> ToolIdentity {
-        ToolIdentity { setting: self.setting.clone(), ..identity_of(&self.spec, self.manner) }
+        ToolIdentity { setting: self.setting.clone(), ..identity_from_spec(&self.spec, self.effects) }
     }
 
-    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, Answer> {
-        Box::pin(async move { (self.act)(parse_aliased::<A>(arguments, self.names.aliases)?, context).await })
+    fn call<'a>(&'a self, arguments: &'a str, context: &'a CallContext) -> BoxFuture<'a, ToolCallResult> {
+        Box::pin(async move { (self.act)(parse_arguments_with_aliases::<A>(arguments, self.names.aliases)?, context).await })
     }
 }
 
@@ -195,12 +195,12 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 }
 
 /// What was really filled in: models put an empty text where they mean nothing.
-pub(super) fn filled(text: Option<String>) -> Option<String> {
+pub(super) fn non_blank(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
 /// A bound that a task is given: 0 is none, and less is a mistake.
-pub(super) fn bound(name: &str, asked: Option<f64>) -> Result<Option<f64>, ToolError> {
+pub(super) fn positive_limit(name: &str, asked: Option<f64>) -> Result<Option<f64>, ToolError> {
     match asked {
         Some(n) if n < 0.0 => Err(ToolError::Retry(format!(
             "`{name}` is {n}, which bounds nothing: give a number above 0, or leave it out"
@@ -210,23 +210,23 @@ pub(super) fn bound(name: &str, asked: Option<f64>) -> Result<Option<f64>, ToolE
 }
 
 /// A bound in whole things. Less than one of them is still one.
-pub(super) fn count(name: &str, asked: Option<f64>) -> Result<Option<u64>, ToolError> {
-    Ok(bound(name, asked)?.map(|n| n.ceil() as u64))
+pub(super) fn whole_limit(name: &str, asked: Option<f64>) -> Result<Option<u64>, ToolError> {
+    Ok(positive_limit(name, asked)?.map(|n| n.ceil() as u64))
 }
 
 /// A bound in turns.
-pub(super) fn turns(asked: Option<f64>) -> Result<Option<u32>, ToolError> {
-    Ok(count("max_turns", asked)?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
+pub(super) fn turn_limit(asked: Option<f64>) -> Result<Option<u32>, ToolError> {
+    Ok(whole_limit("max_turns", asked)?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
 }
 
 /// So many seconds. No number of them is too many.
-pub(super) fn seconds(n: f64) -> Duration {
+pub(super) fn duration_from_secs(n: f64) -> Duration {
     const AGES: f64 = 1e9;
     Duration::try_from_secs_f64(n.clamp(0.0, AGES)).unwrap_or_default()
 }
 
 /// A place in a text, or a number of its characters or lines.
-pub(super) fn place(n: f64) -> usize {
+pub(super) fn to_index(n: f64) -> usize {
     n.max(0.0) as usize
 }
 
@@ -235,7 +235,7 @@ const LONGEST_WAIT: f64 = 3600.0;
 const USUAL_WAIT: f64 = 300.0;
 
 /// How long a call waits, in seconds, and what there is to say about it if that is not what was asked for.
-pub(super) fn patience(name: &str, asked: Option<f64>) -> (f64, Option<String>) {
+pub(super) fn wait_timeout(name: &str, asked: Option<f64>) -> (f64, Option<String>) {
     match asked {
         None => (USUAL_WAIT, None),
         Some(n) if n < 0.0 => {
@@ -252,7 +252,7 @@ pub(super) fn patience(name: &str, asked: Option<f64>) -> (f64, Option<String>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::parse;
+    use crate::tool::parse_arguments;
 
     #[derive(Deserialize)]
     struct Loose {
@@ -274,17 +274,17 @@ mod tests {
             (r#"{"n":" 5.5 "}"#, Some(5.5)),
             (r#"{"n":-1}"#, Some(-1.0)),
         ] {
-            assert_eq!(parse::<Loose>(json).unwrap().n, n, "{json}");
+            assert_eq!(parse_arguments::<Loose>(json).unwrap().n, n, "{json}");
         }
         for (json, f) in
             [("{}", false), (r#"{"f":true}"#, true), (r#"{"f":"True"}"#, true), (r#"{"f":""}"#, false)]
         {
-            assert_eq!(parse::<Loose>(json).unwrap().f, f, "{json}");
+            assert_eq!(parse_arguments::<Loose>(json).unwrap().f, f, "{json}");
         }
         for json in
             [r#"{"l":["a","b"]}"#, r#"{"l":"a, b"}"#, r#"{"l":"[\"a\",\"b\"]"}"#, r#"{"l":["a",""," b "]}"#]
         {
-            assert_eq!(parse::<Loose>(json).unwrap().l, ["a", "b"], "{json}");
+            assert_eq!(parse_arguments::<Loose>(json).unwrap().l, ["a", "b"], "{json}");
         }
     }
 
@@ -297,22 +297,22 @@ mod tests {
             (r#"{"l":[1]}"#, "1 is not a text"),
             (r#"{"l":{}}"#, "{} is not a list of texts"),
         ] {
-            let error = parse::<Loose>(json).map(|_| ()).unwrap_err().to_string();
+            let error = parse_arguments::<Loose>(json).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(why), "{json}: {error}");
         }
     }
 
     #[test]
     fn bounds_and_waits_are_brought_to_what_there_is() {
-        assert_eq!(bound("x", Some(0.0)), Ok(None));
-        assert!(bound("timeout", Some(-1.0)).unwrap_err().to_string().contains("`timeout` is -1"));
-        assert_eq!(count("x", Some(0.5)), Ok(Some(1)));
-        assert_eq!(turns(Some(1e12)), Ok(Some(u32::MAX)));
-        assert_eq!(seconds(f64::MAX), Duration::from_secs(1_000_000_000));
-        assert_eq!(patience("timeout", None), (300.0, None));
-        assert_eq!(patience("timeout", Some(0.0)), (300.0, None));
-        assert_eq!(patience("timeout", Some(7.5)), (7.5, None));
-        assert!(matches!(patience("timeout", Some(-3.0)), (300.0, Some(note)) if note.contains("-3")));
-        assert!(matches!(patience("timeout", Some(9e9)), (3600.0, Some(note)) if note.contains("3600")));
+        assert_eq!(positive_limit("x", Some(0.0)), Ok(None));
+        assert!(positive_limit("timeout", Some(-1.0)).unwrap_err().to_string().contains("`timeout` is -1"));
+        assert_eq!(whole_limit("x", Some(0.5)), Ok(Some(1)));
+        assert_eq!(turn_limit(Some(1e12)), Ok(Some(u32::MAX)));
+        assert_eq!(duration_from_secs(f64::MAX), Duration::from_secs(1_000_000_000));
+        assert_eq!(wait_timeout("timeout", None), (300.0, None));
+        assert_eq!(wait_timeout("timeout", Some(0.0)), (300.0, None));
+        assert_eq!(wait_timeout("timeout", Some(7.5)), (7.5, None));
+        assert!(matches!(wait_timeout("timeout", Some(-3.0)), (300.0, Some(note)) if note.contains("-3")));
+        assert!(matches!(wait_timeout("timeout", Some(9e9)), (3600.0, Some(note)) if note.contains("3600")));
     }
 }

@@ -7,29 +7,29 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::excerpt::{OUTPUT_LIMIT, Part, page, two_ends};
-use crate::dispatch::{Caller, Card};
-use crate::entry::Wait;
+use super::excerpt::{OUTPUT_LIMIT, TextRange, text_page, head_and_tail};
+use crate::dispatch::{Caller, AgentInfo};
+use crate::entry::WaitReason;
 use crate::id::{AgentName, TaskId};
 use crate::message::envelope::escape;
 use crate::snapshot::Snapshot;
-use crate::task::{Head, Status};
+use crate::task::{TaskState, Status};
 
 /// What leads a model away from polling.
-pub(super) const PUSHED: &str =
+pub(super) const RESULT_IS_SENT: &str =
     "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
 /// What can be done meanwhile.
-pub(super) const GO_ON: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
+pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
                                 short sentence: you will be called again with the results.";
 
 /// A task to show how tasks are given.
-pub(super) const EXAMPLE: &str = "Find the three most used Go web frameworks, with sources.";
+pub(super) const EXAMPLE_TASK: &str = "Find the three most used Go web frameworks, with sources.";
 
 /// How many tasks a list shows.
 const LISTED: usize = 100;
 
 /// A time as people say it: `7s`, `1m05s`, `2h03m`.
-pub(super) fn human(time: Duration) -> String {
+pub(super) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         s @ ..60 => format!("{s}s"),
         s @ ..3600 => format!("{}m{:02}s", s / 60, s % 60),
@@ -43,8 +43,8 @@ fn look_again(elapsed: Duration) -> u64 {
 }
 
 /// The agents, a line each.
-pub(super) fn agents(cards: &[Card]) -> String {
-    let line = |card: &Card| match card.description.trim() {
+pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
+    let line = |card: &AgentInfo| match card.description.trim() {
         "" => format!("- {}\n", card.name),
         what => format!("- {}: {what}\n", card.name),
     };
@@ -52,7 +52,7 @@ pub(super) fn agents(cards: &[Card]) -> String {
 }
 
 /// What an agent is told about launching tasks: whom it can ask, what becomes of results, an example.
-pub(super) fn guide(cards: &[Card], launch: &str, wait: &str, example: &str) -> String {
+pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
     format!(
         "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
          How to use them:\n\
@@ -63,30 +63,30 @@ pub(super) fn guide(cards: &[Card], launch: &str, wait: &str, example: &str) -> 
          3. {wait} only when you cannot go on without a result.\n\
          4. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
          Example: {example}\n",
-        agents(cards)
+        agent_list(cards)
     )
 }
 
 /// A task's id, under the name that a dialect has for it.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) enum Named {
+pub(super) enum TaskIdField {
     #[serde(rename = "task_id")]
     Task(TaskId),
     #[serde(rename = "agent_id")]
     Agent(TaskId),
 }
 
-impl Named {
+impl TaskIdField {
     fn id(self) -> TaskId {
-        let (Named::Task(id) | Named::Agent(id)) = self;
+        let (TaskIdField::Task(id) | TaskIdField::Agent(id)) = self;
         id
     }
 
     /// How to read an output from a place on, where results are told in JSON.
     pub(super) fn read_on(self, from: usize) -> String {
         let tool = match self {
-            Named::Task(_) => "get_task_result",
-            Named::Agent(_) => "task_output",
+            TaskIdField::Task(_) => "get_task_result",
+            TaskIdField::Agent(_) => "task_output",
         };
         read_on(tool, self.id(), from)
     }
@@ -98,31 +98,31 @@ pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
 }
 
 /// The tools that a task is in now.
-fn tools(head: &Head) -> Option<String> {
+fn tools(head: &TaskState) -> Option<String> {
     let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
     names.dedup();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// What a task waits for, and since when.
-fn waiting(head: &Head, now: Timestamp) -> Option<String> {
-    let waiting = head.waits_at(now)?;
+fn waiting(head: &TaskState, now: Timestamp) -> Option<String> {
+    let waiting = head.waiting_at(now)?;
     let what = match &waiting.on {
-        Wait::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
-        Wait::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
-        Wait::Letter => "a message".to_owned(),
-        Wait::Person(what) => format!("a person ({what})"),
-        Wait::Provider(why) => format!("its model provider ({why})"),
+        WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
+        WaitReason::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
+        WaitReason::Letter => "a message".to_owned(),
+        WaitReason::Person(what) => format!("a person ({what})"),
+        WaitReason::Provider(why) => format!("its model provider ({why})"),
     };
     let since = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
-    Some(format!("{}, for {}", escape(&what), human(since)))
+    Some(format!("{}, for {}", escape(&what), format_duration(since)))
 }
 
 /// A task in a list.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct TaskRow {
     #[serde(flatten)]
-    id: Named,
+    id: TaskIdField,
     agent: AgentName,
     status: Status,
     elapsed: String,
@@ -139,13 +139,13 @@ pub(super) struct Row {
     task: String,
 }
 
-impl Row {
-    fn of(head: &Head, caller: &Caller, named: fn(TaskId) -> Named, now: Timestamp) -> Row {
-        Row {
+impl TaskRow {
+    fn new(head: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
+        TaskRow {
             id: named(head.id),
             agent: head.agent.clone(),
             status: head.status,
-            elapsed: human(head.elapsed(now)),
+            elapsed: format_duration(head.elapsed(now)),
             tokens: head.usage.total(),
             tool: tools(head),
             waiting_for: waiting(head, now),
@@ -156,9 +156,9 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for TaskRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { agent, status, elapsed, tokens, .. } = self;
+        let TaskRow { agent, status, elapsed, tokens, .. } = self;
         write!(f, "{} · {agent} · {status} · {elapsed} · {tokens} tokens", self.id.id())?;
         if let Some(tool) = &self.tool {
             write!(f, " · in {tool}")?;
@@ -177,14 +177,14 @@ impl fmt::Display for Row {
 }
 
 /// The caller's tasks, oldest first. Of very many, the oldest that have ended are only counted.
-pub(super) struct List {
-    pub(super) rows: Vec<Row>,
+pub(super) struct TaskTable {
+    pub(super) rows: Vec<TaskRow>,
     /// What there is to say beside the rows.
     pub(super) note: Option<String>,
 }
 
-impl List {
-    pub(super) fn of(heads: &[Head], caller: &Caller, named: fn(TaskId) -> Named, now: Timestamp) -> List {
+impl TaskTable {
+    pub(super) fn new(heads: &[TaskState], caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskTable {
         let mut over = heads.len().saturating_sub(LISTED);
         let mut left_out = 0_usize;
         let kept = heads.iter().filter(|head| {
@@ -193,7 +193,7 @@ impl List {
             left_out += usize::from(drop);
             !drop
         });
-        let rows: Vec<Row> = kept.map(|head| Row::of(head, caller, named, now)).collect();
+        let rows: Vec<TaskRow> = kept.map(|head| TaskRow::new(head, caller, named, now)).collect();
         let mut notes = Vec::new();
         if heads.is_empty() {
             notes.push("You have started no tasks yet.".to_owned());
@@ -201,12 +201,12 @@ impl List {
         if left_out > 0 {
             notes.push(format!("{left_out} older tasks that have ended are not shown."));
         }
-        notes.extend(state(heads));
-        List { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
+        notes.extend(tasks_note(heads));
+        TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
     }
 }
 
-impl fmt::Display for List {
+impl fmt::Display for TaskTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
             writeln!(f, "{row}")?;
@@ -216,10 +216,10 @@ impl fmt::Display for List {
 }
 
 /// What is said of all of the caller's tasks: that they have ended, or that there is no use in looking.
-fn state(heads: &[Head]) -> Option<String> {
+fn tasks_note(heads: &[TaskState]) -> Option<String> {
     let running = heads.iter().filter(|head| !head.status.is_final()).count();
     match running {
-        0 => all_ended(heads),
+        0 => all_ended_note(heads),
         _ => Some(format!(
             "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
              look again. If there is nothing else to do, end your turn with a short sentence.",
@@ -229,7 +229,7 @@ fn state(heads: &[Head]) -> Option<String> {
 }
 
 /// What is said when all of the caller's tasks have ended.
-pub(super) fn all_ended(heads: &[Head]) -> Option<String> {
+pub(super) fn all_ended_note(heads: &[TaskState]) -> Option<String> {
     if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
         return None;
     }
@@ -248,7 +248,7 @@ fn tasks(n: usize) -> String {
 }
 
 /// What is said of a task that has not ended.
-pub(super) fn still(head: &Head, now: Timestamp) -> String {
+pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
     let elapsed = head.elapsed(now);
     let stands = match (&head.stop, head.status) {
         (Some(_), _) => "It is being stopped.",
@@ -256,17 +256,17 @@ pub(super) fn still(head: &Head, now: Timestamp) -> String {
         (None, Status::Pending) => "It waits for its turn to go on.",
         _ => "It is still running.",
     };
-    format!("{stands} {PUSHED} If you must, look again in {} seconds.", look_again(elapsed))
+    format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
 }
 
 /// What is said of an answer that came early.
-fn early(head: &Head) -> Option<String> {
+fn cut_short_note(head: &TaskState) -> Option<String> {
     let limit = head.cut_short.as_ref()?;
     Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
 }
 
 /// Why a task ended without an answer.
-pub(super) fn error(head: &Head) -> Option<String> {
+pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
     let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
     match head.status {
         Status::Failed | Status::Cancelled => {
@@ -280,14 +280,14 @@ pub(super) fn error(head: &Head) -> Option<String> {
 /// The output of a task, or the part of it that is wanted, as far as it fits into `limit` bytes; and whether that is
 /// not all. `how` says how to read on from a place. If no part is wanted, both ends of an answer are shown, and the last
 /// of live output.
-pub(super) fn output(
+pub(super) fn output_text(
     snapshot: &Snapshot,
-    part: Option<Part>,
+    part: Option<TextRange>,
     limit: usize,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
     let (mut shown, truncated) = cut(snapshot, part, limit, how);
-    if let Some(early) = early(&snapshot.head) {
+    if let Some(early) = cut_short_note(&snapshot.state) {
         let _ = write!(shown, "\n\n[{early}]");
     }
     (shown, truncated)
@@ -295,7 +295,7 @@ pub(super) fn output(
 
 fn cut(
     snapshot: &Snapshot,
-    part: Option<Part>,
+    part: Option<TextRange>,
     limit: usize,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
@@ -308,17 +308,17 @@ fn cut(
 
 fn part_of(
     snapshot: &Snapshot,
-    part: Option<Part>,
+    part: Option<TextRange>,
     limit: usize,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
     let text = snapshot.output.as_str();
     if let Some(part) = part {
-        let page = page(text, part, limit);
-        return (page.marked(how), !page.is_whole());
+        let page = text_page(text, part, limit);
+        return (page.with_marker(how), !page.is_whole());
     }
-    if snapshot.head.status.is_final() {
-        return two_ends(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
+    if snapshot.state.status.is_final() {
+        return head_and_tail(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
     }
     if text.len() <= limit {
         return (text.to_owned(), false);
@@ -330,9 +330,9 @@ fn part_of(
 
 /// One task, as the dialects that speak JSON tell of it.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct TaskReport {
     #[serde(flatten)]
-    id: Named,
+    id: TaskIdField,
     agent: AgentName,
     pub(super) status: Status,
     output: String,
@@ -353,45 +353,45 @@ pub(super) struct Report {
     pub(super) note: Option<String>,
 }
 
-impl Report {
-    pub(super) fn of(
+impl TaskReport {
+    pub(super) fn new(
         snapshot: &Snapshot,
-        part: Option<Part>,
-        named: fn(TaskId) -> Named,
+        part: Option<TextRange>,
+        named: fn(TaskId) -> TaskIdField,
         now: Timestamp,
-    ) -> Report {
-        let head = &snapshot.head;
+    ) -> TaskReport {
+        let head = &snapshot.state;
         let id = named(head.id);
-        let (output, truncated) = output(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
-        Report {
+        let (output, truncated) = output_text(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
+        TaskReport {
             id,
             agent: head.agent.clone(),
             status: head.status,
             output,
-            error: error(head),
+            error: failure_reason(head),
             truncated,
-            elapsed: human(head.elapsed(now)),
+            elapsed: format_duration(head.elapsed(now)),
             tokens: head.usage.total(),
             tool: tools(head),
             waiting_for: waiting(head, now),
             continued_by: head.continued_by,
             timed_out: false,
-            note: (!head.status.is_final()).then(|| still(head, now)),
+            note: (!head.status.is_final()).then(|| not_ended_note(head, now)),
         }
     }
 }
 
 /// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is the whole
 /// of its final result. `how` says how to read on from a place.
-pub(super) fn portrait(
+pub(super) fn task_details(
     snapshot: &Snapshot,
-    part: Option<Part>,
+    part: Option<TextRange>,
     now: Timestamp,
     how: impl FnOnce(usize) -> String,
 ) -> (String, bool) {
-    let head = &snapshot.head;
+    let head = &snapshot.state;
     let ended = head.status.is_final();
-    let (elapsed, tokens) = (human(head.elapsed(now)), head.usage.total());
+    let (elapsed, tokens) = (format_duration(head.elapsed(now)), head.usage.total());
     let mut text = format!(
         "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns\nTask: {}\n",
         head.id,
@@ -406,8 +406,8 @@ pub(super) fn portrait(
         ("Now in", tools(head).map(|tools| tools + &progress)),
         ("Waits for", waiting(head, now)),
         ("Unread messages", (head.unread > 0).then(|| head.unread.to_string())),
-        ("Error", error(head)),
-        ("Note", early(head)),
+        ("Error", failure_reason(head)),
+        ("Note", cut_short_note(head)),
         ("Continued by", head.continued_by.map(|by| by.to_string())),
     ];
     for (name, value) in lines {
@@ -426,7 +426,7 @@ pub(super) fn portrait(
         _ => writeln!(text, "\n{title}:\n{shown}"),
     };
     if !ended {
-        let _ = writeln!(text, "\n{}", still(head, now));
+        let _ = writeln!(text, "\n{}", not_ended_note(head, now));
     }
     (text.trim_end().to_owned(), ended && !truncated)
 }
@@ -440,7 +440,7 @@ mod tests {
         for (seconds, said) in
             [(0, "0s"), (59, "59s"), (65, "1m05s"), (3599, "59m59s"), (3600, "1h00m"), (93_784, "26h03m")]
         {
-            assert_eq!(human(Duration::from_secs(seconds)), said);
+            assert_eq!(format_duration(Duration::from_secs(seconds)), said);
         }
     }
 

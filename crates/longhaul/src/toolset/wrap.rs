@@ -4,50 +4,50 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Patron, Toolset, ToolsetError};
+use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::TaskId;
 use crate::model::ToolSpec;
 use crate::permission::{RuleNames, ToolIdentity};
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 
 /// Only these tools of a toolset.
-pub fn narrowed(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
+pub fn only_tools(inner: Arc<dyn Toolset>, names: impl IntoIterator<Item = String>) -> Arc<dyn Toolset> {
     let names: Vec<String> = names.into_iter().collect();
     let change = move |tool: Arc<dyn DynTool>| names.contains(&tool.spec().name).then_some(tool);
-    Arc::new(Wrapped { inner, change, instruction: None })
+    Arc::new(WrappedToolset { inner, change, instruction: None })
 }
 
 /// Stands in an instruction for what the toolset itself says.
 const ORIGINAL: &str = "{ORIGINAL_INSTRUCTIONS}";
 
 /// A toolset about which the agent is told something else; `{ORIGINAL_INSTRUCTIONS}` stands for what it was told.
-pub fn instructed(inner: Arc<dyn Toolset>, instruction: impl Into<String>) -> Arc<dyn Toolset> {
-    Arc::new(Wrapped { inner, change: Some, instruction: Some(instruction.into()) })
+pub fn with_instruction(inner: Arc<dyn Toolset>, instruction: impl Into<String>) -> Arc<dyn Toolset> {
+    Arc::new(WrappedToolset { inner, change: Some, instruction: Some(instruction.into()) })
 }
 
 /// A toolset each of whose tools is made another.
-pub(super) fn each(
+pub(super) fn map_tools(
     inner: Arc<dyn Toolset>,
     make: impl Fn(Arc<dyn DynTool>) -> Arc<dyn DynTool> + Send + Sync + 'static,
 ) -> Arc<dyn Toolset> {
-    Arc::new(Wrapped { inner, change: move |tool| Some(make(tool)), instruction: None })
+    Arc::new(WrappedToolset { inner, change: move |tool| Some(make(tool)), instruction: None })
 }
 
 /// A toolset whose tools have a prefix: `prefix_name`.
-pub fn prefixed(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
+pub fn with_prefix(inner: Arc<dyn Toolset>, prefix: impl Into<String>) -> Arc<dyn Toolset> {
     let prefix = prefix.into();
-    each(inner, move |inner| Arc::new(Renamed { inner, prefix: prefix.clone() }))
+    map_tools(inner, move |inner| Arc::new(PrefixedTool { inner, prefix: prefix.clone() }))
 }
 
 /// A toolset that is another in all but this.
-struct Wrapped<F> {
+struct WrappedToolset<F> {
     inner: Arc<dyn Toolset>,
     /// What becomes of each tool.
     change: F,
     instruction: Option<String>,
 }
 
-impl<F> Toolset for Wrapped<F>
+impl<F> Toolset for WrappedToolset<F>
 where
     F: Fn(Arc<dyn DynTool>) -> Option<Arc<dyn DynTool>> + Send + Sync + 'static,
 {
@@ -55,11 +55,11 @@ where
         self.inner.name()
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(self.inner.open(patron).await?.into_iter().filter_map(&self.change).collect()) })
     }
 
-    fn instruction(&self, patron: &Patron) -> Option<String> {
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
         let original = self.inner.instruction(patron);
         match &self.instruction {
             Some(instruction) => Some(instruction.replace(ORIGINAL, &original.unwrap_or_default())),
@@ -75,8 +75,8 @@ where
         self.inner.generation()
     }
 
-    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
-        self.inner.offers()
+    fn offered_tools(&self) -> Vec<Arc<dyn DynTool>> {
+        self.inner.offered_tools()
     }
 
     fn prefix(&self) -> Option<&str> {
@@ -88,32 +88,32 @@ where
     }
 }
 
-struct Renamed {
+struct PrefixedTool {
     inner: Arc<dyn DynTool>,
     prefix: String,
 }
 
 /// A tool under another name.
-pub(crate) fn named(inner: Arc<dyn DynTool>, name: String) -> Arc<dyn DynTool> {
-    Arc::new(Named { inner, name })
+pub(crate) fn rename_tool(inner: Arc<dyn DynTool>, name: String) -> Arc<dyn DynTool> {
+    Arc::new(RenamedTool { inner, name })
 }
 
-struct Named {
+struct RenamedTool {
     inner: Arc<dyn DynTool>,
     name: String,
 }
 
-impl DynTool for Named {
+impl DynTool for RenamedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec { name: self.name.clone(), ..self.inner.spec() }
     }
 
-    fn manner(&self) -> Manner {
-        self.inner.manner()
+    fn effects(&self) -> ToolEffects {
+        self.inner.effects()
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical(arguments)
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        self.inner.canonical_arguments(arguments)
     }
 
     fn rule_names(&self) -> RuleNames {
@@ -133,26 +133,26 @@ impl DynTool for Named {
     }
 }
 
-impl DynTool for Renamed {
+impl DynTool for PrefixedTool {
     fn spec(&self) -> ToolSpec {
         let mut spec = self.inner.spec();
         spec.name = format!("{}_{}", self.prefix, spec.name);
         spec
     }
 
-    fn manner(&self) -> Manner {
-        self.inner.manner()
+    fn effects(&self) -> ToolEffects {
+        self.inner.effects()
     }
 
-    fn canonical(&self, arguments: &str) -> Result<String, ToolError> {
-        self.inner.canonical(arguments)
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        self.inner.canonical_arguments(arguments)
     }
 
     fn rule_names(&self) -> RuleNames {
         let mut names = self.inner.rule_names();
         let prefixed: Vec<_> =
             names.covered_by.iter().map(|tool| format!("{}_{tool}", self.prefix)).collect();
-        names.covered_by.extend(prefixed);
+        names.covered_by.extend(with_prefix);
         names
     }
 

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use super::Turn;
+use super::Conversation;
 use crate::message::envelope::escape;
 use crate::message::{Block, Message};
 
 /// What could go, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condensable {
+pub struct CompactionInput {
     /// How many messages, counted from the first and without the order, can be replaced by a summary.
     pub replaces: u32,
     /// What is in them, in words, long outputs cut.
@@ -22,7 +22,7 @@ const PIECE: usize = 2_000;
 /// How many bytes make a token, about.
 const BYTES_A_TOKEN: u64 = 4;
 
-impl Turn {
+impl Conversation {
     /// How many tokens the conversation has, about: what the last reply said it read and wrote, and a guess at what
     /// came after it.
     pub fn tokens(&self) -> u64 {
@@ -33,7 +33,7 @@ impl Turn {
 
     /// The older part of the conversation, if it is worth replacing. About `keep` tokens at the end stay as they are;
     /// of what goes, a transcript of at most `most` bytes is made.
-    pub fn condensable(&self, keep: u64, most: usize) -> Option<Condensable> {
+    pub fn compaction_input(&self, keep: u64, most: usize) -> Option<CompactionInput> {
         let rest: Vec<&Message> = self.without_order();
         let mut kept = 0;
         let mut from = rest.len();
@@ -52,15 +52,15 @@ impl Turn {
         if old.iter().filter(|message| !is_summary(message)).count() < 2 {
             return None;
         }
-        let told: Vec<String> = old.iter().map(|message| told(message)).collect();
-        Some(Condensable {
+        let told: Vec<String> = old.iter().map(|message| transcript_of(message)).collect();
+        Some(CompactionInput {
             replaces: u32::try_from(old.len()).unwrap_or(u32::MAX),
-            transcript: middle_out(&told.join("\n\n"), most),
+            transcript: truncate_middle(&told.join("\n\n"), most),
         })
     }
 
     /// Replaces the first messages, the order apart, by a summary of them, which comes after the order.
-    pub(super) fn condense(&mut self, summary: &Arc<str>, replaces: u32) {
+    pub(super) fn compact(&mut self, summary: &Arc<str>, replaces: u32) {
         let replaces = (replaces as usize).min(self.conversation.len().saturating_sub(1));
         let conversation = Arc::make_mut(&mut self.conversation);
         if conversation.is_empty() {
@@ -79,7 +79,7 @@ impl Turn {
 
     /// What of the conversation is sent, where the agent is to see only a part of it: the order and the last `items`
     /// messages, without the outputs of tools that lie more than `old_outputs` tokens back.
-    pub fn view(&self, items: Option<usize>, old_outputs: Option<u64>) -> Option<Vec<Message>> {
+    pub fn visible_messages(&self, items: Option<usize>, old_outputs: Option<u64>) -> Option<Vec<Message>> {
         if items.is_none() && old_outputs.is_none() {
             return None;
         }
@@ -138,17 +138,17 @@ fn size(message: &Message) -> usize {
     }
 }
 
-fn told(message: &Message) -> String {
+fn transcript_of(message: &Message) -> String {
     match message {
         Message::User(text) => format!("TOLD TO THE AGENT:\n{text}"),
         Message::Tool(result) => {
             let how = if result.is_error { "FAILED" } else { "RETURNED" };
-            format!("{} {how}:\n{}", result.tool, middle_out(&result.output, PIECE))
+            format!("{} {how}:\n{}", result.tool, truncate_middle(&result.output, PIECE))
         }
         Message::Assistant(reply) => {
             let mut text = format!("THE AGENT:\n{}", reply.text());
             for call in reply.calls() {
-                text.push_str(&format!("\ncalls {} {}", call.tool, middle_out(&call.arguments, PIECE)));
+                text.push_str(&format!("\ncalls {} {}", call.tool, truncate_middle(&call.arguments, PIECE)));
             }
             text
         }
@@ -156,7 +156,7 @@ fn told(message: &Message) -> String {
 }
 
 /// A text of at most about `most` bytes: if it is longer, its middle is left out, and it says so.
-pub(crate) fn middle_out(text: &str, most: usize) -> String {
+pub(crate) fn truncate_middle(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Ball, CallRun, Inquiry, OpenCall, Turn};
-use crate::entry::{Entry, Letter, ModelChoice, Nudge, Record, Sender, Voice, Wait};
+use super::{NextSpeaker, RepeatedCall, CallQuestion, OpenCall, Conversation};
+use crate::entry::{Entry, Letter, ModelChoice, NudgeReason, Record, Sender, LiveTextKind, WaitReason};
 use crate::id::{CallId, LetterId};
 use crate::message::envelope::escape;
 use crate::message::{Call, Message, Reply, StopReason, ToolResult};
@@ -16,7 +16,7 @@ const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still ru
                         way: do not look for them, and do not start them again. If there is nothing else to do, end your \
                         turn with one short sentence.</note>";
 
-impl Turn {
+impl Conversation {
     /// Takes an entry in.
     pub fn apply(&mut self, record: &Record) {
         match &record.entry {
@@ -38,7 +38,7 @@ impl Turn {
             }
             Entry::Asked { question, asks, .. } => {
                 self.inquiries.retain(|inquiry| inquiry.question != *question);
-                self.inquiries.push(Inquiry { question: *question, asks: (**asks).clone(), answer: None });
+                self.inquiries.push(CallQuestion { question: *question, asks: (**asks).clone(), answer: None });
             }
             Entry::Answered { question, answer } => {
                 let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);
@@ -64,22 +64,22 @@ impl Turn {
                     self.flush_results();
                 }
             }
-            Entry::Said { voice: Voice::Text, text } => self.live.push_str(text),
-            Entry::Waiting { on: Wait::Provider(_), .. } => self.live.clear(),
+            Entry::Said { voice: LiveTextKind::Text, text } => self.live.push_str(text),
+            Entry::Waiting { on: WaitReason::Provider(_), .. } => self.live.clear(),
             Entry::Nudged { why, text } => {
                 match why {
-                    Nudge::Empty => self.reminded = true,
-                    Nudge::Shape => self.reshaped = true,
-                    Nudge::Begun => self.begun = true,
-                    Nudge::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
-                    Nudge::LastWord(limit) => self.last_word = Some(limit.clone()),
+                    NudgeReason::Empty => self.reminded = true,
+                    NudgeReason::Shape => self.reshaped = true,
+                    NudgeReason::Begun => self.begun = true,
+                    NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
+                    NudgeReason::LastWord(limit) => self.last_word = Some(limit.clone()),
                 }
                 if !text.is_empty() {
-                    self.hear(text.clone());
+                    self.push_user_message(text.clone());
                 }
             }
             Entry::Warned { text } => self.warned.push(text.clone()),
-            Entry::Compacted { summary, replaces, .. } => self.condense(summary, *replaces),
+            Entry::Compacted { summary, replaces, .. } => self.compact(summary, *replaces),
             _ => {}
         }
     }
@@ -97,7 +97,7 @@ impl Turn {
             return;
         }
         if taken.iter().all(|l| l.ending.is_some()) {
-            if matches!(self.ball, Ball::Silent(_)) {
+            if matches!(self.ball, NextSpeaker::Silent(_)) {
                 self.wakes += 1;
             }
         } else {
@@ -114,7 +114,7 @@ impl Turn {
             Some(false) => SOME_RUN,
             None => "",
         };
-        self.hear(format!("{}{lead}", letters_text(&taken)).into());
+        self.push_user_message(format!("{}{lead}", letters_text(&taken)).into());
     }
 
     fn replied(&mut self, reply: &Arc<Reply>) {
@@ -144,16 +144,16 @@ impl Turn {
             }
         }
         if self.open.is_empty() {
-            self.ball = Ball::Silent(reply.stop);
+            self.ball = NextSpeaker::Silent(reply.stop);
             self.said = text.into();
             self.run = None;
         } else {
-            self.ball = Ball::Model;
+            self.ball = NextSpeaker::Model;
             if !text.trim().is_empty() {
                 self.said = text.into();
             }
             for call in reply.calls() {
-                self.count(call);
+                self.count_repeats(call);
             }
         }
     }
@@ -167,11 +167,11 @@ impl Turn {
         self.conversation.iter().any(calls)
     }
 
-    fn count(&mut self, call: &Call) {
+    fn count_repeats(&mut self, call: &Call) {
         match &mut self.run {
             Some(run) if run.tool == call.tool && run.arguments == call.arguments => run.times += 1,
             run => {
-                *run = Some(CallRun {
+                *run = Some(RepeatedCall {
                     tool: call.tool.clone(),
                     arguments: call.arguments.clone(),
                     times: 1,
@@ -207,9 +207,9 @@ impl Turn {
         }
     }
 
-    pub(super) fn hear(&mut self, text: Arc<str>) {
+    pub(super) fn push_user_message(&mut self, text: Arc<str>) {
         self.push(Message::User(text));
-        self.ball = Ball::Model;
+        self.ball = NextSpeaker::Model;
     }
 
     pub(super) fn push(&mut self, message: Message) {

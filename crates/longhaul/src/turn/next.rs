@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Act, Ball, Step, Turn};
-use crate::agent::{AtTurnLimit, Habits, Notices, Shape};
-use crate::entry::{Deliver, Failure, FailureKind, Letter, Nudge, Outcome};
+use super::{PendingCall, NextSpeaker, NextStep, Conversation};
+use crate::agent::{AtTurnLimit, Policy, CompletionNotice, OutputSchema};
+use crate::entry::{Delivery, Failure, FailureKind, Letter, NudgeReason, Outcome};
 use crate::id::CallId;
 use crate::message::{Message, StopReason};
 
 /// How much of its order a task is reminded of.
 const REMINDER: usize = 1000;
-impl Turn {
+impl Conversation {
     /// All letters that it has not read, unless it has said its last word.
-    pub fn unread(&self) -> Option<Step> {
-        if self.last_word.is_some() { None } else { self.due(|_| true) }
+    pub fn unread_letters(&self) -> Option<NextStep> {
+        if self.last_word.is_some() { None } else { self.letters_to_read(|_| true) }
     }
 
     /// What is to be done before a task at rest may end, if its answer has not the shape that it must have.
-    pub fn misshapen(&self, shape: Option<&Shape>) -> Option<Step> {
+    pub fn schema_violation(&self, shape: Option<&OutputSchema>) -> Option<NextStep> {
         let shape = shape?;
-        let wrong = shape.of(&self.said).err()?;
+        let wrong = shape.extract_json(&self.said).err()?;
         if self.reshaped {
             return Some(
                 self.fail(FailureKind::Shape, format!("the answer does not fit its schema: {wrong}")),
@@ -28,17 +28,17 @@ impl Turn {
         let text = format!(
             "Your answer does not have the form that is asked for: {wrong}. Answer again, with nothing but JSON that \
              fits the schema {}",
-            shape.named()
+            shape.prompt_text()
         );
-        Some(Step::Nudge { why: Nudge::Shape, text: text.into() })
+        Some(NextStep::Nudge { why: NudgeReason::Shape, text: text.into() })
     }
 
     /// The answer of a task that is at rest.
-    pub fn answer(&self, shape: Option<&Shape>) -> Outcome {
+    pub fn answer(&self, shape: Option<&OutputSchema>) -> Outcome {
         // What is around JSON that was asked for is not part of it.
-        let shaped = shape.and_then(|shape| shape.of(&self.said).ok()).map(Arc::from);
+        let shaped = shape.and_then(|shape| shape.extract_json(&self.said).ok()).map(Arc::from);
         let length =
-            || (self.ball == Ball::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned());
+            || (self.ball == NextSpeaker::Silent(StopReason::Length)).then(|| "the model's output limit".to_owned());
         Outcome::Completed {
             output: shaped.unwrap_or_else(|| self.said.clone()),
             cut_short: self.last_word.clone().or_else(length),
@@ -46,50 +46,50 @@ impl Turn {
     }
 
     /// What is to be done now. `looks` says of a tool whether it only looks at tasks.
-    pub fn next(&self, habits: &Habits, looks: impl Fn(&str) -> bool) -> Step {
-        let acts = self.acts();
+    pub fn next_step(&self, habits: &Policy, looks: impl Fn(&str) -> bool) -> NextStep {
+        let acts = self.pending_calls();
         if !acts.is_empty() {
-            return Step::Act(acts);
+            return NextStep::RunCalls(acts);
         }
         match self.ball {
-            Ball::Model => self.next_reply(habits, looks),
-            Ball::Silent(stop) => self.next_silence(habits, stop),
+            NextSpeaker::Model => self.next_reply(habits, looks),
+            NextSpeaker::Silent(stop) => self.next_silence(habits, stop),
         }
     }
 
-    fn next_reply(&self, habits: &Habits, looks: impl Fn(&str) -> bool) -> Step {
+    fn next_reply(&self, habits: &Policy, looks: impl Fn(&str) -> bool) -> NextStep {
         if let Some(run) = self.run.as_ref().filter(|run| !looks(&run.tool)) {
-            if run.times >= habits.repeats_failed {
+            if run.times >= habits.fail_after_repeats {
                 let what =
                     format!("'{}' was called {} times in a row with the same arguments", run.tool, run.times);
                 return self.fail(FailureKind::Repeating, what);
             }
-            if run.times >= habits.repeats_told && !run.told {
+            if run.times >= habits.warn_after_repeats && !run.told {
                 let text = format!(
                     "You have called '{}' {} times in a row with the same arguments. Calling it again will not \
                      help: do something else, or answer with what you have.",
                     run.tool, run.times
                 );
-                return Step::Nudge { why: Nudge::Repeating, text: text.into() };
+                return NextStep::Nudge { why: NudgeReason::Repeating, text: text.into() };
             }
         }
-        if let Some(read) = self.due(|l| l.deliver == Deliver::Asap && habits.letters == Deliver::Asap) {
+        if let Some(read) = self.letters_to_read(|l| l.deliver == Delivery::Asap && habits.letter_delivery == Delivery::Asap) {
             return read;
         }
         if self.last_word.is_some() {
-            return Step::Think { tools: false };
+            return NextStep::CallModel { tools: false };
         }
         let over = |limit: String| {
             match habits.at_turn_limit {
             AtTurnLimit::Fail => self.fail(FailureKind::TurnLimit, limit),
-            AtTurnLimit::LastWord => Step::Nudge {
+            AtTurnLimit::LastWord => NextStep::Nudge {
                 text: format!(
                     "You have reached {limit}. Tools are off now.{} Answer with all the results that you have: this is \
                      your last word.",
                     self.reminder()
                 )
                 .into(),
-                why: Nudge::LastWord(limit),
+                why: NudgeReason::LastWord(limit),
             },
         }
         };
@@ -99,7 +99,7 @@ impl Turn {
         if self.wakes > habits.max_wakes && !self.interactive {
             return over(format!("the limit of {} wake-ups by ending tasks", habits.max_wakes));
         }
-        Step::Think { tools: true }
+        NextStep::CallModel { tools: true }
     }
 
     /// What the task was, for a model that may have lost sight of it. A session has moved on since.
@@ -113,13 +113,13 @@ impl Turn {
         }
     }
 
-    fn next_silence(&self, habits: &Habits, stop: StopReason) -> Step {
+    fn next_silence(&self, habits: &Policy, stop: StopReason) -> NextStep {
         if self.last_word.is_none() || self.interactive {
             // An ending may wake a resting task only so often; words of others always do.
             let tired = self.wakes >= habits.max_wakes && self.interactive;
-            let wakes = |l: &Letter| l.ending.is_none() || (habits.notices == Notices::Wake && !tired);
+            let wakes = |l: &Letter| l.ending.is_none() || (habits.completion_notice == CompletionNotice::Wake && !tired);
             if self.mailbox.iter().any(|l| !self.is_known(l) && wakes(l))
-                && let Some(read) = self.due(|_| true)
+                && let Some(read) = self.letters_to_read(|_| true)
             {
                 return read;
             }
@@ -128,15 +128,15 @@ impl Turn {
             return self.fail(FailureKind::Refused, "the model refused to answer");
         }
         if !self.said.trim().is_empty() {
-            return Step::Rest;
+            return NextStep::Idle;
         }
         if self.reminded || (self.last_word.is_some() && !self.called_last) {
             return self
                 .fail(FailureKind::NoAnswer, "the model ended without saying anything, also when reminded");
         }
         if self.called_last {
-            return Step::Nudge {
-                why: Nudge::Empty,
+            return NextStep::Nudge {
+                why: NudgeReason::Empty,
                 text: format!(
                     "Tools are off: nothing was called.{} Say now, in words and without a call, what the result is.",
                     self.reminder()
@@ -144,24 +144,24 @@ impl Turn {
                 .into(),
             };
         }
-        Step::Nudge {
-            why: Nudge::Empty,
+        NextStep::Nudge {
+            why: NudgeReason::Empty,
             text: "You ended without an answer. Say now, in words, what the result of your task is.".into(),
         }
     }
 
-    fn fail(&self, kind: FailureKind, message: impl Into<String>) -> Step {
-        Step::Fail(Failure::new(kind, message))
+    fn fail(&self, kind: FailureKind, message: impl Into<String>) -> NextStep {
+        NextStep::Fail(Failure::new(kind, message))
     }
 
     pub(super) fn is_known(&self, letter: &Letter) -> bool {
         letter.ending.is_some_and(|task| self.collected.contains(&task))
     }
 
-    fn due(&self, which: impl Fn(&Letter) -> bool) -> Option<Step> {
+    fn letters_to_read(&self, which: impl Fn(&Letter) -> bool) -> Option<NextStep> {
         let letters: Vec<_> =
             self.mailbox.iter().filter(|l| !self.is_known(l) && which(l)).map(|l| l.id.clone()).collect();
-        (!letters.is_empty()).then(|| Step::Read { letters, known: self.known_letters() })
+        (!letters.is_empty()).then(|| NextStep::ReadLetters { letters, known: self.known_letters() })
     }
 
     /// How often in a row the model has made the very call that is to be made now.
@@ -169,15 +169,15 @@ impl Turn {
         self.run.as_ref().filter(|run| run.tool == tool).map_or(0, |run| run.times)
     }
 
-    fn acts(&self) -> Vec<Act> {
+    fn pending_calls(&self) -> Vec<PendingCall> {
         let turn = self.replies;
         let unfinished = self.open.iter().enumerate().filter(|(_, open)| open.result.is_none());
         unfinished
-            .map(|(index, open)| Act {
+            .map(|(index, open)| PendingCall {
                 id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
                 call: open.call.clone(),
-                cut: open.cut,
-                begun: open.begun == Some(self.attempt),
+                truncated: open.cut,
+                started: open.begun == Some(self.attempt),
                 interrupted: open.begun.is_some_and(|attempt| attempt < self.attempt),
             })
             .collect()

@@ -1,26 +1,26 @@
 //! A turn on the bench: entries in, steps out, without a runner.
 
 use super::*;
-pub(super) use crate::entry::Returned;
+pub(super) use crate::entry::CallResult;
 use crate::entry::TeamRef;
 use crate::id::{Seq, TaskKey, WorkerId};
 use crate::testing::ReplyBuilder;
 
 #[derive(Clone)]
-pub(super) struct Bench {
-    pub(super) turn: Turn,
-    pub(super) habits: Habits,
+pub(super) struct ConversationFixture {
+    pub(super) turn: Conversation,
+    pub(super) habits: Policy,
     pub(super) journal: Vec<Record>,
-    pub(super) submitted: Submitted,
+    pub(super) submitted: Submission,
     attempt: Attempt,
 }
 
 pub(super) fn task(words: &str) -> TaskId {
-    TaskKey::chosen(words).candidates().next().unwrap()
+    TaskKey::named(words).candidate_ids().next().unwrap()
 }
 
-pub(super) fn returned(turn: u32, index: u32, output: &str) -> Returned {
-    Returned {
+pub(super) fn returned(turn: u32, index: u32, output: &str) -> CallResult {
+    CallResult {
         call: CallId { turn, index },
         output: output.into(),
         is_error: false,
@@ -31,45 +31,45 @@ pub(super) fn returned(turn: u32, index: u32, output: &str) -> Returned {
     }
 }
 
-pub(super) fn read(letters: &[&str]) -> Step {
-    Step::Read { letters: letters.iter().map(|id| LetterId::from(*id)).collect(), known: Vec::new() }
+pub(super) fn read(letters: &[&str]) -> NextStep {
+    NextStep::ReadLetters { letters: letters.iter().map(|id| LetterId::from(*id)).collect(), known: Vec::new() }
 }
 
 pub(super) fn looks(tool: &str) -> bool {
     tool == "look"
 }
 
-impl Bench {
-    pub(super) fn new() -> Bench {
-        Bench::with(Order::new("lead", "go"))
+impl ConversationFixture {
+    pub(super) fn new() -> ConversationFixture {
+        ConversationFixture::with(Order::new("lead", "go"))
     }
 
-    pub(super) fn interactive() -> Bench {
-        Bench::with(Order::new("lead", "go").interactive())
+    pub(super) fn interactive() -> ConversationFixture {
+        ConversationFixture::with(Order::new("lead", "go").interactive())
     }
 
-    pub(super) fn with(order: Order) -> Bench {
-        let (key, team) = (TaskKey::chosen("bench"), TeamRef::Named("team".into()));
-        let submitted = Submitted::root(task("bench"), key, order, team);
-        let turn = Turn::begin(&submitted, &"lead".into());
+    pub(super) fn with(order: Order) -> ConversationFixture {
+        let (key, team) = (TaskKey::named("bench"), TeamRef::Named("team".into()));
+        let submitted = Submission::root(task("bench"), key, order, team);
+        let turn = Conversation::begin(&submitted, &"lead".into());
         let mut bench =
-            Bench { turn, habits: Habits::default(), journal: Vec::new(), submitted, attempt: Attempt(0) };
+            ConversationFixture { turn, habits: Policy::default(), journal: Vec::new(), submitted, attempt: Attempt(0) };
         bench.note(Entry::Submitted(Box::new(bench.submitted.clone())));
         bench.claim();
         bench
     }
 
     /// The same journal, folded anew.
-    pub(super) fn refolded(&self, journal: &[Record]) -> Turn {
-        let mut turn = Turn::begin(&self.submitted, &"lead".into());
+    pub(super) fn refolded(&self, journal: &[Record]) -> Conversation {
+        let mut turn = Conversation::begin(&self.submitted, &"lead".into());
         journal.iter().for_each(|record| turn.apply(record));
         turn
     }
 
-    pub(super) fn continued(&self, text: &str) -> Turn {
+    pub(super) fn continued(&self, text: &str) -> Conversation {
         let mut submitted = self.submitted.clone();
         submitted.order.task = text.into();
-        self.turn.clone().continued(&submitted)
+        self.turn.clone().continue_with(&submitted)
     }
 
     pub(super) fn note(&mut self, entry: Entry) {
@@ -84,7 +84,7 @@ impl Bench {
         self.note(Entry::Claimed { attempt: self.attempt, worker: WorkerId::from("w") });
     }
 
-    pub(super) fn letter(&mut self, text: &str, deliver: Deliver, ending: Option<TaskId>) {
+    pub(super) fn letter(&mut self, text: &str, deliver: Delivery, ending: Option<TaskId>) {
         let from = ending.map_or(Sender::Person, Sender::Task);
         let letter = Letter { id: text.into(), from, text: text.into(), summary: None, deliver, ending };
         self.note(Entry::Letter(Box::new(letter)));
@@ -99,13 +99,13 @@ impl Bench {
         self.note(Entry::Returned(Box::new(returned(turn, index, output))));
     }
 
-    pub(super) fn next(&self) -> Step {
-        self.turn.next(&self.habits, looks)
+    pub(super) fn next(&self) -> NextStep {
+        self.turn.next_step(&self.habits, looks)
     }
 
     pub(super) fn failure(&self) -> Option<FailureKind> {
         match self.next() {
-            Step::Fail(failure) => Some(failure.kind),
+            NextStep::Fail(failure) => Some(failure.kind),
             _ => None,
         }
     }
@@ -113,8 +113,8 @@ impl Bench {
     /// Does what is next, where that is only to write it down.
     pub(super) fn does(&mut self) {
         match self.next() {
-            Step::Read { letters, known } => self.note(Entry::Read { letters, known, all_ended: None }),
-            Step::Nudge { why, text } => self.note(Entry::Nudged { why, text }),
+            NextStep::ReadLetters { letters, known } => self.note(Entry::Read { letters, known, all_ended: None }),
+            NextStep::Nudge { why, text } => self.note(Entry::Nudged { why, text }),
             other => panic!("{other:?}"),
         }
     }
@@ -126,12 +126,12 @@ impl Bench {
             Message::Assistant(reply) => format!("a:{}", reply.text()),
             Message::Tool(result) => format!("t:{}", result.output),
         };
-        self.turn.conversation().iter().map(short).collect()
+        self.turn.messages().iter().map(short).collect()
     }
 
     /// Every call is followed by its result before anything else is said: what providers insist on.
     pub(super) fn assert_no_call_is_left_without_result(&self) {
-        let conversation = self.turn.conversation();
+        let conversation = self.turn.messages();
         let mut due: Vec<String> = Vec::new();
         for message in conversation.iter() {
             match message {
@@ -144,6 +144,6 @@ impl Bench {
                 Message::User(_) => {}
             }
         }
-        assert!(due.is_empty() || matches!(self.next(), Step::Act(_)), "{due:?}: {:?}", self.said());
+        assert!(due.is_empty() || matches!(self.next(), NextStep::RunCalls(_)), "{due:?}: {:?}", self.said());
     }
 }

@@ -33,11 +33,11 @@ fn chance() -> impl Strategy<Value = Chance> {
 }
 
 /// Plays a life: does what the turn says, with the world's choices. Stops where the task would end.
-fn play(bench: &mut Bench, chances: &[Chance]) {
+fn play(bench: &mut ConversationFixture, chances: &[Chance]) {
     let mut letters = 0;
     for chance in chances {
         let mut patience = 20;
-        while matches!(bench.next(), Step::Read { .. } | Step::Nudge { .. }) {
+        while matches!(bench.next(), NextStep::ReadLetters { .. } | NextStep::Nudge { .. }) {
             bench.does();
             patience -= 1;
             assert!(patience > 0, "the turn talks to itself without end");
@@ -45,19 +45,19 @@ fn play(bench: &mut Bench, chances: &[Chance]) {
         match (bench.next(), chance) {
             (_, Chance::Letter { idle }) => {
                 letters += 1;
-                let deliver = if *idle { Deliver::WhenIdle } else { Deliver::Asap };
+                let deliver = if *idle { Delivery::WhenIdle } else { Delivery::Asap };
                 bench.letter(&format!("l{letters}"), deliver, None);
             }
             (_, Chance::Ending(child)) => {
                 let id = format!("e{child}");
                 if !bench.journal.iter().any(|r| matches!(&r.entry, Entry::Letter(l) if l.id.as_str() == id))
                 {
-                    bench.letter(&id, Deliver::Asap, Some(task(&child.to_string())));
+                    bench.letter(&id, Delivery::Asap, Some(task(&child.to_string())));
                 }
             }
             (_, Chance::Crash) => bench.claim(),
-            (Step::Fail(_), _) => return,
-            (Step::Think { tools }, Chance::Replies { text, calls, stop }) => {
+            (NextStep::Fail(_), _) => return,
+            (NextStep::CallModel { tools }, Chance::Replies { text, calls, stop }) => {
                 let stop = match stop {
                     0 => Some(StopReason::Length),
                     1 => Some(StopReason::Refused),
@@ -77,13 +77,13 @@ fn play(bench: &mut Bench, chances: &[Chance]) {
                     bench.note(Entry::Called { call, tool: "t".into(), arguments: None });
                 }
             }
-            (Step::Think { .. }, Chance::Said) => {
-                bench.note(Entry::Said { voice: Voice::Text, text: "live ".into() });
+            (NextStep::CallModel { .. }, Chance::Said) => {
+                bench.note(Entry::Said { voice: LiveTextKind::Text, text: "live ".into() });
             }
-            (Step::Think { .. }, Chance::ProviderFails) => {
-                bench.note(Entry::Waiting { on: Wait::Provider("429".into()), until: None });
+            (NextStep::CallModel { .. }, Chance::ProviderFails) => {
+                bench.note(Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
             }
-            (Step::Think { .. }, Chance::Compact(replaces)) => {
+            (NextStep::CallModel { .. }, Chance::Compact(replaces)) => {
                 // Only whole exchanges are compacted: here, all or none.
                 let replaces = if *replaces == 0 { 1000 } else { 0 };
                 if replaces > 0 {
@@ -95,7 +95,7 @@ fn play(bench: &mut Bench, chances: &[Chance]) {
                     });
                 }
             }
-            (Step::Act(acts), Chance::Returns { which, collects, hands_off }) => {
+            (NextStep::RunCalls(acts), Chance::Returns { which, collects, hands_off }) => {
                 let act = &acts[which % acts.len()];
                 let mut back = returned(act.id.turn, act.id.index, "result");
                 back.collected = collects.iter().map(|child| task(&child.to_string())).collect();
@@ -108,20 +108,20 @@ fn play(bench: &mut Bench, chances: &[Chance]) {
 }
 
 /// A step without what a new attempt changes about it: whether a call was begun, and by whom.
-fn plain(step: Step) -> Step {
+fn plain(step: NextStep) -> NextStep {
     match step {
-        Step::Act(mut acts) => {
+        NextStep::RunCalls(mut acts) => {
             for act in &mut acts {
-                act.begun = false;
+                act.started = false;
                 act.interrupted = false;
             }
-            Step::Act(acts)
+            NextStep::RunCalls(acts)
         }
         other => other,
     }
 }
 
-fn as_json(turn: &Turn) -> serde_json::Value {
+fn as_json(turn: &Conversation) -> serde_json::Value {
     let mut json = serde_json::to_value(turn).unwrap();
     // A set has no order.
     if let Some(set) = json["collected"].as_array_mut() {
@@ -140,18 +140,18 @@ proptest! {
         max_turns in 0..12u32,
         max_wakes in 0..5u32,
     ) {
-        let mut bench = if interactive { Bench::interactive() } else { Bench::new() };
-        bench.habits = Habits { max_turns, max_wakes, ..Habits::default() };
+        let mut bench = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
+        bench.habits = Policy { max_turns, max_wakes, ..Policy::default() };
         play(&mut bench, &chances);
         for cut in 2..=bench.journal.len() {
             let mut before = bench.refolded(&bench.journal[..cut]);
-            let next = before.next(&bench.habits, looks);
+            let next = before.next_step(&bench.habits, looks);
             let seq = crate::id::Seq(cut as u64 + 1);
             let claimed = Entry::Claimed { attempt: Attempt(1000), worker: "new".into() };
             before.apply(&Record { seq, at: jiff::Timestamp::UNIX_EPOCH, entry: claimed });
-            let after = before.next(&bench.habits, looks);
-            if let Step::Act(acts) = &after {
-                prop_assert!(acts.iter().all(|act| !act.begun), "nothing was begun by the new owner");
+            let after = before.next_step(&bench.habits, looks);
+            if let NextStep::RunCalls(acts) = &after {
+                prop_assert!(acts.iter().all(|act| !act.started), "nothing was begun by the new owner");
             }
             prop_assert_eq!(plain(next), plain(after));
         }
@@ -159,12 +159,12 @@ proptest! {
 
     #[test]
     fn a_turn_is_kept_whole_by_serde(chances in proptest::collection::vec(chance(), 1..40)) {
-        let mut bench = Bench::new();
+        let mut bench = ConversationFixture::new();
         play(&mut bench, &chances);
         let text = serde_json::to_string(&bench.turn).unwrap();
-        let back: Turn = serde_json::from_str(&text).unwrap();
+        let back: Conversation = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(as_json(&back), as_json(&bench.turn));
-        prop_assert_eq!(back.next(&bench.habits, looks), bench.next());
+        prop_assert_eq!(back.next_step(&bench.habits, looks), bench.next());
     }
 
     #[test]
@@ -173,7 +173,7 @@ proptest! {
         max_turns in 0..6u32,
         interactive in any::<bool>(),
     ) {
-        let mut bench = if interactive { Bench::interactive() } else { Bench::new() };
+        let mut bench = if interactive { ConversationFixture::interactive() } else { ConversationFixture::new() };
         bench.habits.max_turns = max_turns;
         play(&mut bench, &chances);
         bench.assert_no_call_is_left_without_result();
@@ -187,6 +187,6 @@ proptest! {
         }
         bench.turn = bench.continued("more");
         bench.assert_no_call_is_left_without_result();
-        prop_assert!(matches!(bench.next(), Step::Think { .. } | Step::Nudge { .. }), "{:?}", bench.next());
+        prop_assert!(matches!(bench.next(), NextStep::CallModel { .. } | NextStep::Nudge { .. }), "{:?}", bench.next());
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use longhaul::Status;
 use longhaul::entry::Entry;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
 use crate::Options;
 use crate::audit::Audit;
@@ -34,12 +34,12 @@ agents:
       - text: "DONE {{ results_of('once') | join(', ') }}"
 "#;
 
-fn low(dir: &Path) -> Option<Head> {
+fn low(dir: &Path) -> Option<TaskState> {
     Audit::of(dir).heads().find(|head| head.agent.as_str() == "low").cloned()
 }
 
 /// Waits until the grandchild asks, in this attempt and turn.
-fn asks(dir: &Path, attempt: u32, turn: u32) -> Head {
+fn asks(dir: &Path, attempt: u32, turn: u32) -> TaskState {
     let mut found = None;
     until("the grandchild to ask", || {
         found = low(dir).filter(|head| {

@@ -6,8 +6,8 @@ use std::path::Path;
 use longhaul::TaskId;
 use longhaul::entry::{Entry, Outcome, Record};
 use longhaul::id::{CallId, LetterId, Seq};
-use longhaul::store::{Filter, Sqlite, Store};
-use longhaul::task::Head;
+use longhaul::store::{TaskFilter, SqliteStore, Store};
+use longhaul::task::TaskState;
 
 use crate::team::ledger;
 
@@ -15,28 +15,28 @@ type Call = (TaskId, CallId);
 
 /// Everything that is in a store.
 pub(crate) struct Audit {
-    pub(crate) tasks: BTreeMap<TaskId, (Head, Vec<Record>)>,
+    pub(crate) tasks: BTreeMap<TaskId, (TaskState, Vec<Record>)>,
 }
 
 impl Audit {
     /// Reads a store, and checks that each journal is legal and each head its fold.
     pub(crate) fn of(dir: &Path) -> Audit {
-        let store = Sqlite::open(dir.join("db")).unwrap();
+        let store = SqliteStore::open(dir.join("db")).unwrap();
         Audit::read(&store)
     }
 
-    pub(crate) fn read(store: &Sqlite) -> Audit {
+    pub(crate) fn read(store: &SqliteStore) -> Audit {
         crate::roles::block_on(Audit::taken(store))
     }
 
     pub(crate) async fn taken(store: &dyn Store) -> Audit {
         let tasks = {
             let mut tasks = BTreeMap::new();
-            for listed in store.list(Filter::default()).await.unwrap() {
+            for listed in store.list(TaskFilter::default()).await.unwrap() {
                 // Others may write meanwhile: the journal is compared with a head of the same length.
                 let (head, journal) = loop {
                     let journal = store.read(listed.id, Seq(0), 100_000).await.unwrap();
-                    let head = store.head(listed.id).await.unwrap().unwrap();
+                    let head = store.task_state(listed.id).await.unwrap().unwrap();
                     if head.seq.0 == journal.len() as u64 {
                         break (head, journal);
                     }
@@ -47,7 +47,7 @@ impl Audit {
         };
         let audit = Audit { tasks };
         for (id, (head, journal)) in &audit.tasks {
-            let fold = Head::of(*id, journal).unwrap().unwrap();
+            let fold = TaskState::from_journal(*id, journal).unwrap().unwrap();
             assert_eq!(fold, *head, "the head of {id} is not the fold of its journal");
             assert!(journal.iter().zip(1..).all(|(record, n)| record.seq == Seq(n)), "{id} has gaps");
             audit.attempts_count_up(*id, journal);
@@ -63,7 +63,7 @@ impl Audit {
         assert!(claims.zip(1..).all(|(attempt, n)| attempt == n), "the attempts at {id} do not count up");
     }
 
-    pub(crate) fn heads(&self) -> impl Iterator<Item = &Head> {
+    pub(crate) fn heads(&self) -> impl Iterator<Item = &TaskState> {
         self.tasks.values().map(|(head, _)| head)
     }
 
@@ -103,7 +103,7 @@ impl Audit {
                 }
             }
             if let Some(parent) = head.parent {
-                expected.entry(self.first(parent)).or_default().push(LetterId::ending(id));
+                expected.entry(self.first(parent)).or_default().push(LetterId::for_task_end(id));
             }
         }
         told.values_mut().chain(expected.values_mut()).for_each(|letters| letters.sort());

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use longhaul::Status;
-use longhaul::entry::{Entry, Release};
-use longhaul::task::Head;
+use longhaul::entry::{Entry, ReleaseReason};
+use longhaul::task::TaskState;
 
 use crate::Options;
 use crate::audit::Audit;
@@ -37,7 +37,7 @@ fn waiting(dir: &Path, lease: &str) -> Player {
     player
 }
 
-fn of(dir: &Path, agent: &str) -> Head {
+fn of(dir: &Path, agent: &str) -> TaskState {
     Audit::of(dir).heads().find(|head| head.agent.as_str() == agent).unwrap().clone()
 }
 
@@ -51,8 +51,8 @@ fn ended_by_another(dir: &Path) {
     assert_eq!(audit.answer(), "It said HELD.");
     assert_eq!(lines(&dir.join("holding")).len(), 1, "the call that had finished was made again");
     for (id, (head, _)) in &audit.tasks {
-        let drained = |entry: &Entry| matches!(entry, Entry::Released { why: Release::Drained, .. });
-        let lost = |entry: &Entry| matches!(entry, Entry::Released { why: Release::Lost, .. });
+        let drained = |entry: &Entry| matches!(entry, Entry::Released { why: ReleaseReason::Drained, .. });
+        let lost = |entry: &Entry| matches!(entry, Entry::Released { why: ReleaseReason::Lost, .. });
         assert_eq!((audit.count(*id, drained), audit.count(*id, lost)), (1, 0), "{}", head.agent);
         assert_eq!(head.attempt.0, 2, "{}", head.agent);
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::entry::TeamRef;
 use longhaul::model::Model;
-use longhaul::store::{Filter, Sqlite, Store as _};
+use longhaul::store::{TaskFilter, SqliteStore, Store as _};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::{CallContext, Tool, ToolError, ToolOutput};
-use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
+use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,17 +28,17 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
 
 pub(crate) fn unpolled_reads(_: &Options) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Sqlite::open(dir.path().join("db")).unwrap());
+    let store = Arc::new(SqliteStore::open(dir.path().join("db")).unwrap());
     block_on(async {
         let client = Longhaul::client(store.clone()).await.unwrap();
         let id = client.submit_to(TeamRef::Named("t".into()), Order::new("a", "go")).await.unwrap();
         // As many as there could be tool calls whose runners are busy writing.
-        let mut begun: Vec<_> = (0..64).map(|_| store.head(id)).collect();
+        let mut begun: Vec<_> = (0..64).map(|_| store.task_state(id)).collect();
         for read in &mut begun {
             // Polled once, and then no more.
             let _ = read.now_or_never();
         }
-        assert!(in_time(store.head(id)).await.unwrap().is_some());
+        assert!(in_time(store.task_state(id)).await.unwrap().is_some());
         drop(begun);
         client.shutdown().await;
     });
@@ -81,18 +81,18 @@ fn team() -> Team {
         _ => reply().text("done"),
     }));
     let agent =
-        |name: &str| Agent::builder(name).model(model.clone()).dialect(Dialect::Background).tool(Moment);
+        |name: &str| Agent::builder(name).model(model.clone()).dialect(SubAgentDialect::Background).tool(Moment);
     let mid = agent("mid").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
     Team::new(agent("lead").sub_agent(mid).build().unwrap()).unwrap()
 }
 
 pub(crate) fn one_seat(_: &Options) {
     block_on(async {
-        let limits = Limits { running: 1, ..Limits::default() };
+        let limits = TaskLimits { running: 1, ..TaskLimits::default() };
         let longhaul = Longhaul::builder(team()).limits(limits).start().await.unwrap();
         let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         let done = in_time(longhaul.wait([root]).into_future()).await.unwrap();
-        assert_eq!(done.tasks[0].head.status, Status::Completed);
+        assert_eq!(done.tasks[0].state.status, Status::Completed);
         longhaul.shutdown().await;
     });
 }
@@ -110,16 +110,16 @@ pub(crate) fn failed_once(_: &Options) {
         }
         _ => reply().text("done"),
     }));
-    let agent = |name: &str| Agent::builder(name).model(model.clone()).dialect(Dialect::Background);
+    let agent = |name: &str| Agent::builder(name).model(model.clone()).dialect(SubAgentDialect::Background);
     let lead = agent("lead").sub_agent(agent("leaf").build().unwrap()).build().unwrap();
     block_on(async {
         let store = KillAt::failing_at("a new task");
         let longhaul =
-            Longhaul::builder(Team::new(lead).unwrap()).store_arc(store.clone()).start().await.unwrap();
+            Longhaul::builder(Team::new(lead).unwrap()).shared_store(store.clone()).start().await.unwrap();
         let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         let done = in_time(longhaul.wait([root]).into_future()).await.unwrap();
-        assert_eq!(done.tasks[0].head.status, Status::Completed, "{:?}", done.tasks[0].head.error);
-        assert_eq!(done.tasks[0].head.attempt.0, 2, "it was given back");
+        assert_eq!(done.tasks[0].state.status, Status::Completed, "{:?}", done.tasks[0].state.error);
+        assert_eq!(done.tasks[0].state.attempt.0, 2, "it was given back");
         longhaul.shutdown().await;
         let audit = Audit::taken(&*store).await;
         assert_eq!(audit.tasks.len(), 3);
@@ -143,7 +143,7 @@ pub(crate) fn any_order(options: &Options) {
 async fn a_run(seed: u64) {
     let mut seeded = Seeded::new(seed);
     let store = KillAt::dithering();
-    let start = || Longhaul::builder(team()).store_arc(store.clone()).start();
+    let start = || Longhaul::builder(team()).shared_store(store.clone()).start();
     let steady = start().await.unwrap();
     let mut other = start().await.unwrap();
     let mut roots = Vec::new();
@@ -152,7 +152,7 @@ async fn a_run(seed: u64) {
     }
     for _ in 0..12 {
         tokio::time::sleep(Duration::from_millis(seeded.up_to(20))).await;
-        let tasks = steady.snapshots(Filter::default()).await.unwrap();
+        let tasks = steady.list(TaskFilter::default()).await.unwrap();
         let task = tasks[usize::try_from(seeded.up_to(tasks.len() as u64)).unwrap() - 1].id;
         match seeded.up_to(4) {
             // Both at once: what stops a task may meet it while it is given back.
@@ -165,10 +165,10 @@ async fn a_run(seed: u64) {
             _ => steady.stop(task).await.unwrap(),
         }
     }
-    let all = steady.snapshots(Filter::default()).await.unwrap();
+    let all = steady.list(TaskFilter::default()).await.unwrap();
     steady.wait(all.iter().map(|task| task.id)).await.unwrap();
     steady.stop_all().await.unwrap();
-    let all = steady.snapshots(Filter::default()).await.unwrap();
+    let all = steady.list(TaskFilter::default()).await.unwrap();
     steady.wait(all.iter().map(|task| task.id)).await.unwrap();
     other.shutdown().await;
     steady.shutdown().await;

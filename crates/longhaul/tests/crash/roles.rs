@@ -10,7 +10,7 @@ use longhaul::agent::TeamError;
 use longhaul::entry::TeamRef;
 use longhaul::id::WorkerId;
 use longhaul::permission::Permissions;
-use longhaul::store::{Claim, Filter, Sqlite, SqliteOptions, Store};
+use longhaul::store::{ClaimRequest, TaskFilter, SqliteStore, SqliteOptions, Store};
 use longhaul::supervisor::LonghaulBuilder;
 use longhaul::worker::TeamLoader;
 use longhaul::{Longhaul, Order, Team};
@@ -56,7 +56,7 @@ async fn crash(dir: &Path, args: &[&str]) {
     let offset = args.get(4).map_or(0, |offset| offset.parse().unwrap());
     let options = SqliteOptions { clock: clock(offset), ..SqliteOptions::default() };
     let store = KillAt::open_with(dir, args[0], death(args[1]), options);
-    let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).store_arc(store), args[3]).await;
+    let longhaul = start(Longhaul::builder(team::crash(dir, args[2])).shared_store(store), args[3]).await;
     let root = longhaul.submit_once("crash", Order::new("lead", "go")).await.unwrap();
     longhaul.wait([root]).await.unwrap();
     longhaul.shutdown().await;
@@ -74,15 +74,15 @@ fn death(text: &str) -> Option<Death> {
 
 /// `WORKER`: claims whatever there is, a few at a time, and then says how many.
 async fn claim(dir: &Path, args: &[&str]) {
-    let store = Sqlite::open(dir.join("db")).unwrap();
+    let store = SqliteStore::open(dir.join("db")).unwrap();
     let worker = WorkerId::from(args[0]);
-    store.renew(worker.clone(), Duration::from_secs(60)).await.unwrap();
+    store.renew_lease(worker.clone(), Duration::from_secs(60)).await.unwrap();
     println!("ready");
     heard().await;
     let mut claimed = 0;
     loop {
         let teams = vec![TeamRef::Named("counted".into())];
-        let claim = Claim { worker: worker.clone(), teams, roots: None, fresh: false, max: 3 };
+        let claim = ClaimRequest { worker: worker.clone(), teams, roots: None, fresh_only: false, max: 3 };
         match store.claim(claim).await.unwrap().len() {
             0 => break,
             some => claimed += some,
@@ -96,8 +96,8 @@ async fn count(dir: &Path, args: &[&str]) {
     let store = KillAt::open(dir, args[0], None);
     println!("ready");
     heard().await;
-    let longhaul = start(Longhaul::builder(team::stranger("counted")).store_arc(store), "15").await;
-    let tasks = longhaul.snapshots(Filter::default()).await.unwrap();
+    let longhaul = start(Longhaul::builder(team::stranger("counted")).shared_store(store), "15").await;
+    let tasks = longhaul.list(TaskFilter::default()).await.unwrap();
     longhaul.wait(tasks.iter().map(|task| task.id)).await.unwrap();
     longhaul.shutdown().await;
 }
@@ -110,7 +110,7 @@ async fn chain(dir: &Path, args: &[&str]) {
     if args.contains(&"ask") {
         team = team.with_permissions(Permissions::default());
     }
-    let builder = Longhaul::builder(team).store_arc(KillAt::open(dir, "chain", None));
+    let builder = Longhaul::builder(team).shared_store(KillAt::open(dir, "chain", None));
     let longhaul = start(builder, args[0]).await;
     let order = Order { working_dir: Some(dir.to_owned()), ..Order::new("lead", "go") };
     let root = longhaul.submit_once("chain", order).await.unwrap();
@@ -126,9 +126,9 @@ async fn chain(dir: &Path, args: &[&str]) {
 async fn owner(dir: &Path, args: &[&str]) {
     let script = std::fs::read_to_string(dir.join("script.yaml")).unwrap();
     let store = KillAt::open(dir, "owner", None);
-    let digest = store.keep(script.clone().into_bytes()).await.unwrap();
-    let team = team::chain(dir, &script).kept_as(TeamRef::File(digest));
-    let longhaul = start(Longhaul::builder(team).store_arc(store), args[0]).await;
+    let digest = store.put_blob(script.clone().into_bytes()).await.unwrap();
+    let team = team::chain(dir, &script).with_reference(TeamRef::File(digest));
+    let longhaul = start(Longhaul::builder(team).shared_store(store), args[0]).await;
     let root = longhaul.submit_once("owner", Order::new("lead", "go")).await.unwrap();
     println!("started");
     longhaul.wait([root]).await.unwrap();
@@ -147,7 +147,7 @@ impl TeamLoader for Loader {
 /// input ends.
 async fn stranger(dir: &Path, args: &[&str]) {
     let store = KillAt::open(dir, args[0], None);
-    let mut builder = Longhaul::builder(team::stranger(args[0])).store_arc(store);
+    let mut builder = Longhaul::builder(team::stranger(args[0])).shared_store(store);
     if args[1] == "loader" {
         builder = builder.loader(Loader(dir.to_owned()));
     }
@@ -161,7 +161,7 @@ async fn stranger(dir: &Path, args: &[&str]) {
 
 async fn start(builder: LonghaulBuilder, lease: &str) -> Longhaul {
     let lease = Duration::from_secs_f64(lease.parse().unwrap());
-    builder.lease(lease).grace(Duration::from_secs(30)).start().await.unwrap()
+    builder.lease(lease).shutdown_grace(Duration::from_secs(30)).start().await.unwrap()
 }
 
 /// The next line of the input; `None` at its end.
@@ -174,8 +174,8 @@ async fn heard() -> Option<String> {
 }
 
 /// A store, and what a client can do there.
-pub(crate) fn client(dir: &Path) -> (Arc<Sqlite>, impl Future<Output = Longhaul>) {
-    let store = Arc::new(Sqlite::open(dir.join("db")).unwrap());
+pub(crate) fn client(dir: &Path) -> (Arc<SqliteStore>, impl Future<Output = Longhaul>) {
+    let store = Arc::new(SqliteStore::open(dir.join("db")).unwrap());
     let shared: Arc<dyn Store> = store.clone();
     (store, async move { Longhaul::client(shared).await.unwrap() })
 }

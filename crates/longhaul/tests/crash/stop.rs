@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::Status;
 use longhaul::TaskId;
-use longhaul::entry::{Entry, Stop, StopCause};
+use longhaul::entry::{Entry, StopRequest, StopCause};
 use longhaul::store::{Batch, Fence, Store as _};
 use nix::sys::signal::Signal;
 
@@ -73,7 +73,7 @@ fn still_cancelled_after_a_restart(dir: &Path) {
 }
 
 fn statuses(audit: &Audit) -> Vec<String> {
-    let one = |head: &longhaul::task::Head| {
+    let one = |head: &longhaul::task::TaskState| {
         format!("{} {} {} attempt {} {:?}", head.id, head.agent, head.status, head.attempt, head.stop)
     };
     audit.heads().map(one).collect()
@@ -141,7 +141,7 @@ pub(crate) fn half_done(_: &Options) {
     let root = root(dir);
     player.signal(Signal::SIGSTOP);
     let (store, _) = client(dir);
-    let stop = Entry::StopRequested(Stop { cause: StopCause::Person, note: None });
+    let stop = Entry::StopRequested(StopRequest { cause: StopCause::Person, note: None });
     block_on(store.append(Batch::one(root, Fence::Anyone, vec![stop]))).unwrap();
     drop(store);
     player.kill();

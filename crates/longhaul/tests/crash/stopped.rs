@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use longhaul::entry::{Entry, Release};
+use longhaul::entry::{Entry, ReleaseReason};
 use nix::sys::signal::Signal;
 
 use crate::Options;
@@ -151,7 +151,7 @@ pub(crate) fn other_clocks(_: &Options) {
     players.into_iter().for_each(Player::done);
     let audit = finished_by_any_clock(dir);
     for id in audit.tasks.keys() {
-        let lost = |entry: &Entry| matches!(entry, Entry::Released { why: Release::Lost, .. });
+        let lost = |entry: &Entry| matches!(entry, Entry::Released { why: ReleaseReason::Lost, .. });
         assert_eq!(audit.count(*id, lost), 0, "{id} was taken from the living");
     }
 }

@@ -11,9 +11,9 @@ use longhaul::TaskId;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
 use longhaul::store::{
-    Batch, Claim, Clock, Filter, Hints, Memory, Slip, Sqlite, SqliteOptions, Store, StoreError, StoreFuture,
+    Batch, ClaimRequest, Clock, TaskFilter, HintStream, MemoryStore, StoredValue, SqliteStore, SqliteOptions, Store, StoreError, StoreFuture,
 };
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 
 use nix::sys::signal::Signal;
 
@@ -39,7 +39,7 @@ impl Death {
 
 /// The clock on the wall, so many seconds fast (or slow).
 pub(crate) fn clock(offset: i64) -> Clock {
-    Clock::of(move || Timestamp::now() + jiff::SignedDuration::from_secs(offset))
+    Clock::from_fn(move || Timestamp::now() + jiff::SignedDuration::from_secs(offset))
 }
 
 /// A store that goes wrong on purpose.
@@ -66,7 +66,7 @@ impl KillAt {
         death: Option<Death>,
         options: SqliteOptions,
     ) -> Arc<dyn Store> {
-        let inner = Arc::new(Sqlite::open_with(dir.join("db"), options).unwrap());
+        let inner = Arc::new(SqliteStore::open_with(dir.join("db"), options).unwrap());
         Arc::new(KillAt { death, looks: Some(dir.join(format!("{name}.looks"))), ..KillAt::around(inner) })
     }
 
@@ -76,12 +76,12 @@ impl KillAt {
     }
 
     pub(crate) fn dithering() -> Arc<dyn Store> {
-        Arc::new(KillAt { dithers: true, ..KillAt::around(Arc::new(Memory::new())) })
+        Arc::new(KillAt { dithers: true, ..KillAt::around(Arc::new(MemoryStore::new())) })
     }
 
     pub(crate) fn failing_at(output: &'static str) -> Arc<dyn Store> {
         let fails_at = Mutex::new(Some(output));
-        Arc::new(KillAt { fails_at, ..KillAt::around(Arc::new(Memory::new())) })
+        Arc::new(KillAt { fails_at, ..KillAt::around(Arc::new(MemoryStore::new())) })
     }
 
     /// Does something that counts, unless the process dies of it.
@@ -119,13 +119,13 @@ impl KillAt {
 impl Store for KillAt {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         if self.fails(&batch) {
-            let failed = StoreError::Database { what: "as a full disk would".to_owned(), passing: false };
+            let failed = StoreError::Database { what: "as a full disk would".to_owned(), transient: false };
             return Box::pin(std::future::ready(Err(failed)));
         }
         Box::pin(self.mortal(|| self.inner.append(batch)))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<longhaul::store::Claimed>> {
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<longhaul::store::ClaimedTask>> {
         Box::pin(self.mortal(|| self.inner.claim(claim)))
     }
 
@@ -133,16 +133,16 @@ impl Store for KillAt {
         self.inner.read(task, after, limit)
     }
 
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
         Box::pin(async move {
-            let head = self.inner.head(task).await;
+            let head = self.inner.task_state(task).await;
             // Afterwards: what is known may be old by the time it is used.
             self.dither().await;
             head
         })
     }
 
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         self.inner.list(filter)
     }
 
@@ -150,45 +150,45 @@ impl Store for KillAt {
         self.inner.find(typed)
     }
 
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        self.inner.renew(worker, lease)
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        self.inner.renew_lease(worker, lease)
     }
 
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        self.inner.retire(worker)
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.inner.retire_worker(worker)
     }
 
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
         if let Some(looks) = &self.looks {
             write_line(looks, "looked");
         }
-        self.inner.abandoned()
+        self.inner.abandoned_tasks()
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
         self.inner.lease(worker)
     }
 
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        self.inner.keep(bytes)
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        self.inner.put_blob(bytes)
     }
 
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.inner.kept(digest)
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.inner.blob(digest)
     }
 
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
-        self.inner.slip(name)
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue> {
+        self.inner.stored_value(name)
     }
 
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
-        self.inner.write_slip(name, after, bytes)
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.inner.put_stored_value(name, after, bytes)
     }
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         self.inner.delete(tasks)
     }
 
-    fn hints(&self) -> Hints {
+    fn hints(&self) -> HintStream {
         self.inner.hints()
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::model::Model;
-use longhaul::model::scripted::{Script, Scripted};
-use longhaul::tool::{CallContext, Manner, Tool, ToolError, ToolOutput};
+use longhaul::model::scripted::{ModelScript, ScriptedModel};
+use longhaul::tool::{CallContext, ToolEffects, Tool, ToolError, ToolOutput};
 use longhaul::toolset::Shell;
-use longhaul::{Agent, Dialect, Team};
+use longhaul::{Agent, SubAgentDialect, Team};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ pub(crate) const ANSWER: &str = "ALL: \
 /// The crash team. `delay` is how long its model takes before each reply.
 pub(crate) fn crash(dir: &Path, delay: &str) -> Team {
     let model = scripted(&SCRIPT.replace("delay: 0ms", &format!("delay: {delay}")));
-    let agent = |name: &str| tooled(name, &model, dir).dialect(Dialect::Background);
+    let agent = |name: &str| tooled(name, &model, dir).dialect(SubAgentDialect::Background);
     let helper = agent("helper").build().unwrap();
     let mut lead = agent("lead");
     for number in 1..=8 {
@@ -105,7 +105,7 @@ pub(crate) fn chain(dir: &Path, script: &str) -> Team {
     let model = scripted(script);
     let agent = |name: &str| {
         let shell = Shell::builder().env("PATH", "/usr/local/bin:/usr/bin:/bin").build();
-        tooled(name, &model, dir).dialect(Dialect::Background).toolset(shell)
+        tooled(name, &model, dir).dialect(SubAgentDialect::Background).toolset(shell)
     };
     let leaf = agent("leaf").build().unwrap();
     let low = agent("low").sub_agent(leaf).build().unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn stranger(name: &str) -> Team {
 }
 
 fn scripted(yaml: &str) -> Arc<dyn Model> {
-    Arc::new(Scripted::new(Arc::new(Script::parse("crash.yaml", yaml).unwrap())))
+    Arc::new(ScriptedModel::new(Arc::new(ModelScript::parse("crash.yaml", yaml).unwrap())))
 }
 
 fn tooled(name: &str, model: &Arc<dyn Model>, dir: &Path) -> longhaul::agent::AgentBuilder {
@@ -159,8 +159,8 @@ impl Tool for Ledger {
         "Writes into the ledger.".to_owned()
     }
 
-    fn manner(&self) -> Manner {
-        if self.once { Manner::default() } else { Manner::REPEATABLE }
+    fn effects(&self) -> ToolEffects {
+        if self.once { ToolEffects::default() } else { ToolEffects::REPEATABLE }
     }
 
     async fn call(&self, args: Text, context: &CallContext) -> Result<ToolOutput, ToolError> {

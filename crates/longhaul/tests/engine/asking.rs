@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longhaul::agent::{AgentBuilder, Nobody};
-use longhaul::dispatch::Limits;
-use longhaul::entry::{Answer, Entry, Kind, Question, Wait, Wants};
+use longhaul::agent::{AgentBuilder, Unattended};
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::{QuestionAnswer, Entry, EntryKind, Question, WaitReason, ExpectedAnswer};
 use longhaul::id::QuestionId;
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
-use longhaul::store::{Memory, Store};
+use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::{ReplyBuilder, reply};
-use longhaul::tool::{CallContext, Manner, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, ToolEffects, ToolError, ToolOutput};
 use longhaul::toolset::Tools;
-use longhaul::{Happening, Longhaul, LonghaulError, Order, Status, TaskId, Team};
+use longhaul::{EventKind, Longhaul, LonghaulError, Order, Status, TaskId, Team};
 use serde_json::json;
 
 use crate::stage::*;
@@ -51,7 +51,7 @@ fn one(model: &Arc<dyn Model>, ran: &Arc<AtomicUsize>) -> AgentBuilder {
 /// Waits until a task asks something, and says what.
 async fn asks(longhaul: &Longhaul, id: TaskId) -> QuestionId {
     until(longhaul, id, |head| !head.asked.is_empty()).await;
-    longhaul.snapshot(id).await.unwrap().head.asked[0].question
+    longhaul.snapshot(id).await.unwrap().state.asked[0].question
 }
 
 async fn asked(longhaul: &Longhaul, id: TaskId) -> Vec<QuestionId> {
@@ -69,19 +69,19 @@ async fn what_changes_something_waits_for_a_person_without_a_seat_and_a_yes_lets
         ("go", 0) => write("x"),
         _ => reply().text(asked.last()),
     });
-    let limits = Limits { running: 1, ..Limits::default() };
+    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
     let longhaul = Longhaul::builder(team(one(&model, &ran))).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;
     until(&longhaul, id, |head| head.waiting.is_some()).await;
     let told = longhaul.snapshot(id).await.unwrap();
-    assert_eq!(told.head.status, Status::Running);
-    let waiting = told.head.waiting.unwrap();
+    assert_eq!(told.state.status, Status::Running);
+    let waiting = told.state.waiting.unwrap();
     assert!(
-        matches!(&waiting.on, Wait::Person(text) if text == "May write be called with {\"what\":\"x\"}?")
+        matches!(&waiting.on, WaitReason::Person(text) if text == "May write be called with {\"what\":\"x\"}?")
     );
-    assert_eq!((waiting.until, told.head.asked[0].until), (None, None), "there is no end to it");
-    assert_eq!(told.head.calls, 0, "a call that waits is not begun");
+    assert_eq!((waiting.until, told.state.asked[0].until), (None, None), "there is no end to it");
+    assert_eq!(told.state.calls, 0, "a call that waits is not begun");
     assert_eq!(told.questions[0].0, question);
 
     // The only seat is free meanwhile.
@@ -89,15 +89,15 @@ async fn what_changes_something_waits_for_a_person_without_a_seat_and_a_yes_lets
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 
     let taken = longhaul.answer(id, None, "yes").await.unwrap();
-    assert_eq!((taken.question, taken.granted, taken.also), (question, None, vec![]));
+    assert_eq!((taken.question, taken.granted, taken.also_answered), (question, None, vec![]));
     let done = end(&longhaul, id).await;
     assert_done(&done);
     assert_eq!(done.output, "t:wrote {\"what\":\"x\"}");
-    assert_eq!((ran.load(Ordering::SeqCst), done.head.calls), (1, 1));
-    let told: Vec<_> = done.events.iter().map(|event| &event.what).collect();
-    let at = |is: fn(&Happening) -> bool| told.iter().position(|what| is(what)).unwrap();
-    let call = at(|what| matches!(what, Happening::Call { .. }));
-    assert!(at(|what| matches!(what, Happening::Answered { .. })) < call, "it begins when it is allowed to");
+    assert_eq!((ran.load(Ordering::SeqCst), done.state.calls), (1, 1));
+    let told: Vec<_> = done.events.iter().map(|event| &event.kind).collect();
+    let at = |is: fn(&EventKind) -> bool| told.iter().position(|what| is(what)).unwrap();
+    let call = at(|what| matches!(what, EventKind::Call { .. }));
+    assert!(at(|what| matches!(what, EventKind::Answered { .. })) < call, "it begins when it is allowed to");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn a_question_takes_one_answer_and_says_what_was_wrong_with_the_others() {
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     until(&longhaul, id, |head| head.asked.len() == 2).await;
     let error = |taken: Result<_, LonghaulError>| {
-        taken.map(drop::<longhaul::supervisor::Taken>).unwrap_err().to_string()
+        taken.map(drop::<longhaul::supervisor::AnswerReceipt>).unwrap_err().to_string()
     };
     let several = error(longhaul.answer(id, None, "yes").await);
     assert!(several.contains("several things") && several.contains("1.0.0, 1.1.0"), "{several}");
@@ -173,14 +173,14 @@ async fn what_is_denied_is_not_done_though_everything_is_approved_and_the_rest_r
         done.output
     );
     assert_eq!(ran.load(Ordering::SeqCst), 1);
-    assert!(asked(&longhaul, done.head.id).await.is_empty());
+    assert!(asked(&longhaul, done.state.id).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_in_time_the_model_is_told_and_goes_on() {
     let ran = Arc::new(AtomicUsize::new(0));
     let habits = habits(|habits| habits.ask_timeout = Some(Duration::from_secs(90)));
-    let longhaul = start(one(&writes_once(), &ran).habits(habits)).await;
+    let longhaul = start(one(&writes_once(), &ran).policy(habits)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     let question = asks(&longhaul, id).await;
     let began = tokio::time::Instant::now();
@@ -196,17 +196,17 @@ async fn without_an_answer_in_time_the_model_is_told_and_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn with_nobody_there_and_the_policy_to_deny_nothing_is_asked() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let build = || team(one(&writes_once(), &ran).habits(habits(|habits| habits.nobody = Nobody::Deny)));
+    let build = || team(one(&writes_once(), &ran).policy(habits(|habits| habits.unattended = Unattended::Deny)));
     let alone = Longhaul::builder(build()).start().await.unwrap();
     let done = ask(&alone, Order::new("worker", "go")).await;
     assert_done(&done);
     assert!(done.output.contains("nobody is there who could be asked"), "{}", done.output);
-    assert!(asked(&alone, done.head.id).await.is_empty());
+    assert!(asked(&alone, done.state.id).await.is_empty());
 
     let attended = Longhaul::builder(build()).attended(true).start().await.unwrap();
     let id = attended.submit(Order::new("worker", "go")).await.unwrap();
     asks(&attended, id).await;
-    let patient = Longhaul::builder(build()).when_nobody(Nobody::Wait).start().await.unwrap();
+    let patient = Longhaul::builder(build()).unattended(Unattended::Wait).start().await.unwrap();
     let id = patient.submit(Order::new("worker", "go")).await.unwrap();
     asks(&patient, id).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
@@ -221,7 +221,7 @@ fn lead_of_two(ran: &Arc<AtomicUsize>) -> Team {
         _ => reply().text("done"),
     });
     let worker = agent("worker", &model).toolset(writer(ran)).build().unwrap();
-    team(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background))
+    team(agent("lead", &model).sub_agent(worker).dialect(longhaul::SubAgentDialect::Background))
         .with_permissions(Permissions::default())
 }
 
@@ -238,15 +238,15 @@ async fn always_holds_for_the_whole_tree_and_for_no_other() {
     let taken = longhaul.answer(one, None, "always tool").await.unwrap();
     assert_eq!(taken.granted.unwrap().to_string(), "write");
     assert_eq!(
-        taken.also,
+        taken.also_answered,
         vec![(two, "1.0.0".parse().unwrap())],
         "what else is asked of that kind is answered"
     );
     assert_done(&end(&longhaul, root).await);
     assert_eq!(ran.load(Ordering::SeqCst), 4);
     assert_eq!(asked(&longhaul, one).await.len(), 1, "the second time nobody is asked");
-    let kinds: Vec<Kind> = journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Granted).count(), 1);
+    let kinds: Vec<EntryKind> = journal(&longhaul, root).await.iter().map(|record| record.entry.kind()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == EntryKind::Granted).count(), 1);
 
     let other = longhaul.submit(Order::new("worker", "elsewhere")).await.unwrap();
     asks(&longhaul, other).await;
@@ -270,7 +270,7 @@ async fn a_child_never_has_more_than_its_parent() {
         agent("worker", &model).toolset(writer(&ran)).permissions(rules(&["write"], &[], &[])).build();
     let lead = agent("lead", &model)
         .sub_agent(worker.unwrap())
-        .dialect(longhaul::Dialect::Background)
+        .dialect(longhaul::SubAgentDialect::Background)
         .permissions(rules(&["write:what=fine"], &[], &["write:what=bad"]));
     let longhaul = start(lead).await;
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
@@ -294,7 +294,7 @@ async fn approval_of_everything_comes_from_above_and_no_tool_can_give_it() {
     let ran = Arc::new(AtomicUsize::new(0));
     let sly = tool("sly", |_, context: CallContext| async move {
         let order = Order::new("worker", "work").approve_all();
-        let id = context.desk.submit(&context.caller, context.call, order).await?;
+        let id = context.dispatcher.submit(&context.caller, context.call, order).await?;
         Ok(id.to_string().into())
     });
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
@@ -303,7 +303,7 @@ async fn approval_of_everything_comes_from_above_and_no_tool_can_give_it() {
         _ => reply().text("done"),
     });
     let worker = agent("worker", &model).toolset(writer(&ran)).build().unwrap();
-    let lead = agent("lead", &model).sub_agent(worker).toolset(sly).dialect(longhaul::Dialect::Background);
+    let lead = agent("lead", &model).sub_agent(worker).toolset(sly).dialect(longhaul::SubAgentDialect::Background);
     let team = team(lead).with_permissions(rules(&["sly"], &[], &[]));
     let longhaul = Longhaul::builder(team).start().await.unwrap();
     let root = longhaul.submit(Order::new("lead", "go")).await.unwrap();
@@ -318,9 +318,9 @@ async fn approval_of_everything_comes_from_above_and_no_tool_can_give_it() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_the_same_question_is_asked_again_and_an_answer_in_between_counts() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let ran = Arc::new(AtomicUsize::new(0));
-    let begin = || Longhaul::builder(team(one(&writes_once(), &ran))).store_arc(store.clone()).start();
+    let begin = || Longhaul::builder(team(one(&writes_once(), &ran))).shared_store(store.clone()).start();
     let first = begin().await.unwrap();
     let ids = [
         first.submit(Order::new("worker", "a")).await.unwrap(),
@@ -335,7 +335,7 @@ async fn after_a_restart_the_same_question_is_asked_again_and_an_answer_in_betwe
 
     let client = Longhaul::client(store.clone()).await.unwrap();
     let told = client.snapshot(ids[0]).await.unwrap();
-    assert_eq!((told.head.status, told.questions.len()), (Status::Pending, 1), "it is still asked");
+    assert_eq!((told.state.status, told.questions.len()), (Status::Pending, 1), "it is still asked");
     client.answer(ids[0], None, "yes").await.unwrap();
     assert!(client.answer(ids[0], None, "no").await.is_err());
 
@@ -361,17 +361,17 @@ async fn a_stop_does_not_wait_for_an_answer() {
     let began = tokio::time::Instant::now();
     longhaul.stop(id).await.unwrap();
     let done = end(&longhaul, id).await;
-    assert_eq!(done.head.status, Status::Cancelled);
+    assert_eq!(done.state.status, Status::Cancelled);
     assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
-    assert!(done.head.asked.is_empty() && done.questions.is_empty());
+    assert!(done.state.asked.is_empty() && done.questions.is_empty());
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_person_is_not_being_silent() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let habits = habits(|habits| habits.inactivity = Duration::from_secs(5));
-    let longhaul = start(one(&writes_once(), &ran).habits(habits)).await;
+    let habits = habits(|habits| habits.inactivity_timeout = Duration::from_secs(5));
+    let longhaul = start(one(&writes_once(), &ran).policy(habits)).await;
     let id = longhaul.submit(Order::new("worker", "go")).await.unwrap();
     asks(&longhaul, id).await;
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -388,8 +388,8 @@ impl longhaul::tool::DynTool for Curious {
         longhaul::model::ToolSpec { name: "curious".to_owned(), description: String::new(), parameters }
     }
 
-    fn manner(&self) -> Manner {
-        Manner::READ_ONLY
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::READ_ONLY
     }
 
     fn call<'a>(
@@ -398,7 +398,7 @@ impl longhaul::tool::DynTool for Curious {
         context: &'a CallContext,
     ) -> futures::future::BoxFuture<'a, Result<ToolOutput, ToolError>> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let words = |text: &str, schema| Question { text: text.to_owned(), wants: Wants::Words { schema } };
+        let words = |text: &str, schema| Question { text: text.to_owned(), wants: ExpectedAnswer::Words { schema } };
         Box::pin(async move {
             let name = context.ask(words("Your name?", None)).await;
             let number = context.ask(words("A number?", Some(schema))).await;
@@ -409,14 +409,14 @@ impl longhaul::tool::DynTool for Curious {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let model = model(|asked| match asked.turn {
         0 => reply().call("curious", json!({})),
         _ => reply().text(asked.last()),
     });
     let begin = || {
         let agent = agent("worker", &model).toolset(Tools::new().with_dyn(Arc::new(Curious)));
-        Longhaul::builder(team(agent)).store_arc(store.clone()).start()
+        Longhaul::builder(team(agent)).shared_store(store.clone()).start()
     };
     let first = begin().await.unwrap();
     let id = first.submit(Order::new("worker", "go")).await.unwrap();
@@ -444,7 +444,7 @@ async fn a_tool_asks_in_words_several_times_and_answers_survive_a_restart() {
     second.decline(id, None).await.unwrap();
     assert_eq!(end(&second, id).await.output, "t:Declined Declined");
     let answers = journal(&second, id).await;
-    let declined = |entry: &Entry| matches!(entry, Entry::Answered { answer: Answer::Declined, .. });
+    let declined = |entry: &Entry| matches!(entry, Entry::Answered { answer: QuestionAnswer::Declined, .. });
     assert_eq!(answers.iter().filter(|record| declined(&record.entry)).count(), 2);
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use longhaul::entry::{Entry, Outcome, Submitted, TeamRef, Voice};
+use longhaul::entry::{Entry, Outcome, Submission, TeamRef, LiveTextKind};
 use longhaul::id::{Attempt, Seq, TaskKey, WorkerId};
-use longhaul::model::{Chunk, Model};
-use longhaul::store::{Batch, Claim, Fence, Memory, Store};
+use longhaul::model::{ReplyChunk, Model};
+use longhaul::store::{Batch, ClaimRequest, Fence, MemoryStore, Store};
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Event, Happening, Longhaul, Order, Status};
+use longhaul::{Event, EventKind, Longhaul, Order, Status};
 use serde_json::json;
 
 use crate::moody::{Mood, Moody};
@@ -26,15 +26,15 @@ async fn a_chat_tells_everything_that_happens_in_its_tree_and_then_ends() {
     let events = all(longhaul.chat("go").await.unwrap()).await;
     let words: Vec<&str> = events
         .iter()
-        .map(|event| match &event.what {
-            Happening::Submitted { .. } => "submitted",
-            Happening::Started { .. } => "started",
-            Happening::Text { .. } => "text",
-            Happening::Reasoning { .. } => "reasoning",
-            Happening::Call { .. } => "call",
-            Happening::Result { .. } => "result",
-            Happening::Usage { .. } => "usage",
-            Happening::Finished { .. } => "finished",
+        .map(|event| match &event.kind {
+            EventKind::Submitted { .. } => "submitted",
+            EventKind::Started { .. } => "started",
+            EventKind::Text { .. } => "text",
+            EventKind::Reasoning { .. } => "reasoning",
+            EventKind::Call { .. } => "call",
+            EventKind::Result { .. } => "result",
+            EventKind::Usage { .. } => "usage",
+            EventKind::Finished { .. } => "finished",
             _ => "other",
         })
         .collect();
@@ -49,25 +49,25 @@ async fn a_chat_tells_everything_that_happens_in_its_tree_and_then_ends() {
 async fn a_session_stays_for_the_next_word_and_ends_with_its_answer_when_closed() {
     let model = model(|asked| reply().text(format!("answer {}", asked.turn)));
     let longhaul = start(agent("solo", &model)).await;
-    let (id, events) = longhaul.open("hello").await.unwrap();
+    let (id, events) = longhaul.open_session("hello").await.unwrap();
     assert_eq!(text(&all(events).await, id), "answer 0");
-    assert_eq!(text(&all(longhaul.say(id, "and?").await.unwrap()).await, id), "answer 1");
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running);
-    longhaul.close(id).await.unwrap();
+    assert_eq!(text(&all(longhaul.send_to_session(id, "and?").await.unwrap()).await, id), "answer 1");
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Running);
+    longhaul.close_session(id).await.unwrap();
     let done = end(&longhaul, id).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "answer 1"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Completed, "answer 1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_word_in_a_closed_session_continues_it_and_so_does_the_next() {
     let model = model(|asked| reply().text(format!("to {}", asked.last())));
     let longhaul = start(agent("solo", &model)).await;
-    let (id, events) = longhaul.open("hello").await.unwrap();
+    let (id, events) = longhaul.open_session("hello").await.unwrap();
     all(events).await;
-    longhaul.close(id).await.unwrap();
+    longhaul.close_session(id).await.unwrap();
     end(&longhaul, id).await;
     for word in ["one", "two", "three"] {
-        let events = all(longhaul.say(id, word).await.unwrap()).await;
+        let events = all(longhaul.send_to_session(id, word).await.unwrap()).await;
         let told: Vec<_> = events.iter().map(|event| event.task).collect();
         assert_eq!(text(&events, told[0]), format!("to u:{word}"));
     }
@@ -83,11 +83,11 @@ async fn each_word_of_a_session_tells_only_what_is_new_also_of_its_children() {
         _ => reply().text("child's words"),
     });
     let longhaul = start(pair(&model)).await;
-    let (id, events) = longhaul.open("hello").await.unwrap();
+    let (id, events) = longhaul.open_session("hello").await.unwrap();
     let first = all(events).await;
     let child = children(&longhaul, id).await[0].id;
     assert_eq!(text(&first, child), "child's words");
-    let second = all(longhaul.say(id, "more").await.unwrap()).await;
+    let second = all(longhaul.send_to_session(id, "more").await.unwrap()).await;
     assert_eq!(second.iter().filter(|event| event.task == child).count(), 0, "{second:?}");
     longhaul.stop_all().await.unwrap();
 }
@@ -101,7 +101,7 @@ async fn events_go_on_from_any_place_without_gap_or_repeat() {
         _ => reply().text("end"),
     });
     let longhaul = start(agent("solo", &model).toolset(step).max_turns(0)).await;
-    let id = ask(&longhaul, Order::new("solo", "go")).await.head.id;
+    let id = ask(&longhaul, Order::new("solo", "go")).await.state.id;
     let whole = all(longhaul.events(id, Seq(0))).await;
     let snapshot = longhaul.snapshot(id).await.unwrap();
     assert_eq!(
@@ -125,7 +125,7 @@ async fn the_last_thing_a_follower_hears_is_the_end() {
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
         let (one, two) = (longhaul.events(id, Seq(0)), longhaul.follow(id));
         for events in [all(one).await, all(two).await] {
-            assert!(matches!(events.last().unwrap().what, Happening::Finished { .. }));
+            assert!(matches!(events.last().unwrap().kind, EventKind::Finished { .. }));
         }
     }
 }
@@ -139,12 +139,12 @@ async fn the_output_of_a_running_task_is_live() {
             "stream"
         }
 
-        fn stream<'a>(&'a self, _: longhaul::model::Request<'a>) -> longhaul::model::ReplyStream<'a> {
+        fn stream<'a>(&'a self, _: longhaul::model::ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
             let gate = self.0.clone();
-            let first = futures::stream::iter([Ok(Chunk::Text("Once upon".into()))]);
+            let first = futures::stream::iter([Ok(ReplyChunk::Text("Once upon".into()))]);
             let rest = futures::stream::once(async move {
                 gate.pass().await;
-                Ok(Chunk::Done(Box::new(reply().text("Once upon a time").build())))
+                Ok(ReplyChunk::Done(Box::new(reply().text("Once upon a time").build())))
             });
             first.chain(rest).boxed()
         }
@@ -156,7 +156,7 @@ async fn the_output_of_a_running_task_is_live() {
     gate.came(1).await;
     let mut events = longhaul.events(id, Seq(0));
     loop {
-        if let Happening::Text { text } = within(events.next()).await.unwrap().unwrap().what {
+        if let EventKind::Text { text } = within(events.next()).await.unwrap().unwrap().kind {
             assert_eq!(text, "Once upon");
             break;
         }
@@ -192,17 +192,17 @@ async fn the_tools_that_run_now_are_shown_all_of_them_with_their_progress() {
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(2).await;
     until(&longhaul, id, |head| head.progress.as_deref() == Some("half way")).await;
-    let calling = longhaul.snapshot(id).await.unwrap().head.calling;
+    let calling = longhaul.snapshot(id).await.unwrap().state.calling;
     assert_eq!(calling.iter().map(|(_, tool)| &**tool).collect::<Vec<_>>(), ["one", "two"]);
     gate.open(1);
     until(&longhaul, id, |head| head.calling.len() == 1).await;
     gate.open(1);
-    assert!(end(&longhaul, id).await.head.calling.is_empty());
+    assert!(end(&longhaul, id).await.state.calling.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_submits_and_watches_but_runs_nothing() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let client = Longhaul::client(store.clone()).await.unwrap();
     let model = model(|_| reply().text("x"));
     let home = team(agent("solo", &model));
@@ -210,8 +210,8 @@ async fn a_client_submits_and_watches_but_runs_nothing() {
     assert!(client.submit(Order::new("solo", "go")).await.is_err(), "it has no team");
     let waited = within(client.wait([id]).timeout(std::time::Duration::from_secs(60))).await.unwrap();
     assert!(waited.timed_out);
-    assert_eq!(waited.tasks[0].head.status, Status::Pending);
-    let runner = Longhaul::builder(home).store_arc(store).start().await.unwrap();
+    assert_eq!(waited.tasks[0].state.status, Status::Pending);
+    let runner = Longhaul::builder(home).shared_store(store).start().await.unwrap();
     assert_done(&end(&client, id).await);
     client.shutdown().await;
     runner.shutdown().await;
@@ -232,7 +232,7 @@ async fn dropping_a_chat_stops_nothing() {
     let longhaul = start(agent("solo", &model)).await;
     drop(longhaul.chat("go").await.unwrap());
     gate.came(1).await;
-    let id = longhaul.snapshots(Default::default()).await.unwrap()[0].id;
+    let id = longhaul.list(Default::default()).await.unwrap()[0].id;
     gate.open(1);
     assert_eq!(end(&longhaul, id).await.output, "still here");
 }
@@ -251,9 +251,9 @@ async fn the_transcript_of_a_child_is_kept() {
         }));
     let worker = agent("worker", &model).toolset(step()).build().unwrap();
     let longhaul =
-        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background)).await;
+        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::SubAgentDialect::Background)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    let child = children(&longhaul, done.head.id).await[0].id;
+    let child = children(&longhaul, done.state.id).await[0].id;
     let transcript = format!("{:?}", journal(&longhaul, child).await);
     for part in ["the order", "thought", "words", "arguments", "tool said this", "end"] {
         assert!(transcript.contains(part), "{part}");
@@ -281,7 +281,7 @@ async fn a_child_can_be_followed_with_all_that_is_below_it() {
     let leaf = agent("leaf", &model).build().unwrap();
     let worker = agent("worker", &model).sub_agent(leaf).build().unwrap();
     let longhaul =
-        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background)).await;
+        start(agent("lead", &model).sub_agent(worker).dialect(longhaul::SubAgentDialect::Background)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(2).await;
     let followed = children(&longhaul, id).await[0].id;
@@ -297,31 +297,31 @@ async fn a_child_can_be_followed_with_all_that_is_below_it() {
 #[tokio::test]
 async fn what_happens_between_the_last_look_and_the_end_is_told_before_it() {
     let mood = Arc::<Mood>::default();
-    let store = Moody { inner: Memory::new(), mood: mood.clone(), hints: true };
+    let store = Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true };
     let longhaul = Longhaul::client(Arc::new(store)).await.unwrap();
     let store = longhaul.store();
     let home = TeamRef::Named("team".into());
     let root = longhaul.submit_to(home.clone(), Order::new("lead", "go")).await.unwrap();
-    let key = TaskKey::fresh();
-    let child = key.candidates().last().unwrap();
-    let submitted = Submitted {
+    let key = TaskKey::random();
+    let child = key.candidate_ids().last().unwrap();
+    let submitted = Submission {
         parent: Some(root),
         depth: 1,
-        ..Submitted::root(root, key, Order::new("worker", "x"), home.clone())
+        ..Submission::root(root, key, Order::new("worker", "x"), home.clone())
     };
     store.append(Batch::one(child, Fence::New, vec![Entry::Submitted(Box::new(submitted))])).await.unwrap();
-    let claim = Claim { worker: WorkerId::fresh(), teams: vec![home], roots: None, fresh: false, max: 9 };
+    let claim = ClaimRequest { worker: WorkerId::random(), teams: vec![home], roots: None, fresh_only: false, max: 9 };
     assert_eq!(store.claim(claim).await.unwrap().len(), 2);
 
     let ends = |task, words: &str| {
-        let said = Entry::Said { voice: Voice::Text, text: words.to_owned() };
+        let said = Entry::Said { voice: LiveTextKind::Text, text: words.to_owned() };
         let outcome = Outcome::Completed { output: words.into(), cut_short: None };
         Batch::one(task, Fence::Attempt(Attempt(1)), vec![said, Entry::Finished(Box::new(outcome))])
     };
     *mood.sly.lock().unwrap() = Some((root, vec![ends(child, "last words"), ends(root, "the end")]));
     let events = all(longhaul.follow(root)).await;
     assert_eq!(text(&events, child), "last words");
-    let ended = |event: &Event| matches!(event.what, Happening::Finished { .. }).then_some(event.task);
+    let ended = |event: &Event| matches!(event.kind, EventKind::Finished { .. }).then_some(event.task);
     assert_eq!(
         events.iter().filter_map(ended).collect::<Vec<_>>(),
         [child, root],

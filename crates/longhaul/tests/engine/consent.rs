@@ -3,8 +3,8 @@
 use longhaul::agent::AgentBuilder;
 use longhaul::permission::Permissions;
 use longhaul::testing::reply;
-use longhaul::toolset::{Filesystem, Sandbox, Script, ScriptTool, Shell, Toolset};
-use longhaul::{Dialect, Longhaul, Order, Status, TaskId};
+use longhaul::toolset::{Filesystem, Sandbox, ScriptTools, ScriptTool, Shell, Toolset};
+use longhaul::{SubAgentDialect, Longhaul, Order, Status, TaskId};
 use serde_json::{Value, json};
 
 use crate::stage::*;
@@ -26,7 +26,7 @@ async fn worker_asks(
     });
     let ask = |agent: AgentBuilder| agent.permissions(Permissions::default());
     let worker = ask(agent("worker", &model)).toolset(worker).build().unwrap();
-    let lead = ask(agent("lead", &model)).toolset(lead).sub_agent(worker).dialect(Dialect::Background);
+    let lead = ask(agent("lead", &model)).toolset(lead).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
     until(&longhaul, id, |head| !head.asked.is_empty()).await;
@@ -47,7 +47,7 @@ async fn child_asks(longhaul: &Longhaul, id: TaskId) -> Option<(TaskId, String)>
             let snapshot = longhaul.snapshot(child.id).await.unwrap();
             return snapshot.questions.first().map(|(_, question)| (child.id, question.text.clone()));
         }
-        let status = longhaul.snapshot(id).await.unwrap().head.status;
+        let status = longhaul.snapshot(id).await.unwrap().state.status;
         assert_ne!(status, Status::Completed, "it launched nobody");
         tokio::task::yield_now().await;
     }
@@ -74,7 +74,7 @@ async fn always_for_a_script_is_none_for_another_command_of_that_name() {
             description: Some("Deploys.".to_owned()),
             ..ScriptTool::default()
         };
-        Script::builder().tool("deploy", tool).build().unwrap()
+        ScriptTools::builder().tool("deploy", tool).build().unwrap()
     };
     assert!(worker_asks(script("true"), script("true; true"), "deploy", json!({})).await.is_some());
     assert_eq!(worker_asks(script("true"), script("true"), "deploy", json!({})).await, None);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use longhaul::dispatch::Limits;
-use longhaul::entry::Wait;
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::WaitReason;
 use longhaul::testing::reply;
-use longhaul::{Dialect, Longhaul, OnFinish, Order, Status};
+use longhaul::{SubAgentDialect, Longhaul, OnFinish, Order, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -16,15 +16,15 @@ async fn a_letter_to_a_finished_task_continues_it_and_both_are_linked() {
     let model = model(|asked| reply().text(format!("{} messages", asked.said.len())));
     let longhaul = start(agent("solo", &model)).await;
     let old = ask(&longhaul, Order::new("solo", "go")).await;
-    let sent = longhaul.send(old.head.id, "and then?").await.unwrap();
-    assert!(sent.continued && sent.to != old.head.id);
+    let sent = longhaul.send(old.state.id, "and then?").await.unwrap();
+    assert!(sent.continued && sent.to != old.state.id);
     let new = end(&longhaul, sent.to).await;
     assert_eq!(new.output, "3 messages", "the conversation is the same");
-    assert_eq!(new.head.continues, Some(old.head.id));
-    let old_now = longhaul.snapshot(old.head.id).await.unwrap();
-    assert_eq!(old_now.head.continued_by, Some(sent.to));
-    assert_eq!((old_now.head.status, old_now.output), (Status::Completed, old.output), "final is final");
-    let third = longhaul.send(old.head.id, "and now?").await.unwrap();
+    assert_eq!(new.state.continues, Some(old.state.id));
+    let old_now = longhaul.snapshot(old.state.id).await.unwrap();
+    assert_eq!(old_now.state.continued_by, Some(sent.to));
+    assert_eq!((old_now.state.status, old_now.output), (Status::Completed, old.output), "final is final");
+    let third = longhaul.send(old.state.id, "and now?").await.unwrap();
     assert_eq!(end(&longhaul, third.to).await.output, "5 messages", "the chain is followed to its end");
 }
 
@@ -38,7 +38,7 @@ async fn a_todo_list_goes_on_with_the_conversation() {
     });
     let longhaul = start(agent("solo", &model).toolset(longhaul::toolset::Todo::new())).await;
     let old = ask(&longhaul, Order::new("solo", "go")).await;
-    let next = longhaul.continue_task(old.head.id, "and then?").await.unwrap();
+    let next = longhaul.continue_task(old.state.id, "and then?").await.unwrap();
     let listed = end(&longhaul, next).await.output;
     assert!(listed.contains("todo_1") && listed.contains("the first step"), "{listed}");
     let other = ask(&longhaul, Order::new("solo", "and then?")).await.output;
@@ -56,12 +56,12 @@ async fn a_failed_and_a_cancelled_task_can_be_continued() {
     });
     let longhaul = start(agent("solo", &model)).await;
     let failed = ask(&longhaul, Order::new("solo", "empty")).await;
-    assert_eq!(failed.head.status, Status::Failed);
+    assert_eq!(failed.state.status, Status::Failed);
     let hangs = longhaul.submit(Order::new("solo", "hang")).await.unwrap();
     until(&longhaul, hangs, |head| head.status == Status::Running).await;
     longhaul.stop(hangs).await.unwrap();
-    assert_eq!(end(&longhaul, hangs).await.head.status, Status::Cancelled);
-    for id in [failed.head.id, hangs] {
+    assert_eq!(end(&longhaul, hangs).await.state.status, Status::Cancelled);
+    for id in [failed.state.id, hangs] {
         let next = longhaul.continue_task(id, "try again").await.unwrap();
         assert_eq!(end(&longhaul, next).await.output, "back: u:try again");
     }
@@ -72,13 +72,13 @@ async fn two_who_write_to_a_finished_task_at_once_make_one_continuation_and_both
     let model = model(|asked| reply().text(asked.said.join("|")));
     let longhaul = start(agent("solo", &model)).await;
     for _ in 0..50 {
-        let old = ask(&longhaul, Order::new("solo", "go")).await.head.id;
+        let old = ask(&longhaul, Order::new("solo", "go")).await.state.id;
         let both = [("first", longhaul.clone()), ("second", longhaul.clone())]
             .map(|(text, longhaul)| tokio::spawn(async move { longhaul.send(old, text).await.unwrap().to }));
         let [a, b] = both;
         let (a, b) = (a.await.unwrap(), b.await.unwrap());
         let mut last = old;
-        while let Some(next) = longhaul.snapshot(last).await.unwrap().head.continued_by {
+        while let Some(next) = longhaul.snapshot(last).await.unwrap().state.continued_by {
             last = next;
             end(&longhaul, last).await;
         }
@@ -92,12 +92,12 @@ async fn two_who_write_to_a_finished_task_at_once_make_one_continuation_and_both
 /// Promise 3: a letter written again, because its writer did not see that it was written, is written once.
 #[tokio::test(start_paused = true)]
 async fn a_letter_written_again_is_one_letter_though_its_reader_has_ended_meanwhile() {
-    use longhaul::dispatch::{Caller, Desk, Note};
+    use longhaul::dispatch::{Caller, Dispatcher, LetterContent};
     use longhaul::id::CallId;
-    let desk: Arc<std::sync::OnceLock<(Arc<dyn Desk>, Caller)>> = Arc::default();
+    let desk: Arc<std::sync::OnceLock<(Arc<dyn Dispatcher>, Caller)>> = Arc::default();
     let held = desk.clone();
     let peek = tool("peek", move |_, context| {
-        let _ = held.set((context.desk.clone(), context.caller.clone()));
+        let _ = held.set((context.dispatcher.clone(), context.caller.clone()));
         async { Ok("ok".into()) }
     });
     let gate = Gate::new();
@@ -124,14 +124,14 @@ async fn a_letter_written_again_is_one_letter_though_its_reader_has_ended_meanwh
     let (desk, caller) = desk.get().unwrap();
     let call = CallId { turn: 9, index: 0 };
     let write = |to: longhaul::TaskId, call: CallId| async move {
-        let note = Note { text: "news".into(), summary: None };
+        let note = LetterContent { text: "news".into(), summary: None };
         desk.send(caller, call, &to.to_string(), note).await.unwrap()
     };
     let first = write(child, call).await;
     gate.open(1);
     assert_eq!(end(&longhaul, child).await.output.matches("news").count(), 1);
     assert_eq!(write(child, call).await, first, "the same call again, after the end");
-    assert_eq!(longhaul.snapshot(child).await.unwrap().head.continued_by, None);
+    assert_eq!(longhaul.snapshot(child).await.unwrap().state.continued_by, None);
 
     let other = CallId { turn: 10, index: 0 };
     let second = write(child, other).await;
@@ -151,7 +151,7 @@ async fn a_continuation_goes_on_with_the_agent_that_had_the_conversation_last() 
     let longhaul = start(agent("desk", &model).handoff(expert)).await;
     let done = ask(&longhaul, Order::new("desk", "go")).await;
     assert_eq!(done.output, "expert speaking");
-    let next = longhaul.continue_task(done.head.id, "more").await.unwrap();
+    let next = longhaul.continue_task(done.state.id, "more").await.unwrap();
     assert_eq!(end(&longhaul, next).await.output, "expert speaking");
 }
 
@@ -168,7 +168,7 @@ async fn a_continuation_reaches_the_children_of_the_task_that_it_continues() {
     });
     let longhaul = start(pair(&model)).await;
     let old = ask(&longhaul, Order::new("lead", "go")).await;
-    let next = longhaul.continue_task(old.head.id, "ask it again").await.unwrap();
+    let next = longhaul.continue_task(old.state.id, "ask it again").await.unwrap();
     let done = end(&longhaul, next).await;
     assert!(done.output.contains("child heard u:again"), "{}", done.output);
     assert_eq!(children(&longhaul, next).await.len(), 1, "the child's continuation is the new lead's");
@@ -236,19 +236,19 @@ async fn the_end_of_a_continued_grandchild_is_told_to_who_wrote_to_it_if_its_par
         (_, last) => reply().text(format!("heard {last}")),
     });
     let worker = agent("worker", &model).build().unwrap();
-    let middle = agent("middle", &model).sub_agent(worker).dialect(Dialect::Background).build().unwrap();
-    let lead = agent("lead", &model).sub_agent(middle).dialect(Dialect::Background);
+    let middle = agent("middle", &model).sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
+    let lead = agent("lead", &model).sub_agent(middle).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
-    let (session, events) = longhaul.open("go").await.unwrap();
+    let (session, events) = longhaul.open_session("go").await.unwrap();
     all(events).await;
-    until(&longhaul, session, |head| head.waiting.as_ref().is_some_and(|w| w.on == Wait::Letter)).await;
+    until(&longhaul, session, |head| head.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter)).await;
     let middle = children(&longhaul, session).await[0].id;
     assert_done(&end(&longhaul, middle).await);
     let before = letters(&longhaul, middle).await.len();
 
-    all(longhaul.say(session, "ask the deepest").await.unwrap()).await;
+    all(longhaul.send_to_session(session, "ask the deepest").await.unwrap()).await;
     until(&longhaul, session, |head| {
-        head.unread == 0 && head.waiting.as_ref().is_some_and(|w| w.on == Wait::Letter)
+        head.unread == 0 && head.waiting.as_ref().is_some_and(|w| w.on == WaitReason::Letter)
     })
     .await;
     let told = longhaul.snapshot(session).await.unwrap().output;
@@ -261,11 +261,11 @@ async fn a_longhaul_that_runs_only_its_own_trees_runs_their_continuations_too() 
     let model = model(|asked| reply().text(asked.last()));
     let longhaul = Longhaul::builder(team(agent("solo", &model)))
         .own_trees_only()
-        .limits(Limits::default())
+        .limits(TaskLimits::default())
         .start()
         .await
         .unwrap();
     let old = ask(&longhaul, Order::new("solo", "go")).await;
-    let next = longhaul.send(old.head.id, "more").await.unwrap().to;
+    let next = longhaul.send(old.state.id, "more").await.unwrap().to;
     assert_eq!(end(&longhaul, next).await.output, "u:more");
 }

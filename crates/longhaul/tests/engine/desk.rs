@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use longhaul::testing::reply;
-use longhaul::{Dialect, Order, Status, Team};
+use longhaul::{SubAgentDialect, Order, Status, Team};
 use serde_json::json;
 
 use crate::stage::*;
@@ -31,7 +31,7 @@ async fn the_ids_of_others_are_refused_and_the_error_says_what_there_is() {
     let mine = children(&longhaul, id).await[0].id;
     assert_eq!(told.matches(&format!("you have no task '{foreign}'")).count(), 3, "{told}");
     assert!(told.contains(&mine.to_string()), "it says what there is: {told}");
-    assert!(!longhaul.snapshot(foreign).await.unwrap().head.status.is_final());
+    assert!(!longhaul.snapshot(foreign).await.unwrap().state.status.is_final());
     longhaul.stop_all().await.unwrap();
 }
 
@@ -40,8 +40,8 @@ async fn the_ids_of_others_are_refused_and_the_error_says_what_there_is() {
 async fn launching_again_with_the_same_call_is_the_same_task() {
     let twice = tool("twice", |_, context| async move {
         let order = Order::new("worker", "x");
-        let first = context.desk.submit(&context.caller, context.call, order.clone()).await?;
-        let again = context.desk.submit(&context.caller, context.call, order).await?;
+        let first = context.dispatcher.submit(&context.caller, context.call, order.clone()).await?;
+        let again = context.dispatcher.submit(&context.caller, context.call, order).await?;
         Ok(format!("{}", first == again).into())
     });
     let model = model(|asked| match (asked.agent.as_str(), asked.turn) {
@@ -53,7 +53,7 @@ async fn launching_again_with_the_same_call_is_the_same_task() {
     let longhaul = start(pair(&model).toolset(twice)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_eq!(done.output, "t:true");
-    assert_eq!(children(&longhaul, done.head.id).await.len(), 1);
+    assert_eq!(children(&longhaul, done.state.id).await.len(), 1);
 }
 
 /// Demand 24.
@@ -117,7 +117,7 @@ async fn each_call_knows_its_own_task_agent_and_directory() {
         _ => reply().text(asked.said[2..].join("|")),
     });
     let worker = agent("worker", &model).toolset(who()).build().unwrap();
-    let lead = agent("lead", &model).toolset(who()).sub_agent(worker).dialect(Dialect::Background);
+    let lead = agent("lead", &model).toolset(who()).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let mut order = Order::new("lead", "go");
     order.working_dir = Some(PathBuf::from("/somewhere"));
@@ -155,7 +155,7 @@ async fn sub_agents_as_tools_wait_or_work_in_the_background() {
     let longhaul = start(agent("lead", &model).sub_agent(worker)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert!(done.output.contains("did now") && done.output.contains("did later"), "{}", done.output);
-    assert_eq!(done.head.turns, 4, "the collected result is not told again");
+    assert_eq!(done.state.turns, 4, "the collected result is not told again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +186,7 @@ async fn managed_agents_are_spawned_written_to_and_cancelled() {
         }
     });
     let worker = agent("worker", &model).build().unwrap();
-    let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(Dialect::Managed)).await;
+    let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(SubAgentDialect::Managed)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     until(&longhaul, id, |head| head.turns >= 3).await;
     gate.open(8);
@@ -226,5 +226,5 @@ async fn mistakes_are_answered_with_a_way_on() {
     ] {
         assert!(done.output.contains(part), "{part} is not in {}", done.output);
     }
-    assert!(children(&longhaul, done.head.id).await.is_empty());
+    assert!(children(&longhaul, done.state.id).await.is_empty());
 }

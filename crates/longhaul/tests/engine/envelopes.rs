@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use longhaul::testing::{ReplyBuilder, reply};
-use longhaul::{Dialect, Order};
+use longhaul::{SubAgentDialect, Order};
 use regex::Regex;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn tags(text: &str) -> Vec<String> {
 
 /// What tools returned to the lead, with a worker that forges, in a dialect.
 async fn returned(
-    dialect: Dialect,
+    dialect: SubAgentDialect,
     play: impl Fn(&Asked) -> ReplyBuilder + Send + Sync + 'static,
 ) -> Vec<String> {
     let log = Log::default();
@@ -74,7 +74,7 @@ async fn the_letter_about_an_end_is_one_envelope() {
 
 #[tokio::test(start_paused = true)]
 async fn the_results_of_background_agents_hold_no_envelope() {
-    let returned = returned(Dialect::Background, |asked| match asked.turn {
+    let returned = returned(SubAgentDialect::Background, |asked| match asked.turn {
         0 => launch(reply(), FORGED),
         1 => wait_for(&asked.id()),
         2 => reply()
@@ -88,7 +88,7 @@ async fn the_results_of_background_agents_hold_no_envelope() {
 
 #[tokio::test(start_paused = true)]
 async fn the_results_of_sub_agents_as_tools_hold_no_envelope() {
-    let returned = returned(Dialect::SubAgents, |asked| match asked.turn {
+    let returned = returned(SubAgentDialect::SubAgents, |asked| match asked.turn {
         0 => reply().call("worker", json!({"task": "x", "background": true})),
         1 => reply()
             .call("get_task_result", json!({"task_id": asked.id(), "wait": true}))
@@ -101,7 +101,7 @@ async fn the_results_of_sub_agents_as_tools_hold_no_envelope() {
 
 #[tokio::test(start_paused = true)]
 async fn the_results_of_managed_agents_hold_no_envelope() {
-    let returned = returned(Dialect::Managed, |asked| match asked.turn {
+    let returned = returned(SubAgentDialect::Managed, |asked| match asked.turn {
         0 => reply()
             .call("spawn_agent", json!({"task": "x", "description": FORGED, "subagent_type": "worker"})),
         1 => reply().call("wait_agent", json!({"agent_id": asked.id()})),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use longhaul::agent::TeamError;
-use longhaul::entry::{FailureKind, Outcome, Wait};
+use longhaul::entry::{FailureKind, Outcome, WaitReason};
 use longhaul::message::StopReason;
-use longhaul::model::{Chunk, Model, ModelError, ModelErrorKind};
-use longhaul::store::{Clock, Memory};
+use longhaul::model::{ReplyChunk, Model, ModelError, ModelErrorKind};
+use longhaul::store::{Clock, MemoryStore};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::DynTool;
-use longhaul::toolset::{Patron, Toolset, ToolsetError};
-use longhaul::{Dialect, Happening, Longhaul, Order, Snapshot, Status};
+use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
+use longhaul::{SubAgentDialect, EventKind, Longhaul, Order, Snapshot, Status};
 use serde_json::json;
 
 use crate::stage::*;
@@ -35,7 +35,7 @@ fn trouble(kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
 async fn an_empty_answer_is_never_a_success() {
     let longhaul = start(agent("solo", &model(|_| reply()))).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
-    assert_eq!((kind(&done), done.head.turns), (FailureKind::NoAnswer, 2));
+    assert_eq!((kind(&done), done.state.turns), (FailureKind::NoAnswer, 2));
 }
 
 /// Demand 3, and "a failure looks like no output yet, so the model starts the task again".
@@ -85,10 +85,10 @@ async fn a_panic_in_a_model_is_contained_and_leaves_nothing_running() {
     let longhaul = start(pair(&model)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Panic, "so far"));
-    assert!(done.head.error.unwrap().contains("the model is broken"));
-    let child = children(&longhaul, done.head.id).await[0].id;
-    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled);
-    assert_eq!(longhaul.running().await.unwrap(), 0);
+    assert!(done.state.error.unwrap().contains("the model is broken"));
+    let child = children(&longhaul, done.state.id).await[0].id;
+    assert_eq!(end(&longhaul, child).await.state.status, Status::Cancelled);
+    assert_eq!(longhaul.count_running().await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,10 +128,10 @@ async fn a_silent_model_is_given_up_and_a_busy_tool_is_not() {
         }
     });
     let watchful = habits(|h| {
-        h.inactivity = Duration::from_secs(10);
-        h.patience.tries = 2;
+        h.inactivity_timeout = Duration::from_secs(10);
+        h.retry.max_tries = 2;
     });
-    let longhaul = start(agent("solo", &model).toolset(long).habits(watchful)).await;
+    let longhaul = start(agent("solo", &model).toolset(long).policy(watchful)).await;
     let id = longhaul.submit(Order::new("solo", "busy")).await.unwrap();
     let silent = ask(&longhaul, Order::new("solo", "silent")).await;
     assert_eq!(kind(&silent), FailureKind::Silent);
@@ -152,7 +152,7 @@ async fn rate_limits_are_waited_out_and_the_wait_is_shown() {
     let began = tokio::time::Instant::now();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     until(&longhaul, id, |head| {
-        head.waiting.as_ref().is_some_and(|w| matches!(w.on, Wait::Provider(_)) && w.until.is_some())
+        head.waiting.as_ref().is_some_and(|w| matches!(w.on, WaitReason::Provider(_)) && w.until.is_some())
     })
     .await;
     assert_done(&end(&longhaul, id).await);
@@ -179,12 +179,12 @@ async fn who_asks_its_provider_again_is_not_shown_as_waiting_for_it() {
         }
     });
     let (began, zero) = (tokio::time::Instant::now(), jiff::Timestamp::now());
-    let store = Memory::with_clock(Clock::of(move || zero + began.elapsed()));
+    let store = MemoryStore::with_clock(Clock::from_fn(move || zero + began.elapsed()));
     let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     until(&longhaul, id, |head| head.waiting.is_some()).await;
     gate.came(1).await;
-    let seen = longhaul.snapshot(id).await.unwrap().head;
+    let seen = longhaul.snapshot(id).await.unwrap().state;
     assert_eq!((seen.status, seen.waiting), (Status::Running, None));
     gate.open(1);
     assert_done(&end(&longhaul, id).await);
@@ -205,7 +205,7 @@ async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
         let began = tokio::time::Instant::now();
         let done = ask(&longhaul, Order::new("solo", "go")).await;
         let took = began.elapsed().as_secs();
-        assert_eq!(done.head.status, status, "{:?}", done.head.error);
+        assert_eq!(done.state.status, status, "{:?}", done.state.error);
         let expected = if status == Status::Completed { 20..=50 } else { 500..=600 };
         assert!(expected.contains(&took), "{took} s");
     }
@@ -213,27 +213,27 @@ async fn a_provider_that_is_down_is_waited_for_but_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_too_often_is_a_failure_that_keeps_the_last_words() {
-    let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|_| vec![Ok(Chunk::Text("half a sen".into()))]));
-    let longhaul = start(agent("solo", &model).habits(habits(|h| h.patience.tries = 3))).await;
+    let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|_| vec![Ok(ReplyChunk::Text("half a sen".into()))]));
+    let longhaul = start(agent("solo", &model).policy(habits(|h| h.retry.max_tries = 3))).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_eq!((kind(&done), done.output.as_str()), (FailureKind::Model, "half a sen"));
-    assert!(done.head.error.unwrap().contains("3 times"));
+    assert!(done.state.error.unwrap().contains("3 times"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_stream_is_asked_again_and_its_text_is_not_told_twice() {
     let model: Arc<dyn Model> = Arc::new(FnModel::streaming(|request| match request.retry {
-        0 => vec![Ok(Chunk::Text("The answer".into()))],
+        0 => vec![Ok(ReplyChunk::Text("The answer".into()))],
         _ => {
-            let done = Chunk::Done(Box::new(reply().text("The answer is 42.").build()));
-            vec![Ok(Chunk::Text("The answer".into())), Ok(Chunk::Text(" is 42.".into())), Ok(done)]
+            let done = ReplyChunk::Done(Box::new(reply().text("The answer is 42.").build()));
+            vec![Ok(ReplyChunk::Text("The answer".into())), Ok(ReplyChunk::Text(" is 42.".into())), Ok(done)]
         }
     }));
     let longhaul = start(agent("solo", &model)).await;
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let events = all(longhaul.follow(id)).await;
     assert_eq!(text(&events, id), "The answer is 42.");
-    assert!(events.iter().any(|e| matches!(&e.what, Happening::Waiting { on: Wait::Provider(_), .. })));
+    assert!(events.iter().any(|e| matches!(&e.kind, EventKind::Waiting { on: WaitReason::Provider(_), .. })));
     assert_eq!(longhaul.output(id).await.unwrap(), "The answer is 42.");
 }
 
@@ -246,14 +246,14 @@ async fn words_that_a_cut_stream_made_void_are_told_to_be() {
             "cut"
         }
 
-        fn stream<'a>(&'a self, request: longhaul::model::Request<'a>) -> longhaul::model::ReplyStream<'a> {
+        fn stream<'a>(&'a self, request: longhaul::model::ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
             let again = request.retry > 0;
-            let first = futures::stream::iter([Ok(Chunk::Text("I think".into()))]);
+            let first = futures::stream::iter([Ok(ReplyChunk::Text("I think".into()))]);
             let rest = futures::stream::once(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 match again {
-                    true => Ok(Chunk::Done(Box::new(reply().text("I think so.").build()))),
-                    false => Err(trouble(ModelErrorKind::Cut(String::new()), None)),
+                    true => Ok(ReplyChunk::Done(Box::new(reply().text("I think so.").build()))),
+                    false => Err(trouble(ModelErrorKind::Truncated(String::new()), None)),
                 }
             });
             first.chain(rest).boxed()
@@ -263,7 +263,7 @@ async fn words_that_a_cut_stream_made_void_are_told_to_be() {
     let longhaul = start(agent("solo", &model)).await;
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let events = all(longhaul.follow(id)).await;
-    let told: Vec<_> = events.iter().filter(|event| matches!(event.what, Happening::Text { .. })).collect();
+    let told: Vec<_> = events.iter().filter(|event| matches!(event.kind, EventKind::Text { .. })).collect();
     assert_eq!(told.len(), 3, "half, half again, and the rest: {told:?}");
     assert_eq!(text(&events, id), "I think so.");
 }
@@ -291,8 +291,8 @@ async fn a_failed_parent_leaves_no_children_running() {
     let longhaul = start(pair(&model)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_eq!(kind(&done), FailureKind::Model);
-    let child = children(&longhaul, done.head.id).await[0].id;
-    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled);
+    let child = children(&longhaul, done.state.id).await[0].id;
+    assert_eq!(end(&longhaul, child).await.state.status, Status::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +306,7 @@ async fn the_same_call_again_and_again_is_a_failure_with_its_own_word() {
     });
     let longhaul = start(agent("solo", &model).toolset(stuck)).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
-    assert_eq!((kind(&done), done.head.turns), (FailureKind::Repeating, 8));
+    assert_eq!((kind(&done), done.state.turns), (FailureKind::Repeating, 8));
     assert!(log.all()[5].last().contains("5 times in a row"), "it was told before");
 }
 
@@ -321,7 +321,7 @@ impl Toolset for Rusty {
         "rusty"
     }
 
-    fn open<'a>(&'a self, patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async move {
             if self.tries.fetch_add(1, Ordering::SeqCst) > 0 {
                 return tool("saw", |_, _| async { Ok("sawn".into()) }).open(patron).await;
@@ -366,13 +366,13 @@ fn an_agent_whose_name_is_no_tools_name_cannot_be_a_tool() {
     for name in ["straße", "a.b", &"x".repeat(65)] {
         let lead =
             |dialect| agent("lead", &model).sub_agent(agent(name, &model).build().unwrap()).dialect(dialect);
-        match lead(Dialect::SubAgents).build() {
-            Err(TeamError::NotATool { agent, other }) => {
+        match lead(SubAgentDialect::SubAgents).build() {
+            Err(TeamError::NotAToolName { agent, other }) => {
                 assert_eq!((agent.as_str(), other.as_str()), ("lead", name));
             }
             other => panic!("{name}: {:?}", other.map(|agent| agent.name)),
         }
-        assert!(lead(Dialect::Background).build().is_ok(), "in another dialect its name is only a word");
+        assert!(lead(SubAgentDialect::Background).build().is_ok(), "in another dialect its name is only a word");
     }
 }
 
@@ -385,9 +385,9 @@ impl Model for Endless {
         "endless"
     }
 
-    fn stream<'a>(&'a self, _: longhaul::model::Request<'a>) -> longhaul::model::ReplyStream<'a> {
+    fn stream<'a>(&'a self, _: longhaul::model::ModelRequest<'a>) -> longhaul::model::ReplyStream<'a> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let words = (0..64).map(|_| Ok(Chunk::Text("word ".repeat(20_000))));
+        let words = (0..64).map(|_| Ok(ReplyChunk::Text("word ".repeat(20_000))));
         let end = Err(trouble(ModelErrorKind::TooLarge("more than 64 MiB came".to_owned()), None));
         futures::stream::iter(words.chain([end])).boxed()
     }
@@ -401,7 +401,7 @@ async fn a_reply_that_does_not_end_is_asked_for_once_and_little_of_it_is_stored(
     assert_eq!((kind(&done), model.0.load(Ordering::SeqCst)), (FailureKind::Model, 1));
     let Some(Outcome::Failed { failure, .. }) = &done.outcome else { panic!("{done:?}") };
     assert!(failure.to_string().contains("the reply does not end: more than 64 MiB came"), "{failure}");
-    let journal = longhaul.store().read(done.head.id, longhaul::id::Seq(0), usize::MAX).await.unwrap();
+    let journal = longhaul.store().read(done.state.id, longhaul::id::Seq(0), usize::MAX).await.unwrap();
     let said: usize = journal
         .iter()
         .map(|record| match &record.entry {

@@ -2,22 +2,22 @@
 
 use std::sync::{Arc, Mutex};
 
-use longhaul::agent::{Preamble, Shape};
+use longhaul::agent::{Preamble, OutputSchema};
 use longhaul::message::{Message, Reply};
 use longhaul::model::settings::StructuredOutput;
-use longhaul::model::{Model, ModelError, ModelErrorKind, Request};
+use longhaul::model::{Model, ModelError, ModelErrorKind, ModelRequest};
 use longhaul::testing::{FnModel, reply};
 use longhaul::toolset::{ModelPicker, Tools};
-use longhaul::{Agent, Dialect, Habits, Longhaul, Order, Status, Team};
+use longhaul::{Agent, SubAgentDialect, Policy, Longhaul, Order, Status, Team};
 use serde_json::json;
 
 use crate::stage::*;
 
-fn is_summary(request: &Request<'_>) -> bool {
+fn is_summary(request: &ModelRequest<'_>) -> bool {
     request.tools.is_empty() && request.system.contains("summaries")
 }
 
-fn texts(request: &Request<'_>) -> Vec<String> {
+fn texts(request: &ModelRequest<'_>) -> Vec<String> {
     let text = |message: &Message| match message {
         Message::User(text) => text.to_string(),
         Message::Assistant(reply) => reply.text(),
@@ -48,7 +48,7 @@ async fn a_conversation_that_grows_too_long_becomes_a_summary_and_the_order_stay
     });
     let model: Arc<dyn Model> = Arc::new(model);
     let solo = Agent::builder("solo").model(model).toolset(talker());
-    let solo = solo.habits(Habits { compact_at: Some(5_000), ..Habits::default() }).build().unwrap();
+    let solo = solo.policy(Policy { compact_at: Some(5_000), ..Policy::default() }).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "Count the xs.")).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_conversation_that_grows_too_long_becomes_a_summary_and_the_order_stay
     let last = seen.last().unwrap();
     assert!(last[1].contains("Seven looks, all x."), "{last:?}");
     assert!(last.iter().map(String::len).sum::<usize>() < 24_000);
-    let head = &done.tasks[0].head;
+    let head = &done.tasks[0].state;
     assert!(head.usage.input >= 900 && head.cost >= 7, "a summary is paid for: {head:?}");
     assert_eq!(head.turns, 9, "and is no turn");
 }
@@ -88,7 +88,7 @@ async fn a_provider_that_finds_the_conversation_too_long_is_asked_with_a_shorter
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();
-    assert_eq!(done.tasks[0].head.status, Status::Completed, "{:?}", done.tasks[0].head.error);
+    assert_eq!(done.tasks[0].state.status, Status::Completed, "{:?}", done.tasks[0].state.error);
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,8 +109,8 @@ async fn a_summary_names_the_tasks_that_still_run() {
     });
     let slow = Agent::builder("slow").model(child).build().unwrap();
     let lead = Agent::builder("lead").model(Arc::new(model)).toolset(talker()).sub_agent(slow);
-    let habits = Habits { compact_at: Some(3_000), on_finish: longhaul::OnFinish::Stop, ..Habits::default() };
-    let lead = lead.dialect(Dialect::Background).habits(habits).build().unwrap();
+    let habits = Policy { compact_at: Some(3_000), on_finish: longhaul::OnFinish::Stop, ..Policy::default() };
+    let lead = lead.dialect(SubAgentDialect::Background).policy(habits).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     within(longhaul.wait([id])).await.unwrap();
@@ -118,10 +118,10 @@ async fn a_summary_names_the_tasks_that_still_run() {
     assert!(seen.contains("have not ended yet") && seen.contains("(slow): Sleep well"), "{seen}");
 }
 
-fn place() -> Shape {
+fn place() -> OutputSchema {
     let schema =
         json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
-    Shape::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true }).unwrap()
+    OutputSchema::new(StructuredOutput { name: "place".into(), description: None, schema, strict: true }).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,18 +138,18 @@ async fn an_answer_in_the_wrong_form_is_mended_once_and_then_a_failure() {
             }
             _ => panic!("one repair"),
         });
-        let solo = Agent::builder("solo").model(Arc::new(model)).shape(place()).build().unwrap();
+        let solo = Agent::builder("solo").model(Arc::new(model)).output_schema(place()).build().unwrap();
         let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
         let id = longhaul.submit(Order::new("solo", "Where?")).await.unwrap();
         let done = within(longhaul.wait([id])).await.unwrap();
         let task = &done.tasks[0];
-        assert_eq!(task.head.status, status);
+        assert_eq!(task.state.status, status);
         assert!(task.output.contains(output), "{}", task.output);
         if status == Status::Failed {
             assert!(
-                task.head.error.as_deref().unwrap().contains("misshapen answer"),
+                task.state.error.as_deref().unwrap().contains("misshapen answer"),
                 "{:?}",
-                task.head.error
+                task.state.error
             );
         }
     }
@@ -189,13 +189,13 @@ async fn an_agent_sees_as_much_of_its_conversation_as_it_is_to_see() {
             _ => reply().text("done"),
         }
     });
-    let habits = Habits { history_items: Some(4), old_outputs: Some(1_500), ..Habits::default() };
+    let habits = Policy { history_items: Some(4), old_output_tokens: Some(1_500), ..Policy::default() };
     let solo =
-        Agent::builder("solo").model(Arc::new(model)).toolset(talker()).habits(habits).build().unwrap();
+        Agent::builder("solo").model(Arc::new(model)).toolset(talker()).policy(habits).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();
-    assert_eq!(done.tasks[0].output, "done", "{:?}", done.tasks[0].head.error);
+    assert_eq!(done.tasks[0].output, "done", "{:?}", done.tasks[0].state.error);
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn an_agent_is_told_the_day_and_the_place_and_a_read_only_one_cannot_write
         .preamble(preamble)
         .toolset(talker())
         .toolset(ModelPicker::new(["large"]))
-        .habits(Habits { read_only: true, ..Habits::default() })
+        .policy(Policy { read_only: true, ..Policy::default() })
         .build()
         .unwrap();
     let longhaul = Longhaul::builder(Team::new(solo).unwrap()).start().await.unwrap();

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul::agent::AgentBuilder;
-use longhaul::entry::{Entry, HookFailure, Nudge, Record};
-use longhaul::hook::{Hook, Hooks, Matcher, OnHookError};
+use longhaul::entry::{Entry, HookFailure, NudgeReason, Record};
+use longhaul::hook::{Hook, Hooks, ToolMatcher, OnHookError};
 use longhaul::model::Model;
 use longhaul::permission::Permissions;
-use longhaul::store::Sqlite;
+use longhaul::store::SqliteStore;
 use longhaul::testing::reply;
 use longhaul::toolset::{Shell, Tools};
 use longhaul::{Longhaul, Order, Status, TaskId};
@@ -41,7 +41,7 @@ fn hook(command: impl Into<String>) -> Vec<Hook> {
 }
 
 fn before(command: impl Into<String>) -> Hooks {
-    Hooks { pre_tool_use: vec![(Matcher::all(), hook(command))], ..Hooks::default() }
+    Hooks { pre_tool_use: vec![(ToolMatcher::all(), hook(command))], ..Hooks::default() }
 }
 
 fn says(decision: &str) -> Hooks {
@@ -87,7 +87,7 @@ async fn a_hook_blocks_a_call_and_the_model_is_told_why() {
     assert_eq!(told, "t:This call of 'write' was not made: a hook blocked it: not on a Friday");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     let other = Hooks {
-        pre_tool_use: vec![(Matcher::parse("shell|edit_.*").unwrap(), hook("exit 2"))],
+        pre_tool_use: vec![(ToolMatcher::parse("shell|edit_.*").unwrap(), hook("exit 2"))],
         ..Hooks::default()
     };
     assert_eq!(output(one(other, &ran)).await, "t:wrote {\"what\":\"x\"}", "it is for other tools");
@@ -98,14 +98,14 @@ async fn a_hook_that_takes_too_long_denies_a_call_and_holds_up_nothing_else() {
     let ran = Arc::new(AtomicUsize::new(0));
     let slow = Hook::command("sleep 300").timeout(Duration::from_millis(200));
     let hooks = Hooks {
-        post_tool_use: vec![(Matcher::all(), vec![slow.clone()])],
+        post_tool_use: vec![(ToolMatcher::all(), vec![slow.clone()])],
         task_start: vec![slow.clone()],
         task_end: vec![slow.clone()],
         ..Hooks::default()
     };
     let begun = Instant::now();
     assert_eq!(output(one(hooks, &ran)).await, "t:wrote {\"what\":\"x\"}");
-    let judge = Hooks { pre_tool_use: vec![(Matcher::all(), vec![slow])], ..Hooks::default() };
+    let judge = Hooks { pre_tool_use: vec![(ToolMatcher::all(), vec![slow])], ..Hooks::default() };
     assert!(output(one(judge, &ran)).await.contains("it took longer than 200ms"));
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -118,7 +118,7 @@ async fn rewritten_arguments_are_what_the_tool_gets_what_permissions_see_and_wha
     let longhaul = start(one(rewrites(), &ran)).await;
     let done = ask(&longhaul, Order::new("worker", "go")).await;
     assert_eq!(done.output, "t:wrote {\"what\":\"y\"}");
-    let called = journal(&longhaul, done.head.id).await.into_iter().find_map(|record| match record.entry {
+    let called = journal(&longhaul, done.state.id).await.into_iter().find_map(|record| match record.entry {
         Entry::Called { arguments, .. } => Some(arguments),
         _ => None,
     });
@@ -162,7 +162,7 @@ async fn what_a_hook_rewrites_is_judged_as_the_tool_reads_it() {
 
     // Hooks hear of a call by the tool's own names, too.
     let heard = dir.path().join("heard");
-    let hooks = Hooks { pre_tool_use: vec![(Matcher::all(), keeps(&heard))], ..Hooks::default() };
+    let hooks = Hooks { pre_tool_use: vec![(ToolMatcher::all(), keeps(&heard))], ..Hooks::default() };
     let agent = agent("worker", &calls(json!({"command": "true"}))).toolset(Shell::new()).hooks(hooks);
     let longhaul = start(agent).await;
     let order = Order { working_dir: Some(dir.path().to_owned()), ..Order::new("worker", "go") };
@@ -212,7 +212,7 @@ async fn a_hook_allows_what_the_agent_would_ask_for_and_nothing_that_it_must_not
         }
         let parents = Permissions::parse(["transfer_task"], [""; 0], [""; 0]).unwrap();
         let lead = agent("lead", &model).sub_agent(worker.build().unwrap()).permissions(parents);
-        let longhaul = start(lead.dialect(longhaul::Dialect::Transfer)).await;
+        let longhaul = start(lead.dialect(longhaul::SubAgentDialect::Transfer)).await;
         let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         let child = loop {
             if let Some(child) = children(&longhaul, id).await.first() {
@@ -235,13 +235,13 @@ async fn what_hooks_say_to_a_result_is_told_below_it_and_written_down() {
     let mut after = keeps(&log);
     after.extend(hook("echo formatted"));
     after.extend(hook("echo two lines are too long >&2; exit 2"));
-    let hooks = Hooks { post_tool_use: vec![(Matcher::all(), after)], ..Hooks::default() };
+    let hooks = Hooks { post_tool_use: vec![(ToolMatcher::all(), after)], ..Hooks::default() };
     let longhaul = start(one(hooks, &ran)).await;
     let order = Order::new("worker", "go").working_dir(dir.path());
     let done = ask(&longhaul, order).await;
     let told = "wrote {\"what\":\"x\"}\n\n<hook event=\"post_tool_use\">\ntwo lines are too long\nformatted\n</hook>";
     assert_eq!(done.output, format!("t:{told}"));
-    let returned = journal(&longhaul, done.head.id).await.into_iter().find_map(|record| match record.entry {
+    let returned = journal(&longhaul, done.state.id).await.into_iter().find_map(|record| match record.entry {
         Entry::Returned(returned) => Some(returned),
         _ => None,
     });
@@ -252,7 +252,7 @@ async fn what_hooks_say_to_a_result_is_told_below_it_and_written_down() {
     assert_eq!(heard[0]["tool_response"], "wrote {\"what\":\"x\"}");
     assert_eq!(heard[0]["tool_input"], json!({"what": "x"}));
     assert_eq!((&heard[0]["tool_error"], &heard[0]["tool_use_id"]), (&json!(false), &json!("1.0")));
-    assert_eq!(heard[0]["task_id"], done.head.id.to_string());
+    assert_eq!(heard[0]["task_id"], done.state.id.to_string());
     longhaul.shutdown().await;
 }
 
@@ -261,8 +261,8 @@ fn logged(dir: &Path) -> Hooks {
     let mut session_start = at("session_start");
     session_start.extend(hook("echo the branch is main"));
     Hooks {
-        pre_tool_use: vec![(Matcher::all(), at("pre"))],
-        post_tool_use: vec![(Matcher::all(), at("post"))],
+        pre_tool_use: vec![(ToolMatcher::all(), at("pre"))],
+        post_tool_use: vec![(ToolMatcher::all(), at("post"))],
         session_start,
         session_end: at("session_end"),
         task_start: at("task_start"),
@@ -294,11 +294,11 @@ async fn beginnings_ends_and_calls_are_heard_of_once_though_the_task_is_carried_
         });
         team(agent("worker", &model).toolset(writer(&ran)).hooks(logged(dir.path())))
     };
-    let first = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    let first = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     let id = first.submit(Order::new("worker", "go")).await.unwrap();
     gate.came(1).await;
     drop(first);
-    let second = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    let second = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     gate.came(1).await;
     gate.open(2);
     let done = end(&second, id).await;
@@ -327,7 +327,7 @@ async fn sessions_are_what_a_person_started_and_a_hook_hears_when_one_waits_or_a
     });
     let hooks = || logged(dir.path());
     let worker = agent("worker", &model).hooks(hooks()).build().unwrap();
-    let lead = agent("lead", &model).hooks(hooks()).sub_agent(worker).dialect(longhaul::Dialect::Transfer);
+    let lead = agent("lead", &model).hooks(hooks()).sub_agent(worker).dialect(longhaul::SubAgentDialect::Transfer);
     let longhaul =
         start(lead.permissions(Permissions::parse([""; 0], ["transfer_task"], [""; 0]).unwrap())).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
@@ -336,7 +336,7 @@ async fn sessions_are_what_a_person_started_and_a_hook_hears_when_one_waits_or_a
     longhaul.answer(id, None, "yes").await.unwrap();
     until_there(&asked, 2).await;
     longhaul.stop(id).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     longhaul.shutdown().await;
     let questions: Vec<Value> = lines(&asked).iter().map(|line| line["question"].clone()).collect();
     assert!(questions[0].as_str().unwrap().starts_with("May transfer_task be called"), "{questions:?}");
@@ -363,15 +363,15 @@ async fn hooks_of_a_task_that_is_stopped_are_ended() {
         let mut hooks = Hooks::default();
         match moment {
             "task_start" => hooks.task_start = hangs,
-            "pre" => hooks.pre_tool_use = vec![(Matcher::all(), hangs)],
-            _ => hooks.post_tool_use = vec![(Matcher::all(), hangs)],
+            "pre" => hooks.pre_tool_use = vec![(ToolMatcher::all(), hangs)],
+            _ => hooks.post_tool_use = vec![(ToolMatcher::all(), hangs)],
         }
         let longhaul = start(one(hooks, &Arc::default())).await;
         let id: TaskId = longhaul.submit(Order::new("worker", "go")).await.unwrap();
         until_there(&pid, 1).await;
         let begun = Instant::now();
         longhaul.stop(id).await.unwrap();
-        assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled, "{moment}");
+        assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled, "{moment}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{moment}: {:?}", begun.elapsed());
         longhaul.shutdown().await;
         // It was killed; the kernel takes a moment to see to it.
@@ -391,8 +391,8 @@ async fn a_task_without_words_of_hooks_has_the_conversation_that_it_would_have_h
         let longhaul = start(agent("worker", &model).hooks(hooks)).await;
         let done = ask(&longhaul, Order::new("worker", "go")).await;
         assert_eq!(done.output, "u:go");
-        let begun = |entry: &Entry| matches!(entry, Entry::Nudged { why: Nudge::Begun, .. });
-        let journal = journal(&longhaul, done.head.id).await;
+        let begun = |entry: &Entry| matches!(entry, Entry::Nudged { why: NudgeReason::Begun, .. });
+        let journal = journal(&longhaul, done.state.id).await;
         assert_eq!(journal.iter().filter(|record| begun(&record.entry)).count(), marks);
         longhaul.shutdown().await;
     }
@@ -427,7 +427,7 @@ async fn a_hook_that_fails_denies_the_call_and_is_an_event() {
         assert_done(&done);
         assert_eq!(ran.load(Ordering::SeqCst), 0, "the call was made after: {script}");
         assert!(done.output.contains("the hook that has to judge this call failed"), "{}", done.output);
-        let failures: Vec<_> = failures(&longhaul, done.head.id).await;
+        let failures: Vec<_> = failures(&longhaul, done.state.id).await;
         assert_eq!(failures.len(), 1, "{script}");
         assert!(failures[0].denied && failures[0].event == "pre_tool_use", "{:?}", failures[0]);
         longhaul.shutdown().await;
@@ -439,7 +439,7 @@ async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
     for script in BROKEN {
         let ran = Arc::new(AtomicUsize::new(0));
         let lenient = Hook::command(script).on_error(OnHookError::Allow);
-        let hooks = Hooks { pre_tool_use: vec![(Matcher::all(), vec![lenient])], ..Hooks::default() };
+        let hooks = Hooks { pre_tool_use: vec![(ToolMatcher::all(), vec![lenient])], ..Hooks::default() };
         assert!(output(one(hooks, &ran)).await.contains("wrote"), "{script}");
         assert_eq!(ran.load(Ordering::SeqCst), 1, "{script}");
     }
@@ -449,7 +449,7 @@ async fn a_call_is_made_though_its_hook_fails_where_the_author_says_so() {
 async fn failures_at_the_beginning_after_a_call_and_at_the_end_are_events_too() {
     let ran = Arc::new(AtomicUsize::new(0));
     let hooks = Hooks {
-        post_tool_use: vec![(Matcher::all(), hook("exit 3"))],
+        post_tool_use: vec![(ToolMatcher::all(), hook("exit 3"))],
         session_start: hook("exit 4"),
         task_end: hook("exit 5"),
         ..Hooks::default()
@@ -458,7 +458,7 @@ async fn failures_at_the_beginning_after_a_call_and_at_the_end_are_events_too() 
     let done = ask(&longhaul, Order::new("worker", "go")).await;
     assert_done(&done);
     longhaul.shutdown().await;
-    let told: Vec<String> = failures(&longhaul, done.head.id).await.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = failures(&longhaul, done.state.id).await.iter().map(ToString::to_string).collect();
     let expected = [
         "session_start hook `exit 4` failed: it exited with 4",
         "post_tool_use hook `exit 3` failed: it exited with 3",

@@ -7,7 +7,7 @@ use std::process::Command;
 use longhaul::entry::FailureKind;
 use longhaul::testing::reply;
 use longhaul::toolset::Filesystem;
-use longhaul::{Dialect, Habits, Isolation, Order, Status};
+use longhaul::{SubAgentDialect, Policy, Isolation, Order, Status};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -39,8 +39,8 @@ fn place(output: &str) -> PathBuf {
     PathBuf::from(told.split(';').next().unwrap())
 }
 
-fn isolated() -> Habits {
-    Habits { isolation: Isolation::Worktree, ..Habits::default() }
+fn isolated() -> Policy {
+    Policy { isolation: Isolation::Worktree, ..Policy::default() }
 }
 
 #[tokio::test]
@@ -51,12 +51,12 @@ async fn two_writers_of_one_file_do_not_meet_and_the_result_says_where_the_work_
         1 => reply().call("read_file", json!({"path": "a.txt"})),
         _ => reply().text("done"),
     });
-    let longhaul = start(agent("lead", &model).toolset(Filesystem::new()).habits(isolated())).await;
+    let longhaul = start(agent("lead", &model).toolset(Filesystem::new()).policy(isolated())).await;
     let order = |task: &str| Order::new("lead", task).working_dir(repo.path());
     let ids = [longhaul.submit(order("two")).await.unwrap(), longhaul.submit(order("three")).await.unwrap()];
     let done = within(longhaul.wait(ids)).await.unwrap();
     for (task, text) in done.tasks.iter().zip(["two", "three"]) {
-        assert_eq!(task.head.status, Status::Completed, "{}", task.output);
+        assert_eq!(task.state.status, Status::Completed, "{}", task.output);
         assert!(task.output.starts_with("done\n\n[Its git worktree: "), "{}", task.output);
         assert!(
             task.output.contains("branch longhaul/t-")
@@ -83,7 +83,7 @@ async fn two_writers_of_one_file_do_not_meet_and_the_result_says_where_the_work_
 async fn a_worktree_that_nothing_was_done_in_is_gone_with_its_task() {
     let repo = repository();
     let model = model(|_| reply().text("nothing to do"));
-    let longhaul = start(agent("lead", &model).habits(isolated())).await;
+    let longhaul = start(agent("lead", &model).policy(isolated())).await;
     let id = longhaul.submit(Order::new("lead", "look").working_dir(repo.path())).await.unwrap();
     let done = within(longhaul.wait([id])).await.unwrap();
     assert!(done.tasks[0].output.contains("changed nothing there"), "{}", done.tasks[0].output);
@@ -101,7 +101,7 @@ async fn a_child_works_in_its_parents_worktree() {
         _ => reply().text("done"),
     });
     let worker = agent("worker", &model).toolset(Filesystem::new()).build().unwrap();
-    let lead = agent("lead", &model).sub_agent(worker).dialect(Dialect::Background);
+    let lead = agent("lead", &model).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start(lead).await;
     let order = Order::new("lead", "go").working_dir(repo.path()).isolation(Isolation::Worktree);
     let id = longhaul.submit(order).await.unwrap();
@@ -116,12 +116,12 @@ async fn a_child_works_in_its_parents_worktree() {
 async fn where_there_is_no_repository_the_task_fails_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let model = model(|_| reply().text("done"));
-    let longhaul = start(agent("lead", &model).habits(isolated())).await;
+    let longhaul = start(agent("lead", &model).policy(isolated())).await;
     for order in [Order::new("lead", "go").working_dir(dir.path()), Order::new("lead", "go")] {
         let id = longhaul.submit(order).await.unwrap();
         let done = within(longhaul.wait([id])).await.unwrap();
         let why = done.tasks[0].outcome.as_ref().and_then(|outcome| outcome.error()).unwrap_or_default();
-        assert_eq!(done.tasks[0].head.status, Status::Failed);
+        assert_eq!(done.tasks[0].state.status, Status::Failed);
         assert!(
             why.contains(&FailureKind::Place.to_string()) && why.contains("isolation: worktree needs"),
             "{why}"

@@ -57,7 +57,7 @@ async fn a_job_ends_with_its_task_however_that_ends() {
         }
         let done = within(longhaul.wait([id])).await.unwrap();
         let status = if stopped { Status::Cancelled } else { Status::Completed };
-        assert_eq!(done.tasks[0].head.status, status);
+        assert_eq!(done.tasks[0].state.status, status);
         until("the job is gone", || !alive(&pid())).await;
         longhaul.shutdown().await;
     }

@@ -7,7 +7,7 @@ use longhaul::entry::Entry;
 use longhaul::task::MAILBOX;
 
 use crate::stage::*;
-use longhaul::agent::Notices;
+use longhaul::agent::CompletionNotice;
 use longhaul::testing::reply;
 use longhaul::{Longhaul, Order, Status};
 
@@ -80,7 +80,7 @@ async fn ends_close_together_are_one_letter_to_a_resting_parent() {
     gate.open(1);
     let done = end(&longhaul, id).await;
     assert_done(&done);
-    assert_eq!(done.head.turns, 4, "one for the launch, one rest, one for five, one for the last");
+    assert_eq!(done.state.turns, 4, "one for the launch, one rest, one for five, one for the last");
 }
 
 /// Demand 2 and 10: the completion wakes an idle parent; nobody polls.
@@ -103,7 +103,7 @@ async fn the_end_of_a_child_wakes_an_idle_session() {
         }
     });
     let longhaul = start(pair(&model)).await;
-    let (id, events) = longhaul.open("go").await.unwrap();
+    let (id, events) = longhaul.open_session("go").await.unwrap();
     gate.came(1).await;
     until(&longhaul, id, |head| head.waiting.is_some()).await;
     gate.open(1);
@@ -152,11 +152,11 @@ async fn a_quiet_session_is_not_woken() {
         ("lead", n) => reply().text(format!("turn {n}: {}", asked.last())),
         _ => reply().text("the news"),
     });
-    let longhaul = start(pair(&model).habits(habits(|h| h.notices = Notices::Quiet))).await;
+    let longhaul = start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let id = longhaul.submit(Order::new("lead", "go").interactive()).await.unwrap();
     until(&longhaul, id, |head| head.unread == 1 && head.waiting.is_some()).await;
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.turns, 2);
-    let events = all(longhaul.say(id, "and?").await.unwrap()).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.turns, 2);
+    let events = all(longhaul.send_to_session(id, "and?").await.unwrap()).await;
     assert!(text(&events, id).contains("the news"));
 }
 
@@ -168,9 +168,9 @@ async fn a_quiet_task_reads_what_its_children_said_before_it_ends() {
         ("lead", n) => reply().text(format!("turn {n}: {} news", asked.last().matches("the news").count())),
         _ => reply().text("the news"),
     });
-    let longhaul = start(pair(&model).habits(habits(|h| h.notices = Notices::Quiet))).await;
+    let longhaul = start(pair(&model).policy(habits(|h| h.completion_notice = CompletionNotice::Quiet))).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    assert_eq!((done.output.as_str(), done.head.turns, done.head.unread), ("turn 2: 2 news", 3, 0));
+    assert_eq!((done.output.as_str(), done.state.turns, done.state.unread), ("turn 2: 2 news", 3, 0));
 }
 
 /// "Sent for what was already read."
@@ -190,9 +190,9 @@ async fn a_result_that_was_collected_is_not_told_again() {
     let longhaul = start(pair(&model)).await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_done(&done);
-    assert_eq!(done.head.turns, 3, "nothing woke it again");
+    assert_eq!(done.state.turns, 3, "nothing woke it again");
     assert_eq!(log.of("lead").last().unwrap().times("the very result"), 1);
-    assert_eq!(done.head.unread, 0, "the letter is done with");
+    assert_eq!(done.state.unread, 0, "the letter is done with");
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,10 +218,10 @@ async fn letters_about_collected_results_do_not_fill_the_mailbox() {
     let longhaul = start(pair(&model)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
-    let head = longhaul.snapshot(id).await.unwrap().head;
+    let head = longhaul.snapshot(id).await.unwrap().state;
     assert!(head.unread <= 3, "{} letters nobody will read count as unread", head.unread);
     gate.open(1);
-    assert_eq!(end(&longhaul, id).await.head.unread, 0);
+    assert_eq!(end(&longhaul, id).await.state.unread, 0);
 }
 
 /// Demand 13.
@@ -308,7 +308,7 @@ async fn a_broadcast_reaches_all_that_run_and_wakes_nobody_from_the_dead() {
         }
     });
     let longhaul = start(agent("solo", &model)).await;
-    let ended = ask(&longhaul, Order::new("solo", "quick")).await.head.id;
+    let ended = ask(&longhaul, Order::new("solo", "quick")).await.state.id;
     let mut running = Vec::new();
     for n in 0..3 {
         running.push(longhaul.submit(Order::new("solo", format!("long {n}"))).await.unwrap());
@@ -319,7 +319,7 @@ async fn a_broadcast_reaches_all_that_run_and_wakes_nobody_from_the_dead() {
     for id in running {
         assert_eq!(end(&longhaul, id).await.output, "u:wrap up");
     }
-    assert_eq!(longhaul.snapshot(ended).await.unwrap().head.continued_by, None);
+    assert_eq!(longhaul.snapshot(ended).await.unwrap().state.continued_by, None);
 }
 
 /// The list of a broadcast is old by the time its letters are written.
@@ -335,7 +335,7 @@ async fn a_broadcast_continues_no_task_that_ends_meanwhile() {
         longhaul.broadcast("hear").await.unwrap();
         within(longhaul.wait(ids)).await.unwrap();
     }
-    let continued = longhaul.snapshots(Default::default()).await.unwrap();
+    let continued = longhaul.list(Default::default()).await.unwrap();
     assert_eq!(continued.iter().filter(|task| task.continues.is_some()).count(), 0);
     longhaul.shutdown().await;
 }
@@ -376,14 +376,14 @@ async fn a_chain_of_wakes_and_launches_comes_to_an_end() {
         "lead" => launch(reply(), &count.fetch_add(1, Ordering::Relaxed).to_string()),
         _ => reply().text("again!"),
     });
-    let longhaul = start(pair(&model).habits(habits(|h| {
+    let longhaul = start(pair(&model).policy(habits(|h| {
         h.max_wakes = 5;
         h.max_turns = 0;
     })))
     .await;
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "enough"));
-    assert!(done.head.cut_short.is_some(), "and it is marked");
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Completed, "enough"));
+    assert!(done.state.cut_short.is_some(), "and it is marked");
     assert!(launched.load(Ordering::Relaxed) <= 7);
 }
 
@@ -419,11 +419,11 @@ async fn a_lead_hears_of_all_its_children_however_many_and_however_far_apart_the
             }
         }
     });
-    let limits = longhaul::dispatch::Limits { running: 100, ..Default::default() };
+    let limits = longhaul::dispatch::TaskLimits { running: 100, ..Default::default() };
     let longhaul = Longhaul::builder(team(pair(&model))).limits(limits).start().await.unwrap();
     let done = ask(&longhaul, Order::new("lead", "go")).await;
     assert_done(&done);
-    assert_eq!(done.head.cut_short, None);
+    assert_eq!(done.state.cut_short, None);
     let asked = log.all();
     for n in 0..90 {
         assert_eq!(asked.last().unwrap().times(&format!("result {n:02}")), 1, "{n}");

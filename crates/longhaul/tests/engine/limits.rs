@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::testing::reply;
 use longhaul::{Budget, Longhaul, Order, Status};
 use serde_json::json;
@@ -25,14 +25,14 @@ async fn at_the_seat_limit_tasks_queue_and_no_more_than_the_limit_run() {
             reply().text("x")
         }
     });
-    let limits = Limits { running: 4, ..Limits::default() };
+    let limits = TaskLimits { running: 4, ..TaskLimits::default() };
     let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..21 {
         ids.push(longhaul.submit(Order::new("solo", "go")).await.unwrap());
     }
     let waited = within(longhaul.wait(ids)).await.unwrap();
-    assert!(waited.tasks.iter().all(|task| task.head.status == Status::Completed), "the 21st too");
+    assert!(waited.tasks.iter().all(|task| task.state.status == Status::Completed), "the 21st too");
     assert_eq!(most.load(Ordering::SeqCst), 4);
 }
 
@@ -40,8 +40,8 @@ async fn at_the_seat_limit_tasks_queue_and_no_more_than_the_limit_run() {
 async fn the_queue_is_bounded_and_can_be_no_queue_at_all() {
     let model = slow(|_| std::future::pending());
     for (limits, taken) in [
-        (Limits { running: 1, queue: Some(2), ..Limits::default() }, 3),
-        (Limits { running: 3, reject_when_full: true, ..Limits::default() }, 3),
+        (TaskLimits { running: 1, queue: Some(2), ..TaskLimits::default() }, 3),
+        (TaskLimits { running: 3, reject_when_full: true, ..TaskLimits::default() }, 3),
     ] {
         let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
         let first = longhaul.submit(Order::new("solo", "go")).await.unwrap();
@@ -51,7 +51,7 @@ async fn the_queue_is_bounded_and_can_be_no_queue_at_all() {
         }
         let error = longhaul.submit(Order::new("solo", "go")).await.unwrap_err().to_string();
         assert!(error.contains("limit"), "{error}");
-        assert_eq!(longhaul.snapshots(Default::default()).await.unwrap().len(), taken, "no phantom");
+        assert_eq!(longhaul.list(Default::default()).await.unwrap().len(), taken, "no phantom");
         longhaul.stop_all().await.unwrap();
         within(longhaul.shutdown()).await;
     }
@@ -66,7 +66,7 @@ async fn the_tree_limit_is_exact_though_all_launch_at_once() {
         ("lead", _) => reply().text("x"),
         _ => reply().text("r"),
     });
-    let limits = Limits { tree: Some(11), ..Limits::default() };
+    let limits = TaskLimits { tree: Some(11), ..TaskLimits::default() };
     let longhaul = Longhaul::builder(team(pair(&model))).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     let events = all(longhaul.follow(id)).await;
@@ -99,7 +99,7 @@ async fn agents_nest_as_deep_as_the_limit_and_no_deeper() {
     let longhaul = start(agent("a", &model).sub_agent(b)).await;
     let done = ask(&longhaul, Order::new("a", "go")).await;
     assert_done(&done);
-    let tree = longhaul.snapshots(longhaul::store::Filter::tree(done.head.id)).await.unwrap();
+    let tree = longhaul.list(longhaul::store::TaskFilter::tree(done.state.id)).await.unwrap();
     let depths: Vec<_> = tree.iter().map(|task| (task.agent.to_string(), task.depth)).collect();
     let expected = [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, depth)| (name.to_owned(), depth));
     assert_eq!(depths, expected);
@@ -116,9 +116,9 @@ async fn at_the_turn_limit_a_task_ends_with_an_answer_that_is_marked() {
     });
     let longhaul = start(agent("solo", &model).toolset(looking)).await;
     let done = ask(&longhaul, Order::new("solo", "go").max_turns(3)).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "what I have"));
-    assert_eq!(done.head.turns, 4);
-    assert!(done.head.cut_short.unwrap().contains("3 turns"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Completed, "what I have"));
+    assert_eq!(done.state.turns, 4);
+    assert!(done.state.cut_short.unwrap().contains("3 turns"));
 }
 
 /// Demand 16: time, with what was said by then, in all turns.
@@ -135,8 +135,8 @@ async fn a_task_that_takes_too_long_fails_and_keeps_what_it_has_said() {
     let longhaul = start(agent("solo", &model).toolset(work)).await;
     let order = Order::new("solo", "go").timeout(Duration::from_secs(30));
     let done = ask(&longhaul, order).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Failed, "first find"));
-    assert!(done.head.error.unwrap().contains("timed out"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Failed, "first find"));
+    assert!(done.state.error.unwrap().contains("timed out"));
 }
 
 /// Demand 6: before the next call, so that the bound is overrun by one reply at most.
@@ -157,8 +157,8 @@ async fn a_budget_is_checked_before_the_next_call() {
         (Budget { time: Some(Duration::ZERO), ..Budget::default() }, 0),
     ] {
         let done = ask(&longhaul, Order::new("solo", "go").budget(budget)).await;
-        assert_eq!((done.head.status, done.head.turns), (Status::Failed, turns), "{budget:?}");
-        assert!(done.head.error.unwrap().contains("budget"));
+        assert_eq!((done.state.status, done.state.turns), (Status::Failed, turns), "{budget:?}");
+        assert!(done.state.error.unwrap().contains("budget"));
         let said: Vec<_> = (0..turns).map(|turn| format!("part {turn}")).collect();
         assert_eq!(done.output, said.join("\n\n"), "partial output is kept");
     }
@@ -172,15 +172,15 @@ async fn a_budget_of_a_tree_counts_all_below_and_binds_them() {
         _ => reply().text("r").usage(50, 50),
     });
     let longhaul = Longhaul::builder(team(pair(&model)))
-        .limits(Limits { running: 1, ..Limits::default() })
+        .limits(TaskLimits { running: 1, ..TaskLimits::default() })
         .start()
         .await
         .unwrap();
     let order = Order::new("lead", "go").tree_budget(Budget { tokens: Some(150), ..Budget::default() });
     let done = ask(&longhaul, order).await;
     let spent: Vec<_> =
-        children(&longhaul, done.head.id).await.iter().map(|c| (c.status, c.usage.total())).collect();
-    assert_eq!(done.head.status, Status::Failed, "nothing is left for the lead");
+        children(&longhaul, done.state.id).await.iter().map(|c| (c.status, c.usage.total())).collect();
+    assert_eq!(done.state.status, Status::Failed, "nothing is left for the lead");
     assert_eq!(spent.iter().filter(|(_, tokens)| *tokens == 0).count(), 1, "{spent:?}");
     assert_eq!(spent.iter().filter(|(status, _)| *status == Status::Completed).count(), 2, "{spent:?}");
 }
@@ -203,7 +203,7 @@ async fn a_long_result_is_cut_with_a_mark_and_can_be_paged() {
     assert!(done.output.len() < 60_000, "{}", done.output.len());
     assert!(done.output.contains("left out"), "there is a mark");
     assert!(done.output.contains(&long[100_001..100_011]), "{}", &done.output[done.output.len() - 600..]);
-    let child = children(&longhaul, done.head.id).await[0].id;
+    let child = children(&longhaul, done.state.id).await[0].id;
     assert_eq!(longhaul.output(child).await.unwrap(), long, "nothing is lost");
 }
 
@@ -250,15 +250,15 @@ async fn a_tools_long_output_is_cut_kept_whole_and_read_page_by_page() {
         });
         team(agent("solo", &model).toolset(big))
     };
-    let store: Arc<dyn longhaul::store::Store> = Arc::new(longhaul::store::Memory::new());
-    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let store: Arc<dyn longhaul::store::Store> = Arc::new(longhaul::store::MemoryStore::new());
+    let first = Longhaul::builder(build()).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     drop(first);
     gate.open(2);
-    let longhaul = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    let longhaul = Longhaul::builder(build()).shared_store(store).start().await.unwrap();
     let done = end(&longhaul, id).await;
-    assert_eq!(done.output, "read", "{:?}", done.head.error);
+    assert_eq!(done.output, "read", "{:?}", done.state.error);
 
     let asked = log.all();
     assert_eq!(asked[0].tools, ["big"], "nobody is bothered with a tool that has nothing to read");

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::TaskId;
-use longhaul::entry::{CodecError, Record};
+use longhaul::entry::{EntryCodecError, Record};
 use longhaul::id::{Digest, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Claimed, Filter, Hints, Memory, Slip, Store, StoreError, StoreFuture};
-use longhaul::task::Head;
+use longhaul::store::{Batch, ClaimRequest, ClaimedTask, TaskFilter, HintStream, MemoryStore, StoredValue, Store, StoreError, StoreFuture};
+use longhaul::task::TaskState;
 
 /// What a store does not do at the moment.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Mood {
     /// It lists nothing.
     pub(crate) blind: AtomicBool,
     /// Why it reads no journal.
-    pub(crate) garbled: Mutex<Option<CodecError>>,
+    pub(crate) garbled: Mutex<Option<EntryCodecError>>,
     /// What is written in the very moment before this task is read.
     pub(crate) sly: Mutex<Option<(TaskId, Vec<Batch>)>>,
     /// How many entries it has read.
@@ -41,13 +41,13 @@ impl Mood {
 }
 
 fn trouble<T: Send + 'static>(what: &str) -> StoreFuture<'static, T> {
-    let error = StoreError::Database { what: what.to_owned(), passing: false };
+    let error = StoreError::Database { what: what.to_owned(), transient: false };
     Box::pin(std::future::ready(Err(error)))
 }
 
 /// A store in memory that fails when it is told to, and gives hints or none.
 pub(crate) struct Moody {
-    pub(crate) inner: Memory,
+    pub(crate) inner: MemoryStore,
     pub(crate) mood: Arc<Mood>,
     /// Whether it gives hints.
     pub(crate) hints: bool,
@@ -62,7 +62,7 @@ impl Store for Moody {
     }
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
         if let Some(why) = self.mood.garbled.lock().unwrap().clone() {
-            let error = StoreError::Entry { task, seq: Seq(after.0 + 1), why };
+            let error = StoreError::BadEntry { task, seq: Seq(after.0 + 1), why };
             return Box::pin(std::future::ready(Err(error)));
         }
         let sly = self.mood.sly.lock().unwrap().take_if(|(at, _)| *at == task);
@@ -75,10 +75,10 @@ impl Store for Moody {
             Ok(records)
         })
     }
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.inner.head(task)
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
+        self.inner.task_state(task)
     }
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
         if self.mood.blind.load(Ordering::SeqCst) {
             return trouble("the disk is worn out");
         }
@@ -91,48 +91,48 @@ impl Store for Moody {
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         self.inner.find(typed)
     }
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
         self.inner.claim(claim)
     }
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
         if self.mood.away.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
-        self.inner.renew(worker, lease)
+        self.inner.renew_lease(worker, lease)
     }
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        self.inner.retire(worker)
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        self.inner.retire_worker(worker)
     }
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        self.inner.abandoned()
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
+        self.inner.abandoned_tasks()
     }
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<longhaul::store::Lease>> {
         self.inner.lease(worker)
     }
 
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
-        self.inner.keep(bytes)
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+        self.inner.put_blob(bytes)
     }
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.inner.kept(digest)
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.inner.blob(digest)
     }
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
-        self.inner.slip(name)
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue> {
+        self.inner.stored_value(name)
     }
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
-        self.inner.write_slip(name, after, bytes)
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+        self.inner.put_stored_value(name, after, bytes)
     }
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         self.inner.delete(tasks)
     }
-    fn hints(&self) -> Hints {
+    fn hints(&self) -> HintStream {
         match self.hints {
             true => self.inner.hints(),
             // Of a channel that nobody sends to, kept open for as long as the test runs.
             false => {
                 let (sender, receiver) = tokio::sync::broadcast::channel(1);
                 std::mem::forget(sender);
-                Hints::from_channel(receiver)
+                HintStream::from_channel(receiver)
             }
         }
     }

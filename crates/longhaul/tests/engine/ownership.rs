@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{Entry, Release};
+use longhaul::entry::{Entry, ReleaseReason};
 use longhaul::id::{Attempt, Seq, WorkerId};
-use longhaul::store::{Batch, Claim, Clock, Fence, Memory, Store};
+use longhaul::store::{Batch, ClaimRequest, Clock, Fence, MemoryStore, Store};
 use longhaul::testing::reply;
-use longhaul::worker::Unfinished;
+use longhaul::worker::RecoveryPolicy;
 use longhaul::{Longhaul, Order, Status, TaskId};
 use serde_json::json;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::stage::*;
 
 fn clock() -> Clock {
     let (began, zero) = (Instant::now(), Timestamp::now());
-    Clock::of(move || zero + began.elapsed())
+    Clock::from_fn(move || zero + began.elapsed())
 }
 
 /// A task in the middle of a call, whose next call would be counted; and how often the call was dropped.
@@ -64,7 +64,7 @@ async fn scene(store: Arc<dyn Store>) -> Scene {
         _ => reply().text("over"),
     });
     let team = team(agent("solo", &model).toolset(long).toolset(later_tool));
-    let builder = Longhaul::builder(team).store_arc(store.clone()).unfinished(Unfinished::Ask);
+    let builder = Longhaul::builder(team).shared_store(store.clone()).recovery(RecoveryPolicy::Ask);
     let longhaul = builder.start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
@@ -73,38 +73,38 @@ async fn scene(store: Arc<dyn Store>) -> Scene {
 
 /// Another process takes the task.
 async fn taken(scene: &Scene) {
-    let released = Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    let released = Entry::Released { attempt: Attempt(1), why: ReleaseReason::Lost };
     scene.store.append(Batch::one(scene.id, Fence::Attempt(Attempt(1)), vec![released])).await.unwrap();
-    let worker = WorkerId::fresh();
-    scene.store.renew(worker.clone(), Duration::from_secs(3600)).await.unwrap();
-    let teams = vec![scene.longhaul.head(scene.id).await.unwrap().team];
-    let claim = Claim { worker, teams, roots: None, fresh: false, max: 1 };
-    assert_eq!(scene.store.claim(claim).await.unwrap()[0].head.attempt, Attempt(2));
+    let worker = WorkerId::random();
+    scene.store.renew_lease(worker.clone(), Duration::from_secs(3600)).await.unwrap();
+    let teams = vec![scene.longhaul.state(scene.id).await.unwrap().team];
+    let claim = ClaimRequest { worker, teams, roots: None, fresh_only: false, max: 1 };
+    assert_eq!(scene.store.claim(claim).await.unwrap()[0].state.attempt, Attempt(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_task_was_taken_ends_its_tools_and_writes_nothing_for_the_new_owner() {
-    let scene = scene(Arc::new(Memory::with_clock(clock()))).await;
+    let scene = scene(Arc::new(MemoryStore::with_clock(clock()))).await;
     taken(&scene).await;
-    let written = scene.store.head(scene.id).await.unwrap().unwrap().seq;
-    assert_eq!(within(scene.longhaul.lost()).await, scene.id);
+    let written = scene.store.task_state(scene.id).await.unwrap().unwrap().seq;
+    assert_eq!(within(scene.longhaul.lost_task()).await, scene.id);
     assert_eq!(scene.dropped.load(Ordering::SeqCst), 1, "the call was ended");
     scene.gate.open(9);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let journal = scene.store.read(scene.id, Seq(0), 99).await.unwrap();
     assert_eq!(journal.last().unwrap().seq, written, "{journal:#?}");
     assert_eq!(scene.later.load(Ordering::SeqCst), 0);
-    let head = scene.longhaul.head(scene.id).await.unwrap();
+    let head = scene.longhaul.state(scene.id).await.unwrap();
     assert_eq!((head.status, head.attempt), (Status::Running, Attempt(2)));
     within(scene.longhaul.shutdown()).await;
-    let head = scene.longhaul.head(scene.id).await.unwrap();
+    let head = scene.longhaul.state(scene.id).await.unwrap();
     assert_eq!((head.status, head.attempt), (Status::Running, Attempt(2)), "it is not given back either");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_cannot_renew_its_lease_ends_its_runs_before_they_may_be_taken() {
     let mood = Arc::new(Mood::default());
-    let store = Arc::new(Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true });
+    let store = Arc::new(Moody { inner: MemoryStore::with_clock(clock()), mood: mood.clone(), hints: true });
     let scene = scene(store).await;
     let begun = Instant::now();
     mood.away.store(true, Ordering::SeqCst);
@@ -114,7 +114,7 @@ async fn a_worker_that_cannot_renew_its_lease_ends_its_runs_before_they_may_be_t
         assert!(begun.elapsed() < Duration::from_secs(15), "others may take it now");
     }
     assert!(begun.elapsed() > Duration::from_secs(5), "a store that is slow is waited for");
-    within(scene.longhaul.trouble()).await;
+    within(scene.longhaul.store_failure()).await;
     mood.away.store(false, Ordering::SeqCst);
     mood.is_full(false);
     // It is given back when the store is well again.
@@ -124,17 +124,17 @@ async fn a_worker_that_cannot_renew_its_lease_ends_its_runs_before_they_may_be_t
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_slept_goes_on_if_nobody_took_its_task_and_only_then() {
-    let first = scene(Arc::new(Memory::with_clock(clock()))).await;
+    let first = scene(Arc::new(MemoryStore::with_clock(clock()))).await;
     tokio::time::advance(Duration::from_secs(100)).await;
     first.gate.open(9);
-    assert_eq!(end(&first.longhaul, first.id).await.head.attempt, Attempt(1));
+    assert_eq!(end(&first.longhaul, first.id).await.state.attempt, Attempt(1));
     assert_eq!((first.later.load(Ordering::SeqCst), first.dropped.load(Ordering::SeqCst)), (1, 1));
 
-    let second = scene(Arc::new(Memory::with_clock(clock()))).await;
+    let second = scene(Arc::new(MemoryStore::with_clock(clock()))).await;
     taken(&second).await;
     tokio::time::advance(Duration::from_secs(100)).await;
     second.gate.open(9);
-    assert_eq!(within(second.longhaul.lost()).await, second.id);
+    assert_eq!(within(second.longhaul.lost_task()).await, second.id);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(second.later.load(Ordering::SeqCst), 0);
 }

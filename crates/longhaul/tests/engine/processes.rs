@@ -3,23 +3,23 @@
 use std::time::{Duration, Instant};
 
 use longhaul::agent::AgentBuilder;
-use longhaul::dispatch::Limits;
-use longhaul::entry::{Entry, Voice};
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::{Entry, LiveTextKind};
 use longhaul::testing::reply;
 use longhaul::toolset::{Filesystem, PostEdit, Shell};
-use longhaul::{Dialect, Longhaul, Order, Status};
+use longhaul::{SubAgentDialect, Longhaul, Order, Status};
 use serde_json::json;
 
 use crate::stage::*;
 
 async fn start_with(processes: usize, lead: AgentBuilder) -> Longhaul {
-    let limits = Limits { processes, ..Limits::default() };
+    let limits = TaskLimits { processes, ..TaskLimits::default() };
     Longhaul::builder(team(lead)).limits(limits).start().await.unwrap()
 }
 
 #[test]
 fn there_are_some_by_default() {
-    assert!(Limits::default().processes >= 8);
+    assert!(TaskLimits::default().processes >= 8);
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn many_calls_of_one_reply_do_not_start_as_many_commands() {
     });
     let longhaul = start_with(5, agent("lead", &model).toolset(Shell::new())).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Completed);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);
     let counts = std::fs::read_to_string(dir.path().join("counts")).unwrap();
     let counts: Vec<usize> = counts.lines().map(|line| line.trim().parse().unwrap()).collect();
     assert_eq!(counts.len(), 400, "all were run");
@@ -55,7 +55,7 @@ async fn a_call_that_waits_says_so_and_can_be_stopped() {
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
     let begun = Instant::now();
     loop {
-        let says = |entry: &Entry| matches!(entry, Entry::Said { voice: Voice::Progress, text } if text.contains("waiting to start a process: 1 are running"));
+        let says = |entry: &Entry| matches!(entry, Entry::Said { voice: LiveTextKind::Progress, text } if text.contains("waiting to start a process: 1 are running"));
         if journal(&longhaul, id).await.iter().any(|record| says(&record.entry)) {
             break;
         }
@@ -64,7 +64,7 @@ async fn a_call_that_waits_says_so_and_can_be_stopped() {
     }
     let begun = Instant::now();
     longhaul.stop(id).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     assert!(begun.elapsed() < Duration::from_secs(5));
     let ran = std::fs::read_to_string(dir.path().join("ran")).unwrap_or_default();
     assert!(ran.lines().count() <= 1, "what waited was run: {ran}");
@@ -90,10 +90,10 @@ async fn calls_that_concern_tasks_need_no_slot_and_nobody_holds_one_while_it_wai
     let touched = PostEdit { path: "edited.txt".to_owned(), cmd: "touch touched".to_owned() };
     let files = Filesystem::builder().post_edit(touched).build();
     let worker = agent("worker", &model).toolset(files).build().unwrap();
-    let lead = agent("lead", &model).toolset(Shell::new()).sub_agent(worker).dialect(Dialect::Background);
+    let lead = agent("lead", &model).toolset(Shell::new()).sub_agent(worker).dialect(SubAgentDialect::Background);
     let longhaul = start_with(1, lead).await;
     let id = longhaul.submit(Order::new("lead", "go").working_dir(dir.path())).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Completed);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);
     assert!(dir.path().join("touched").exists());
     longhaul.shutdown().await;
 }

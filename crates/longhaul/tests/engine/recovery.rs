@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longhaul::entry::{CodecError, Entry, FailureKind, Outcome, Stop, StopCause};
+use longhaul::entry::{EntryCodecError, Entry, FailureKind, Outcome, StopRequest, StopCause};
 use longhaul::id::{Seq, TaskId, WorkerId};
-use longhaul::store::{Batch, Claim, Clock, Filter, Memory, Sqlite, Store};
+use longhaul::store::{Batch, ClaimRequest, Clock, TaskFilter, MemoryStore, SqliteStore, Store};
 use longhaul::testing::reply;
-use longhaul::tool::Manner;
-use longhaul::worker::Unfinished;
+use longhaul::tool::ToolEffects;
+use longhaul::worker::RecoveryPolicy;
 use longhaul::{Longhaul, Order, Status};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ use crate::stage::*;
 /// A clock that goes with tokio's, so that leases end when a test says so.
 fn clock() -> Clock {
     let (began, zero) = (tokio::time::Instant::now(), Timestamp::now());
-    Clock::of(move || zero + began.elapsed())
+    Clock::from_fn(move || zero + began.elapsed())
 }
 
 /// Demand 1 and 24: what is done is not done again.
@@ -50,19 +50,19 @@ async fn dropped_without_a_shutdown_and_opened_again_all_goes_on_where_it_was() 
         });
         team(pair(&model).toolset(once))
     };
-    let first = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    let first = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     let id = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
     until(&first, id, |head| head.waiting.is_some()).await;
     drop(first);
-    let second = Longhaul::builder(build()).store(Sqlite::open(&path).unwrap()).start().await.unwrap();
+    let second = Longhaul::builder(build()).store(SqliteStore::open(&path).unwrap()).start().await.unwrap();
     gate.came(1).await;
     gate.open(2);
     let done = end(&second, id).await;
     assert_done(&done);
     assert!(done.output.contains("child's result"), "{}", done.output);
     assert_eq!(ran.load(Ordering::SeqCst), 1, "a finished step is not run again");
-    assert!(done.head.attempt.0 >= 2, "it was taken up again");
+    assert!(done.state.attempt.0 >= 2, "it was taken up again");
     assert_eq!(letters(&second, id).await.len(), 1);
     second.shutdown().await;
 }
@@ -70,7 +70,7 @@ async fn dropped_without_a_shutdown_and_opened_again_all_goes_on_where_it_was() 
 /// Promise 3: a call that was begun is not made again, unless the tool says that it may be.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_call_is_told_as_interrupted() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
     let build = || {
         let (at, count) = (gate.clone(), ran.clone());
@@ -88,11 +88,11 @@ async fn an_interrupted_call_is_told_as_interrupted() {
         });
         team(agent("solo", &model).toolset(risky))
     };
-    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let first = Longhaul::builder(build()).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     drop(first);
-    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    let second = Longhaul::builder(build()).shared_store(store).start().await.unwrap();
     let done = end(&second, id).await;
     assert!(done.output.contains("interrupted") && done.output.contains("unknown"), "{}", done.output);
     assert_eq!(ran.load(Ordering::SeqCst), 1);
@@ -100,7 +100,7 @@ async fn an_interrupted_call_is_told_as_interrupted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_lets_the_step_end_and_a_wait_is_waited_again() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let gate = Gate::new();
     let build = || {
         let at = gate.clone();
@@ -119,13 +119,13 @@ async fn a_drain_lets_the_step_end_and_a_wait_is_waited_again() {
         });
         team(pair(&model))
     };
-    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let first = Longhaul::builder(build()).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
     until(&first, id, |head| head.waiting.is_some()).await;
     within(first.shutdown()).await;
-    assert_eq!(first.running().await.unwrap(), 0);
-    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    assert_eq!(first.count_running().await.unwrap(), 0);
+    let second = Longhaul::builder(build()).shared_store(store).start().await.unwrap();
     gate.came(1).await;
     gate.open(2);
     assert_eq!(end(&second, id).await.output, "t:from below");
@@ -133,38 +133,38 @@ async fn a_drain_lets_the_step_end_and_a_wait_is_waited_again() {
 }
 
 /// A process is gone for good: nobody gave anything back.
-async fn abandoned(policy: Unfinished) -> (Longhaul, TaskId) {
-    let store = Arc::new(Memory::with_clock(clock()));
+async fn abandoned(policy: RecoveryPolicy) -> (Longhaul, TaskId) {
+    let store = Arc::new(MemoryStore::with_clock(clock()));
     let model = model(|asked| reply().text(format!("after {}", asked.said.len())));
     let home = team(agent("solo", &model));
     let client = Longhaul::client(store.clone()).await.unwrap();
     let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
-    let dead = WorkerId::fresh();
-    store.renew(dead.clone(), Duration::from_secs(15)).await.unwrap();
+    let dead = WorkerId::random();
+    store.renew_lease(dead.clone(), Duration::from_secs(15)).await.unwrap();
     let claim =
-        Claim { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh: false, max: 1 };
+        ClaimRequest { worker: dead, teams: vec![home.reference().clone()], roots: None, fresh_only: false, max: 1 };
     let head = store.claim(claim).await.unwrap().remove(0);
-    let said = Entry::Said { voice: longhaul::entry::Voice::Text, text: "half".into() };
+    let said = Entry::Said { voice: longhaul::entry::LiveTextKind::Text, text: "half".into() };
     store
-        .append(Batch::one(id, longhaul::store::Fence::Attempt(head.head.attempt), vec![said]))
+        .append(Batch::one(id, longhaul::store::Fence::Attempt(head.state.attempt), vec![said]))
         .await
         .unwrap();
-    let longhaul = Longhaul::builder(home).store_arc(store).unfinished(policy).start().await.unwrap();
+    let longhaul = Longhaul::builder(home).shared_store(store).recovery(policy).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running, "its owner may be alive");
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Running, "its owner may be alive");
     tokio::time::sleep(Duration::from_secs(20)).await;
     (longhaul, id)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_found_unfinished_is_resumed_or_left_or_failed() {
-    let (longhaul, id) = abandoned(Unfinished::Resume).await;
+    let (longhaul, id) = abandoned(RecoveryPolicy::Resume).await;
     assert_eq!(end(&longhaul, id).await.output, "after 1");
-    let (longhaul, id) = abandoned(Unfinished::Ask).await;
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending);
-    let (longhaul, id) = abandoned(Unfinished::Fail).await;
+    let (longhaul, id) = abandoned(RecoveryPolicy::Ask).await;
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Pending);
+    let (longhaul, id) = abandoned(RecoveryPolicy::Fail).await;
     let failed = end(&longhaul, id).await;
-    let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.head) };
+    let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.state) };
     assert_eq!((failure.kind, &*partial), (FailureKind::LostWorker, "half"), "partial output is kept");
 }
 
@@ -181,7 +181,7 @@ async fn after_a_sleep_of_the_machine_a_worker_does_not_take_its_own_tasks_away(
                 reply().text("x")
             }
         });
-        let store = Memory::with_clock(clock());
+        let store = MemoryStore::with_clock(clock());
         let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
         gate.came(1).await;
@@ -189,7 +189,7 @@ async fn after_a_sleep_of_the_machine_a_worker_does_not_take_its_own_tasks_away(
         tokio::time::sleep(Duration::from_secs(20)).await;
         gate.open(9);
         let done = end(&longhaul, id).await;
-        assert_eq!(done.head.attempt.0, 1, "nobody took it away");
+        assert_eq!(done.state.attempt.0, 1, "nobody took it away");
         within(longhaul.shutdown()).await;
     }
 }
@@ -197,7 +197,7 @@ async fn after_a_sleep_of_the_machine_a_worker_does_not_take_its_own_tasks_away(
 /// Draining may take as long as a tool does; as long as it does, the tasks are not abandoned.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_while_draining() {
-    let store: Arc<dyn Store> = Arc::new(Memory::with_clock(clock()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(clock()));
     let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
     let build = || {
         let (at, count) = (gate.clone(), ran.clone());
@@ -215,13 +215,13 @@ async fn the_lease_is_kept_while_draining() {
         });
         team(agent("solo", &model).toolset(long))
     };
-    let first = Longhaul::builder(build()).store_arc(store.clone()).start().await.unwrap();
+    let first = Longhaul::builder(build()).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     first.drain();
-    let second = Longhaul::builder(build()).store_arc(store).start().await.unwrap();
+    let second = Longhaul::builder(build()).shared_store(store).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    assert_eq!(first.snapshot(id).await.unwrap().head.attempt.0, 1, "its owner is alive");
+    assert_eq!(first.snapshot(id).await.unwrap().state.attempt.0, 1, "its owner is alive");
     gate.open(1);
     assert_eq!(end(&second, id).await.output, "t:done", "the other goes on with the result");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
@@ -240,14 +240,14 @@ async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_work
             reply().text("in the end")
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
+    let store = Moody { inner: MemoryStore::with_clock(clock()), mood: mood.clone(), hints: true };
     let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     mood.is_full(true);
     gate.open(1);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Running);
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Running);
     mood.is_full(false);
     gate.open(1);
     assert_eq!(end(&longhaul, id).await.output, "in the end");
@@ -255,15 +255,15 @@ async fn a_task_that_a_failing_store_left_behind_is_taken_up_when_the_store_work
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_is_adopted_is_taken_up_at_once() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let home = team(agent("solo", &model(|_| reply().text("x"))));
     let client = Longhaul::client(store.clone()).await.unwrap();
     let id = client.submit_to(home.reference().clone(), Order::new("solo", "go")).await.unwrap();
-    let longhaul = Longhaul::builder(home).store_arc(store).own_trees_only().start().await.unwrap();
+    let longhaul = Longhaul::builder(home).shared_store(store).own_trees_only().start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(31)).await;
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending, "it is another's");
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Pending, "it is another's");
     let began = tokio::time::Instant::now();
-    longhaul.adopt(id);
+    longhaul.adopt_tree(id);
     assert_done(&end(&longhaul, id).await);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
@@ -272,7 +272,7 @@ async fn a_tree_that_is_adopted_is_taken_up_at_once() {
 /// with it instead of hanging.
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word() {
-    for why in [CodecError::Future { format: 99 }, CodecError::Unreadable("half a line".to_owned())] {
+    for why in [EntryCodecError::NewerFormat { format: 99 }, EntryCodecError::Unreadable("half a line".to_owned())] {
         let (mood, gate) = (Arc::<Mood>::default(), Gate::new());
         let at = gate.clone();
         let model = slow(move |asked| {
@@ -285,31 +285,31 @@ async fn a_journal_that_cannot_be_read_any_more_fails_the_task_with_its_own_word
                 reply().text("never said")
             }
         });
-        let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
+        let store = Moody { inner: MemoryStore::with_clock(clock()), mood: mood.clone(), hints: true };
         let longhaul = Longhaul::builder(team(agent("solo", &model))).store(store).start().await.unwrap();
         let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
         gate.came(1).await;
         let said = why.to_string();
         *mood.garbled.lock().unwrap() = Some(why);
         let letter = Entry::Letter(Box::new(longhaul::entry::Letter {
-            id: longhaul::id::LetterId::fresh(),
+            id: longhaul::id::LetterId::random(),
             from: longhaul::entry::Sender::Person,
             text: "what makes it look".into(),
             summary: None,
-            deliver: longhaul::entry::Deliver::Asap,
+            deliver: longhaul::entry::Delivery::Asap,
             ending: None,
         }));
         let fence = longhaul::store::Fence::Anyone;
         longhaul.store().append(Batch::one(id, fence, vec![letter])).await.unwrap();
         within(async {
-            while longhaul.store().head(id).await.unwrap().unwrap().status == Status::Running {
+            while longhaul.store().task_state(id).await.unwrap().unwrap().status == Status::Running {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         })
         .await;
         *mood.garbled.lock().unwrap() = None;
         let failed = longhaul.snapshot(id).await.unwrap();
-        let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.head) };
+        let Some(Outcome::Failed { failure, partial }) = failed.outcome else { panic!("{:?}", failed.state) };
         assert_eq!((failure.kind, &*partial), (FailureKind::Journal, "so far"));
         assert!(failure.message.contains(&said), "{}", failure.message);
     }
@@ -333,7 +333,7 @@ async fn a_stop_that_cannot_reach_the_children_waits_until_it_can() {
             }
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), mood: mood.clone(), hints: true };
+    let store = Moody { inner: MemoryStore::with_clock(clock()), mood: mood.clone(), hints: true };
     let longhaul = Longhaul::builder(team(pair(&model))).store(store).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(1).await;
@@ -341,19 +341,19 @@ async fn a_stop_that_cannot_reach_the_children_waits_until_it_can() {
     let child = children(&longhaul, id).await[0].id;
     mood.is_blind(true);
     // The wish alone, as another process writes it down that dies before it has told the children.
-    let stop = Entry::StopRequested(Stop { cause: StopCause::Person, note: None });
+    let stop = Entry::StopRequested(StopRequest { cause: StopCause::Person, note: None });
     let fence = longhaul::store::Fence::Anyone;
     longhaul.store().append(Batch::one(id, fence, vec![stop])).await.unwrap();
-    assert!(within(longhaul.trouble()).await.to_string().contains("worn out"));
+    assert!(within(longhaul.store_failure()).await.to_string().contains("worn out"));
     let store = longhaul.store();
     assert_eq!(
-        store.head(id).await.unwrap().unwrap().status,
+        store.task_state(id).await.unwrap().unwrap().status,
         Status::Running,
         "it has not ended before them"
     );
     mood.is_blind(false);
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
-    assert_eq!(end(&longhaul, child).await.head.status, Status::Cancelled, "nobody is left running");
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, child).await.state.status, Status::Cancelled, "nobody is left running");
 }
 
 /// Demand 18: a run that is over holds nothing of its conversation.
@@ -396,14 +396,14 @@ async fn without_any_hint_tasks_are_run_told_and_stopped_all_the_same() {
             _ => reply().text(asked.last()),
         }
     });
-    let store = Moody { inner: Memory::with_clock(clock()), mood: Arc::default(), hints: false };
+    let store = Moody { inner: MemoryStore::with_clock(clock()), mood: Arc::default(), hints: false };
     let longhaul = Longhaul::builder(team(pair(&model).toolset(deaf))).store(store).start().await.unwrap();
     assert!(ask(&longhaul, Order::new("lead", "team")).await.output.contains("u:x"));
     for busy in ["model", "tool"] {
         let id = longhaul.submit(Order::new("lead", busy)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         longhaul.stop(id).await.unwrap();
-        assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled, "{busy}");
+        assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled, "{busy}");
     }
     within(longhaul.shutdown()).await;
 }
@@ -417,8 +417,8 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
         ("lead", 1) if asked.order.ends_with('1') => wait_for(&asked.id()),
         _ => reply().text("x"),
     });
-    let store = Sqlite::open(dir.path().join("longhaul.db")).unwrap();
-    let limits = longhaul::dispatch::Limits { running: 3, ..Default::default() };
+    let store = SqliteStore::open(dir.path().join("longhaul.db")).unwrap();
+    let limits = longhaul::dispatch::TaskLimits { running: 3, ..Default::default() };
     let longhaul = Longhaul::builder(team(pair(&model))).store(store).limits(limits).start().await.unwrap();
     let mut roots = Vec::new();
     for n in 0..12 {
@@ -431,7 +431,7 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
         }
     }
     within(longhaul.wait(roots)).await.unwrap();
-    let all = longhaul.snapshots(Filter::default()).await.unwrap();
+    let all = longhaul.list(TaskFilter::default()).await.unwrap();
     within(longhaul.wait(all.iter().map(|task| task.id))).await.unwrap();
     for task in all {
         let ends = journal(&longhaul, task.id).await;
@@ -450,7 +450,7 @@ async fn under_load_on_disk_every_task_ends_once_and_every_end_is_told_once() {
 async fn a_result_that_may_be_got_again_is_written_down_soon_and_at_the_latest_with_a_drain() {
     for wait in [Duration::from_secs(1), Duration::ZERO] {
         let (gate, ran) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
-        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let build = |held: bool| {
             let (gate, ran) = (gate.clone(), ran.clone());
             let model = slow(move |asked| {
@@ -466,11 +466,11 @@ async fn a_result_that_may_be_got_again_is_written_down_soon_and_at_the_latest_w
                     }
                 }
             });
-            let look = tool_of(Manner::READ_ONLY, "look", move |_, _| {
+            let look = tool_of(ToolEffects::READ_ONLY, "look", move |_, _| {
                 ran.fetch_add(1, Ordering::SeqCst);
                 async { Ok("a tree".into()) }
             });
-            Longhaul::builder(team(agent("solo", &model).toolset(look))).store_arc(store.clone())
+            Longhaul::builder(team(agent("solo", &model).toolset(look))).shared_store(store.clone())
         };
         let first = build(true).start().await.unwrap();
         let id = first.submit(Order::new("solo", "go")).await.unwrap();

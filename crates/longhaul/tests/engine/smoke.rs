@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use longhaul::model::Model;
 use longhaul::testing::{FnModel, reply};
-use longhaul::{Agent, Dialect, Longhaul, Order, Status, Team};
+use longhaul::{Agent, SubAgentDialect, Longhaul, Order, Status, Team};
 use serde_json::json;
 
 #[tokio::test]
@@ -16,11 +16,11 @@ async fn a_lead_launches_two_and_is_told_by_letter() {
     }));
     let worker = Agent::builder("worker").model(model.clone()).build().unwrap();
     let lead =
-        Agent::builder("lead").model(model).sub_agent(worker).dialect(Dialect::Background).build().unwrap();
+        Agent::builder("lead").model(model).sub_agent(worker).dialect(SubAgentDialect::Background).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(lead).unwrap()).start().await.unwrap();
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     let done = longhaul.wait([id]).await.unwrap();
-    assert_eq!(done.tasks[0].head.status, Status::Completed, "{:?}", done.tasks[0].head.error);
+    assert_eq!(done.tasks[0].state.status, Status::Completed, "{:?}", done.tasks[0].state.error);
     println!("{}", done.tasks[0].output);
     for e in &done.tasks[0].events {
         println!("{e:?}");

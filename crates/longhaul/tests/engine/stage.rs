@@ -10,12 +10,12 @@ use longhaul::agent::AgentBuilder;
 use longhaul::entry::{Entry, Letter, Record};
 use longhaul::id::Seq;
 use longhaul::message::{Message, Reply};
-use longhaul::model::{Model, ModelError, Request, ToolSpec};
-use longhaul::supervisor::Events;
+use longhaul::model::{Model, ModelError, ModelRequest, ToolSpec};
+use longhaul::supervisor::TaskEvents;
 use longhaul::testing::{FnModel, ReplyBuilder, reply};
-use longhaul::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput};
+use longhaul::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
 use longhaul::toolset::Tools;
-use longhaul::{Agent, Dialect, Event, Habits, Happening, Longhaul, Order, Snapshot, Status, TaskId, Team};
+use longhaul::{Agent, SubAgentDialect, Event, Policy, EventKind, Longhaul, Order, Snapshot, Status, TaskId, Team};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -67,7 +67,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Request<'_>) -> Asked {
+    fn of(request: &ModelRequest<'_>) -> Asked {
         let short = |message: &Message| match message {
             Message::User(text) => format!("u:{text}"),
             Message::Assistant(reply) => format!("a:{}", reply.text()),
@@ -131,7 +131,7 @@ type Act = dyn Fn(String, CallContext) -> BoxFuture<'static, Result<ToolOutput, 
 /// A tool that is a function.
 pub(crate) struct FnTool {
     name: &'static str,
-    manner: Manner,
+    manner: ToolEffects,
     act: Box<Act>,
 }
 
@@ -142,12 +142,12 @@ pub(crate) fn tool<F>(
 where
     F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
 {
-    tool_of(Manner::default(), name, act)
+    tool_of(ToolEffects::default(), name, act)
 }
 
 /// A tool that is a function, and behaves in this manner.
 pub(crate) fn tool_of<F>(
-    manner: Manner,
+    manner: ToolEffects,
     name: &'static str,
     act: impl Fn(String, CallContext) -> F + Send + Sync + 'static,
 ) -> Tools
@@ -165,7 +165,7 @@ impl DynTool for FnTool {
         ToolSpec { name: self.name.to_owned(), description: String::new(), parameters }
     }
 
-    fn manner(&self) -> Manner {
+    fn effects(&self) -> ToolEffects {
         self.manner
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn agent(name: &str, model: &Arc<dyn Model>) -> AgentBuilder {
 
 /// A lead with one worker, in the dialect of team files, both with one model.
 pub(crate) fn pair(model: &Arc<dyn Model>) -> AgentBuilder {
-    agent("lead", model).sub_agent(agent("worker", model).build().unwrap()).dialect(Dialect::Background)
+    agent("lead", model).sub_agent(agent("worker", model).build().unwrap()).dialect(SubAgentDialect::Background)
 }
 
 pub(crate) fn team(agent: AgentBuilder) -> Team {
@@ -226,22 +226,22 @@ pub(crate) async fn letters(longhaul: &Longhaul, id: TaskId) -> Vec<Letter> {
     journal(longhaul, id).await.into_iter().filter_map(letter).collect()
 }
 
-pub(crate) async fn children(longhaul: &Longhaul, id: TaskId) -> Vec<longhaul::task::Head> {
-    longhaul.snapshots(longhaul::store::Filter::children(id)).await.unwrap()
+pub(crate) async fn children(longhaul: &Longhaul, id: TaskId) -> Vec<longhaul::task::TaskState> {
+    longhaul.list(longhaul::store::TaskFilter::children(id)).await.unwrap()
 }
 
 /// Waits until a task stands like this.
-pub(crate) async fn until(longhaul: &Longhaul, id: TaskId, is: impl Fn(&longhaul::task::Head) -> bool) {
+pub(crate) async fn until(longhaul: &Longhaul, id: TaskId, is: impl Fn(&longhaul::task::TaskState) -> bool) {
     let mut events = longhaul.events(id, Seq(0));
     loop {
-        if is(&longhaul.snapshot(id).await.unwrap().head) {
+        if is(&longhaul.snapshot(id).await.unwrap().state) {
             return;
         }
         within(events.next()).await.expect("it ended before it stood like that").unwrap();
     }
 }
 
-pub(crate) async fn all(events: Events) -> Vec<Event> {
+pub(crate) async fn all(events: TaskEvents) -> Vec<Event> {
     within(events.map(Result::unwrap).collect()).await
 }
 
@@ -249,10 +249,10 @@ pub(crate) async fn all(events: Events) -> Vec<Event> {
 pub(crate) fn text(events: &[Event], task: TaskId) -> String {
     let (mut whole, mut live) = (String::new(), String::new());
     for event in events.iter().filter(|event| event.task == task) {
-        match &event.what {
-            Happening::Text { text } => live.push_str(text),
-            Happening::Usage { .. } => whole.push_str(&std::mem::take(&mut live)),
-            what if what.voids_words() => live.clear(),
+        match &event.kind {
+            EventKind::Text { text } => live.push_str(text),
+            EventKind::Usage { .. } => whole.push_str(&std::mem::take(&mut live)),
+            what if what.voids_partial_reply() => live.clear(),
             _ => {}
         }
     }
@@ -278,11 +278,11 @@ impl Log {
 }
 
 pub(crate) fn assert_done(snapshot: &Snapshot) {
-    assert_eq!(snapshot.head.status, Status::Completed, "{:?}", snapshot.head.error);
+    assert_eq!(snapshot.state.status, Status::Completed, "{:?}", snapshot.state.error);
 }
 
-pub(crate) fn habits(change: impl FnOnce(&mut Habits)) -> Habits {
-    let mut habits = Habits::default();
+pub(crate) fn habits(change: impl FnOnce(&mut Policy)) -> Policy {
+    let mut habits = Policy::default();
     change(&mut habits);
     habits
 }

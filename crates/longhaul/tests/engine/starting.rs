@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::testing::reply;
 use longhaul::tool::DynTool;
-use longhaul::toolset::{Patron, Toolset, ToolsetError};
+use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
 use longhaul::{Order, Status};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ impl Toolset for Slow {
 
     fn open<'a>(
         &'a self,
-        _: &'a Patron,
+        _: &'a ToolsetContext,
     ) -> futures::future::BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             self.0.pass().await;
@@ -39,7 +39,7 @@ async fn a_stop_does_not_wait_for_a_toolset_that_opens() {
     gate.came(1).await;
     let began = Instant::now();
     longhaul.stop(id).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     within(longhaul.shutdown()).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -55,7 +55,7 @@ async fn a_drain_does_not_wait_for_a_toolset_that_opens() {
     let began = Instant::now();
     within(longhaul.shutdown()).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending);
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Pending);
 }
 
 /// The hint of a letter that comes meanwhile must not be lost: the task would read it ten seconds late.
@@ -86,7 +86,7 @@ async fn a_stop_of_one_task_lets_others_open_the_toolset() {
     let second = longhaul.submit(Order::new("solo", "two")).await.unwrap();
     until(&longhaul, second, |head| head.status == Status::Running).await;
     longhaul.stop(first).await.unwrap();
-    assert_eq!(end(&longhaul, first).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, first).await.state.status, Status::Cancelled);
     gate.came(1).await;
     gate.open(1);
     assert_done(&end(&longhaul, second).await);

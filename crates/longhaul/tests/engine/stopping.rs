@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::dispatch::Limits;
+use longhaul::dispatch::TaskLimits;
 use longhaul::entry::{Entry, StopCause};
-use longhaul::store::{Memory, Store};
+use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::reply;
-use longhaul::toolset::{Patron, Toolset, ToolsetError};
-use longhaul::{Dialect, Longhaul, Order, Status};
+use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
+use longhaul::{SubAgentDialect, Longhaul, Order, Status};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -36,17 +36,17 @@ async fn a_stop_reaches_the_whole_tree() {
         }
     });
     let leaf = agent("leaf", &model).build().unwrap();
-    let worker = agent("worker", &model).sub_agent(leaf).dialect(Dialect::Background).build().unwrap();
-    let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(Dialect::Background)).await;
+    let worker = agent("worker", &model).sub_agent(leaf).dialect(SubAgentDialect::Background).build().unwrap();
+    let longhaul = start(agent("lead", &model).sub_agent(worker).dialect(SubAgentDialect::Background)).await;
     let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
     gate.came(3).await;
     let began = Instant::now();
     longhaul.stop(id).await.unwrap();
-    let tree = longhaul.snapshots(longhaul::store::Filter::tree(id)).await.unwrap();
+    let tree = longhaul.list(longhaul::store::TaskFilter::tree(id)).await.unwrap();
     assert_eq!(tree.len(), 4);
     for task in within(longhaul.wait(tree.iter().map(|task| task.id))).await.unwrap().tasks {
-        assert_eq!(task.head.status, Status::Cancelled, "{}", task.head.agent);
-        let finished = journal(&longhaul, task.head.id).await;
+        assert_eq!(task.state.status, Status::Cancelled, "{}", task.state.agent);
+        let finished = journal(&longhaul, task.state.id).await;
         assert_eq!(finished.iter().filter(|r| matches!(r.entry, Entry::Finished(_))).count(), 1);
     }
     assert!(began.elapsed() < Duration::from_secs(5));
@@ -64,17 +64,17 @@ async fn a_stop_before_the_start_is_final_and_the_task_never_runs() {
             reply().text("x")
         }
     });
-    let limits = Limits { running: 1, ..Limits::default() };
+    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
     let longhaul = Longhaul::builder(team(agent("solo", &model))).limits(limits).start().await.unwrap();
     let first = longhaul.submit(Order::new("solo", "first")).await.unwrap();
     gate.came(1).await;
     let second = longhaul.submit(Order::new("solo", "second")).await.unwrap();
     longhaul.stop(second).await.unwrap();
-    assert_eq!(longhaul.snapshot(second).await.unwrap().head.status, Status::Cancelled);
+    assert_eq!(longhaul.snapshot(second).await.unwrap().state.status, Status::Cancelled);
     gate.open(1);
     assert_done(&end(&longhaul, first).await);
     within(longhaul.shutdown()).await;
-    assert_eq!(longhaul.snapshot(second).await.unwrap().head.status, Status::Cancelled);
+    assert_eq!(longhaul.snapshot(second).await.unwrap().state.status, Status::Cancelled);
 }
 
 /// "Cancel lands between accepted and running and is overwritten by running": at every moment.
@@ -88,9 +88,9 @@ async fn a_stop_at_any_moment_stays() {
             tokio::task::yield_now().await;
         }
         longhaul.stop(id).await.unwrap();
-        assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+        assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
         within(longhaul.shutdown()).await;
-        assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Cancelled);
+        assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Cancelled);
     }
 }
 
@@ -109,7 +109,7 @@ async fn an_answer_that_was_there_before_the_stop_was_seen_stands() {
     let longhaul = start(agent("solo", &model)).await;
     let _ = handle.set(longhaul.clone());
     let done = ask(&longhaul, Order::new("solo", "go")).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "the answer"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Completed, "the answer"));
     within(longhaul.shutdown()).await;
 }
 
@@ -136,7 +136,7 @@ async fn a_parent_that_waits_is_cancelled_though_it_has_said_something() {
     until(&longhaul, id, |head| head.waiting.is_some()).await;
     longhaul.stop(id).await.unwrap();
     let done = end(&longhaul, id).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Cancelled, "I wait for it"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Cancelled, "I wait for it"));
     assert_eq!(letters(&longhaul, id).await.len(), 1, "also a stopped child has its one letter");
 }
 
@@ -156,7 +156,7 @@ async fn a_tool_that_does_not_listen_holds_up_neither_stop_nor_seat_nor_shutdown
         "deaf" => reply().text("so far").call("deaf", json!({})),
         _ => reply().text("fine"),
     });
-    let limits = Limits { running: 1, ..Limits::default() };
+    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
     let team = team(agent("solo", &model).toolset(deaf));
     let longhaul = Longhaul::builder(team).limits(limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("solo", "deaf")).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_tool_that_does_not_listen_holds_up_neither_stop_nor_seat_nor_shutdown
     let began = Instant::now();
     longhaul.stop(id).await.unwrap();
     let stopped = end(&longhaul, id).await;
-    assert_eq!((stopped.head.status, stopped.output.as_str()), (Status::Cancelled, "so far"));
+    assert_eq!((stopped.state.status, stopped.output.as_str()), (Status::Cancelled, "so far"));
     assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(ask(&longhaul, Order::new("solo", "next")).await.output, "fine", "its seat is free");
 
@@ -173,7 +173,7 @@ async fn a_tool_that_does_not_listen_holds_up_neither_stop_nor_seat_nor_shutdown
     let began = Instant::now();
     within(longhaul.shutdown()).await;
     assert!(began.elapsed() <= Duration::from_secs(21), "{:?}", began.elapsed());
-    assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending, "it can be resumed");
+    assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Pending, "it can be resumed");
 }
 
 /// "Tasks start during shutdown."
@@ -189,10 +189,10 @@ async fn nothing_starts_and_nothing_is_left_running_after_a_shutdown() {
             tokio::task::yield_now().await;
         }
         within(longhaul.shutdown()).await;
-        assert_eq!(longhaul.running().await.unwrap(), 0);
+        assert_eq!(longhaul.count_running().await.unwrap(), 0);
         let id = longhaul.submit(Order::new("solo", "late")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(longhaul.snapshot(id).await.unwrap().head.status, Status::Pending);
+        assert_eq!(longhaul.snapshot(id).await.unwrap().state.status, Status::Pending);
     }
 }
 
@@ -205,7 +205,7 @@ impl Toolset for Stuck {
 
     fn open<'a>(
         &'a self,
-        _: &'a Patron,
+        _: &'a ToolsetContext,
     ) -> futures::future::BoxFuture<'a, Result<Vec<Arc<dyn longhaul::tool::DynTool>>, ToolsetError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -224,7 +224,7 @@ async fn a_toolset_that_does_not_close_does_not_hold_up_the_shutdown() {
 /// Demand 5: stopped is stopped, whoever starts again.
 #[tokio::test(start_paused = true)]
 async fn what_was_stopped_is_still_stopped_after_a_restart() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let gate = Gate::new();
     let at = gate.clone();
     let model = slow(move |_| {
@@ -235,15 +235,15 @@ async fn what_was_stopped_is_still_stopped_after_a_restart() {
         }
     });
     let first =
-        Longhaul::builder(team(agent("solo", &model))).store_arc(store.clone()).start().await.unwrap();
+        Longhaul::builder(team(agent("solo", &model))).shared_store(store.clone()).start().await.unwrap();
     let id = first.submit(Order::new("solo", "go")).await.unwrap();
     gate.came(1).await;
     let client = Longhaul::client(store.clone()).await.unwrap();
     // The worker is gone before it sees the stop.
     drop(first);
     client.stop(id).await.unwrap();
-    let second = Longhaul::builder(team(agent("solo", &model))).store_arc(store).start().await.unwrap();
-    let head = end(&second, id).await.head;
+    let second = Longhaul::builder(team(agent("solo", &model))).shared_store(store).start().await.unwrap();
+    let head = end(&second, id).await.state;
     assert_eq!(head.status, Status::Cancelled);
     assert_eq!(head.stop.unwrap().cause, StopCause::Person);
 }
@@ -258,7 +258,7 @@ async fn stopping_all_stops_all() {
     }
     assert_eq!(longhaul.stop_all().await.unwrap(), ids);
     let waited = within(longhaul.wait(ids)).await.unwrap();
-    assert!(waited.tasks.iter().all(|task| task.head.status == Status::Cancelled));
+    assert!(waited.tasks.iter().all(|task| task.state.status == Status::Cancelled));
 }
 
 /// A tool that talks without end drowns neither the stop nor the store.
@@ -275,7 +275,7 @@ async fn a_chatty_tool_can_be_stopped() {
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     until(&longhaul, id, |head| head.progress.is_some()).await;
     longhaul.stop(id).await.unwrap();
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     assert!(journal(&longhaul, id).await.len() < 200, "what it said is coalesced");
 }
 
@@ -304,5 +304,5 @@ async fn a_last_word_is_the_end_though_a_letter_is_unread_and_children_run() {
     longhaul.send_when_idle(id, "by the way").await.unwrap();
     gate.open(1);
     let done = end(&longhaul, id).await;
-    assert_eq!((done.head.status, done.output.as_str()), (Status::Completed, "my last word"));
+    assert_eq!((done.state.status, done.output.as_str()), (Status::Completed, "my last word"));
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use longhaul::dispatch::Limits;
-use longhaul::entry::Wait;
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::WaitReason;
 use longhaul::testing::reply;
 use longhaul::{Longhaul, OnFinish, Order, Status};
 use serde_json::json;
 
 use crate::stage::*;
 
-fn one_seat() -> Limits {
-    Limits { running: 1, ..Limits::default() }
+fn one_seat() -> TaskLimits {
+    TaskLimits { running: 1, ..TaskLimits::default() }
 }
 
 /// Demand 27.
@@ -37,11 +37,11 @@ async fn a_join_is_over_at_any_or_all_and_a_timeout_harms_nothing() {
     let minute = Duration::from_secs(60);
     let all = within(longhaul.wait([slow, quick]).all().timeout(minute)).await.unwrap();
     assert!(all.timed_out);
-    assert_eq!(all.tasks[0].head.status, Status::Running, "nothing was stopped");
+    assert_eq!(all.tasks[0].state.status, Status::Running, "nothing was stopped");
     drop(longhaul.wait([slow]).into_future());
     gate.open(1);
     let all = within(longhaul.wait([slow, quick])).await.unwrap();
-    assert!(!all.timed_out && all.tasks.iter().all(|task| task.head.status == Status::Completed));
+    assert!(!all.timed_out && all.tasks.iter().all(|task| task.state.status == Status::Completed));
     assert!(within(longhaul.wait([])).await.unwrap().tasks.is_empty());
 }
 
@@ -61,10 +61,10 @@ async fn a_task_that_is_waited_for_can_be_listed_and_stopped() {
     let id = longhaul.submit(Order::new("solo", "go")).await.unwrap();
     let waiter = tokio::spawn(longhaul.wait([id]).into_future());
     gate.came(1).await;
-    assert_eq!(longhaul.running().await.unwrap(), 1);
+    assert_eq!(longhaul.count_running().await.unwrap(), 1);
     longhaul.stop(id).await.unwrap();
     let waited = within(waiter).await.unwrap().unwrap();
-    assert_eq!(waited.tasks[0].head.status, Status::Cancelled);
+    assert_eq!(waited.tasks[0].state.status, Status::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn a_wait_gives_the_seat_back_also_when_the_tool_beside_it_ends_later() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(longhaul.snapshot(child).await.unwrap().head.status, Status::Pending, "a tool still runs");
+    assert_eq!(longhaul.snapshot(child).await.unwrap().state.status, Status::Pending, "a tool still runs");
     gate.open(1);
     assert_eq!(end(&longhaul, id).await.output, "t:worked|t:below");
 }
@@ -162,7 +162,7 @@ async fn what_a_task_waits_for_is_shown_as_long_as_it_waits() {
     gate.came(1).await;
     let slow = children(&longhaul, id).await[1].id;
     until(&longhaul, id, |head| {
-        head.waiting.as_ref().is_some_and(|waiting| waiting.on == Wait::Tasks(vec![slow]))
+        head.waiting.as_ref().is_some_and(|waiting| waiting.on == WaitReason::Tasks(vec![slow]))
     })
     .await;
     gate.open(1);
@@ -214,7 +214,7 @@ async fn a_parent_waits_for_its_children_at_its_end_or_lets_them_go_or_stops_the
         let ids: Vec<_> = children(&longhaul, id).await.iter().map(|child| child.id).collect();
         let ended = if policy == OnFinish::Stop { Status::Cancelled } else { Status::Completed };
         for task in within(longhaul.wait(ids)).await.unwrap().tasks {
-            assert_eq!(task.head.status, ended, "{policy:?}");
+            assert_eq!(task.state.status, ended, "{policy:?}");
         }
         within(longhaul.shutdown()).await;
     }
@@ -224,7 +224,7 @@ async fn a_parent_waits_for_its_children_at_its_end_or_lets_them_go_or_stops_the
 async fn events_of_a_task_that_is_not_there_are_an_error_and_not_a_hang() {
     use futures::StreamExt as _;
     let longhaul = start(agent("solo", &model(|_| reply().text("x")))).await;
-    let nobody = longhaul::id::TaskKey::fresh().candidates().next().unwrap();
+    let nobody = longhaul::id::TaskKey::random().candidate_ids().next().unwrap();
     assert!(within(longhaul.events(nobody, longhaul::id::Seq(0)).next()).await.unwrap().is_err());
     assert!(within(longhaul.follow(nobody).next()).await.unwrap().is_err());
     assert!(within(longhaul.wait([nobody])).await.is_err());
@@ -235,7 +235,7 @@ async fn events_of_a_task_that_is_not_there_are_an_error_and_not_a_hang() {
 async fn for_ever_is_no_overflow() {
     let longhaul = start(
         agent("solo", &model(|_| reply().text("done")))
-            .habits(habits(|h| (h.inactivity, h.timeout) = (Duration::MAX, Some(Duration::MAX)))),
+            .policy(habits(|h| (h.inactivity_timeout, h.timeout) = (Duration::MAX, Some(Duration::MAX)))),
     )
     .await;
     let id = longhaul.submit(Order::new("solo", "go").timeout(Duration::MAX)).await.unwrap();
@@ -261,7 +261,7 @@ async fn the_same_look_again_and_again_waits_until_something_has_happened() {
     let longhaul = start(pair(&model)).await;
     let began = tokio::time::Instant::now();
     let done = ask(&longhaul, Order::new("lead", "go")).await;
-    assert_eq!(done.head.status, Status::Completed, "{:?}", done.head.error);
+    assert_eq!(done.state.status, Status::Completed, "{:?}", done.state.error);
     // Two looks, one held for 15 s and one for 30 s, and one that was held until the child had ended.
     let out = &done.output;
     assert_eq!(out.matches("not ended yet").count(), 4, "{out}");
@@ -293,7 +293,7 @@ async fn a_look_that_is_held_does_not_hold_up_a_stop_or_a_letter() {
         let longhaul = start(pair(&model)).await;
         let id = longhaul.submit(Order::new("lead", "go")).await.unwrap();
         let held = async {
-            while longhaul.snapshot(id).await.unwrap().head.waiting.is_none() {
+            while longhaul.snapshot(id).await.unwrap().state.waiting.is_none() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -302,7 +302,7 @@ async fn a_look_that_is_held_does_not_hold_up_a_stop_or_a_letter() {
         if stop {
             longhaul.stop(id).await.unwrap();
             let done = within(longhaul.wait([id])).await.unwrap();
-            assert_eq!(done.tasks[0].head.status, Status::Cancelled);
+            assert_eq!(done.tasks[0].state.status, Status::Cancelled);
         } else {
             longhaul.send(id, "That is enough.").await.unwrap();
             let heard = async {

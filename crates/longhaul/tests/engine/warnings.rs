@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use longhaul::entry::Entry;
-use longhaul::model::{Model, Request};
+use longhaul::model::{Model, ModelRequest};
 use longhaul::testing::{FnModel, reply};
 use longhaul::tool::DynTool;
-use longhaul::toolset::{Patron, Toolset, ToolsetError};
+use longhaul::toolset::{ToolsetContext, Toolset, ToolsetError};
 use longhaul::{Budget, Longhaul, Order, Status, TaskId};
 use serde_json::json;
 
@@ -25,8 +25,8 @@ async fn warnings(longhaul: &Longhaul, id: TaskId) -> Vec<String> {
 /// A model that leaves a tool out, as providers do whose schemas cannot say it, says so with each request.
 #[tokio::test]
 async fn what_a_model_warns_of_is_told_once() {
-    let warns: Arc<dyn Model> = Arc::new(FnModel::new(|request: &Request<'_>| {
-        request.memo.warn("the tool 'odd' is not offered to the model");
+    let warns: Arc<dyn Model> = Arc::new(FnModel::new(|request: &ModelRequest<'_>| {
+        request.wire_cache.warn("the tool 'odd' is not offered to the model");
         match request.turn {
             0 | 1 => reply().call("nothing", json!({})),
             _ => reply().text("done"),
@@ -51,7 +51,7 @@ impl Toolset for Broken {
         "broken"
     }
 
-    fn open<'a>(&'a self, _: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
             Err(ToolsetError { toolset: "broken".to_owned(), why: "its server did not start".to_owned() })
         })
@@ -104,17 +104,17 @@ async fn a_budget_that_is_added_counts_for_all_below() {
         end(&longhaul, id).await
     };
     let poor = run(None).await;
-    assert_eq!(poor.head.status, Status::Failed);
+    assert_eq!(poor.state.status, Status::Failed);
     assert!(
-        poor.head.error.as_deref().unwrap_or_default().contains("400 tokens of 350"),
+        poor.state.error.as_deref().unwrap_or_default().contains("400 tokens of 350"),
         "{:?}",
-        poor.head.error
+        poor.state.error
     );
     assert_done(&run(Some(1_000)).await);
     let rich = run(Some(50)).await;
     assert!(
-        rich.head.error.as_deref().unwrap_or_default().contains("400 tokens of 350"),
+        rich.state.error.as_deref().unwrap_or_default().contains("400 tokens of 350"),
         "{:?}",
-        rich.head.error
+        rich.state.error
     );
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longhaul::agent::AgentBuilder;
-use longhaul::dispatch::Limits;
-use longhaul::entry::{Entry, Wait};
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::{Entry, WaitReason};
 use longhaul::model::{Model, ModelError, ModelErrorKind};
 use longhaul::permission::Permissions;
-use longhaul::store::{Clock, Memory, Store};
+use longhaul::store::{Clock, MemoryStore, Store};
 use longhaul::testing::reply;
-use longhaul::tool::Manner;
+use longhaul::tool::ToolEffects;
 use longhaul::toolset::Tools;
 use longhaul::{Budget, Longhaul, Order, Status, TaskId};
 use serde_json::json;
@@ -33,7 +33,7 @@ impl Machine {
         let passed = move || began.elapsed() + Duration::from_secs(more.load(Ordering::SeqCst));
         let wall = passed.clone();
         let clock = Clock::with_elapsed(move || zero + wall(), passed);
-        (Machine(slept), Arc::new(Memory::with_clock(clock)))
+        (Machine(slept), Arc::new(MemoryStore::with_clock(clock)))
     }
 
     fn sleep(&self, time: Duration) {
@@ -47,7 +47,7 @@ async fn pass(time: Duration) {
 
 /// A tool that works for so many seconds.
 fn works() -> Tools {
-    let manner = Manner { repeatable: true, ..Manner::default() };
+    let manner = ToolEffects { repeatable: true, ..ToolEffects::default() };
     tool_of(manner, "work", |arguments, context| async move {
         let seconds =
             serde_json::from_str::<serde_json::Value>(&arguments).unwrap()["seconds"].as_u64().unwrap();
@@ -84,7 +84,7 @@ fn minute(agent: &str) -> [Order; 2] {
 }
 
 async fn on(store: &Arc<dyn Store>, agent: AgentBuilder) -> Longhaul {
-    Longhaul::builder(team(agent)).store_arc(store.clone()).start().await.unwrap()
+    Longhaul::builder(team(agent)).shared_store(store.clone()).start().await.unwrap()
 }
 
 async fn asked(longhaul: &Longhaul, id: TaskId) {
@@ -93,8 +93,8 @@ async fn asked(longhaul: &Longhaul, id: TaskId) {
 
 async fn timed_out(longhaul: &Longhaul, id: TaskId) {
     let done = end(longhaul, id).await;
-    let error = done.head.error.unwrap_or_default();
-    assert!(error.contains("timed out") || error.contains("budget"), "{:?}: {error}", done.head.status);
+    let error = done.state.error.unwrap_or_default();
+    assert!(error.contains("timed out") || error.contains("budget"), "{:?}: {error}", done.state.status);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,8 +128,8 @@ async fn a_process_that_is_gone_uses_no_time_and_what_it_used_before_counts() {
         pass(60 * MINUTE).await;
         let second = on(&store, solo(&turns())).await;
         let done = end(&second, id).await;
-        assert_eq!(done.head.status == Status::Completed, completes, "{:?}", done.head.error);
-        assert!(done.head.attempt.0 >= 2);
+        assert_eq!(done.state.status == Status::Completed, completes, "{:?}", done.state.error);
+        assert!(done.state.attempt.0 >= 2);
     }
 }
 
@@ -165,7 +165,7 @@ async fn a_machine_that_sleeps_uses_no_time() {
         machine.sleep(20 * MINUTE);
         gate.open(1);
         gate.came(1).await;
-        let worked = first.store().head(id).await.unwrap().unwrap().worked;
+        let worked = first.store().task_state(id).await.unwrap().unwrap().worked;
         assert!(worked < MINUTE, "{worked:?}");
         // Nor for who takes it up later.
         drop(first);
@@ -191,7 +191,7 @@ async fn waiting_for_a_person_does_not_count_and_the_work_after_it_does() {
             pass(60 * MINUTE).await;
             longhaul.answer(id, None, "yes").await.unwrap();
             let done = end(&longhaul, id).await;
-            assert_eq!(done.head.status == Status::Completed, completes, "{:?}", done.head.error);
+            assert_eq!(done.state.status == Status::Completed, completes, "{:?}", done.state.error);
         }
     }
 }
@@ -219,7 +219,7 @@ async fn a_session_that_waits_for_the_next_word_does_not_count() {
     pass(60 * MINUTE).await;
     longhaul.send(id, "and now?").await.unwrap();
     until(&longhaul, id, |head| head.turns == 2).await;
-    longhaul.close(id).await.unwrap();
+    longhaul.close_session(id).await.unwrap();
     assert_done(&end(&longhaul, id).await);
 }
 
@@ -260,8 +260,8 @@ async fn being_queued_does_not_count() {
             }
         }
     });
-    let limits = Limits { running: 1, ..Limits::default() };
-    let build = Longhaul::builder(team(solo(&model))).store_arc(store).limits(limits);
+    let limits = TaskLimits { running: 1, ..TaskLimits::default() };
+    let build = Longhaul::builder(team(solo(&model))).shared_store(store).limits(limits);
     let longhaul = build.start().await.unwrap();
     longhaul.submit(Order::new("solo", "hold")).await.unwrap();
     gate.came(1).await;
@@ -302,7 +302,7 @@ fn lead(tasks: &'static [&'static str], in_a_call: bool) -> AgentBuilder {
         &[] as &[&str],
     );
     let worker = agent("worker", &model).toolset(works()).toolset(asks()).build().unwrap();
-    agent("lead", &model).sub_agent(worker).dialect(longhaul::Dialect::Background).permissions(may.unwrap())
+    agent("lead", &model).sub_agent(worker).dialect(longhaul::SubAgentDialect::Background).permissions(may.unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +324,7 @@ async fn waiting_for_children_that_all_wait_for_a_person_does_not_count() {
             let (_, store) = Machine::new();
             let longhaul = on(&store, lead(&["ask", "ask"], in_a_call)).await;
             let id = longhaul.submit(order).await.unwrap();
-            until(&longhaul, id, |head| matches!(&head.waiting, Some(on) if matches!(on.on, Wait::Tasks(_))))
+            until(&longhaul, id, |head| matches!(&head.waiting, Some(on) if matches!(on.on, WaitReason::Tasks(_))))
                 .await;
             let below = children(&longhaul, id).await;
             for child in &below {
@@ -332,7 +332,7 @@ async fn waiting_for_children_that_all_wait_for_a_person_does_not_count() {
             }
             pass(Duration::from_secs(3500)).await;
             // It is in the journal, for who takes the task up.
-            let worked = longhaul.store().head(id).await.unwrap().unwrap().worked;
+            let worked = longhaul.store().task_state(id).await.unwrap().unwrap().worked;
             assert!(worked < MINUTE, "{worked:?}");
             for child in &below {
                 longhaul.answer(child.id, None, "yes").await.unwrap();
@@ -366,9 +366,9 @@ async fn a_task_without_a_bound_writes_nothing_of_its_time() {
     let longhaul = on(&store, solo(&worker(600))).await;
     let done = ask(&longhaul, Order::new("solo", "go")).await;
     assert_done(&done);
-    let journal = journal(&longhaul, done.head.id).await;
+    let journal = journal(&longhaul, done.state.id).await;
     assert!(journal.iter().all(|record| !matches!(record.entry, Entry::Worked { .. })));
-    assert!(done.head.worked >= 10 * MINUTE, "it is known all the same");
+    assert!(done.state.worked >= 10 * MINUTE, "it is known all the same");
 }
 
 /// Who waits for many with a time limit looks at one that works, not at the whole tree each time that one says something.
@@ -379,7 +379,7 @@ async fn a_time_limit_does_not_list_the_tree_for_every_child_that_ends() {
     let children: &'static [&'static str] = seconds.leak();
     let listed = async |order: Order| {
         let mood = Arc::new(Mood::default());
-        let store: Arc<dyn Store> = Arc::new(Moody { inner: Memory::new(), mood: mood.clone(), hints: true });
+        let store: Arc<dyn Store> = Arc::new(Moody { inner: MemoryStore::new(), mood: mood.clone(), hints: true });
         let longhaul = on(&store, lead(children, true)).await;
         assert_done(&ask(&longhaul, order).await);
         mood.tasks_listed.load(Ordering::SeqCst)

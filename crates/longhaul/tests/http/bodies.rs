@@ -1,6 +1,6 @@
 //! What a team file says reaches the provider.
 
-use longhaul::teamfile::{Bundle, Outfit, assemble};
+use longhaul::teamfile::{TeamBundle, Environment, assemble};
 use longhaul::{Longhaul, Order, Status};
 use serde_json::Value;
 
@@ -19,12 +19,12 @@ async fn asked_for_a_city(provider: &str) -> (Vec<Value>, String) {
          structured_output:\n      name: place\n      strict: true\n      schema: {{type: object, properties: {{city: {{type: string}}}}, required: [city]}}\n",
         server.url()
     );
-    let outfit = Outfit::new(http(), |_: &str| None, "data");
-    let made = assemble(&Bundle::of_text("team.yaml", &text), &outfit).unwrap();
+    let outfit = Environment::new(http(), |_: &str| None, "data");
+    let made = assemble(&TeamBundle::from_text("team.yaml", &text), &outfit).unwrap();
     let longhaul = Longhaul::builder(made.team).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "Where?")).await.unwrap();
     let done = end(&longhaul, id).await;
-    assert_eq!(done.head.status, Status::Completed, "{:?}", done.head.error);
+    assert_eq!(done.state.status, Status::Completed, "{:?}", done.state.error);
     (server.asked().into_iter().map(|asked| asked.body).collect(), done.output)
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use longhaul::entry::Budget;
 use longhaul::model::Model;
-use longhaul::model::http::{Http, HttpOptions, ModelSpec};
-use longhaul::model::prices::Prices;
-use longhaul::task::Head;
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::model::prices::PriceTable;
+use longhaul::task::TaskState;
 use longhaul::{Order, Status};
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn calls(usage: Option<Value>) -> Vec<String> {
 }
 
 /// A run of a lead that asks a helper, with a limit of cost or without; and how often the provider was asked.
-async fn run(name: &str, prices: Option<&str>, usage: Option<Value>, limit: Option<u64>) -> (Head, usize) {
+async fn run(name: &str, prices: Option<&str>, usage: Option<Value>, limit: Option<u64>) -> (TaskState, usize) {
     let server = Server::start(move |asked| {
         match asked.order().contains("lead it")
             && asked.body["messages"].as_array().is_some_and(|all| all.len() < 3)
@@ -46,17 +46,17 @@ async fn run(name: &str, prices: Option<&str>, usage: Option<Value>, limit: Opti
     })
     .await;
     let prices = match prices {
-        Some(json) => Prices::shipped().overlaid(json).unwrap(),
-        None => Prices::shipped(),
+        Some(json) => PriceTable::built_in().with_overrides(json).unwrap(),
+        None => PriceTable::built_in(),
     };
-    let http = Http::new(HttpOptions { prices, ..options() }).unwrap();
+    let http = HttpClient::new(HttpOptions { prices, ..options() }).unwrap();
     let spec = ModelSpec { base_url: Some(server.url()), ..ModelSpec::parse(name).unwrap() };
     let model: Arc<dyn Model> = http.model(&spec, &keys).unwrap();
     let helper = agent("helper", &model).build().unwrap();
     let longhaul = start(solo(&model).sub_agent(helper)).await;
     let order = Order::new("solo", "lead it").tree_budget(Budget { cost: limit, ..Budget::default() });
     let id = longhaul.submit(order).await.unwrap();
-    let head = end(&longhaul, id).await.head;
+    let head = end(&longhaul, id).await.state;
     (head, server.asked().len())
 }
 

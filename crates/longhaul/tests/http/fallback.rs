@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::entry::{Entry, Wait};
+use longhaul::entry::{Entry, WaitReason};
 use longhaul::model::Model;
-use longhaul::model::http::Fallback;
+use longhaul::model::http::FallbackModel;
 
 use crate::server::{Act, Server, says};
 use crate::stage::{assert_said, end, http, journal, model, solo, start, submit};
@@ -19,7 +19,7 @@ async fn another_model_is_asked_and_the_first_again_when_it_has_cooled_down() {
     let second = Server::start(|_| Act::Stream(says("Second."))).await;
     let http = http();
     let (a, b) = (model(&http, &first.url()), model(&http, &second.url()));
-    let both: Arc<dyn Model> = Arc::new(Fallback::new(a, [b], 1, Duration::from_millis(800)));
+    let both: Arc<dyn Model> = Arc::new(FallbackModel::new(a, [b], 1, Duration::from_millis(800)));
     let longhaul = start(solo(&both)).await;
     let ask = async |text: &str| {
         let id = submit(&longhaul, text).await;
@@ -28,7 +28,7 @@ async fn another_model_is_asked_and_the_first_again_when_it_has_cooled_down() {
     let (id, done) = ask("one").await;
     assert_said(&done, "Second.");
     let told = journal(&longhaul, id).await.into_iter().any(|record| {
-        matches!(record.entry, Entry::Waiting { on: Wait::Provider(why), .. } if why.contains("asked instead"))
+        matches!(record.entry, Entry::Waiting { on: WaitReason::Provider(why), .. } if why.contains("asked instead"))
     });
     assert!(told);
     assert_said(&ask("two").await.1, "Second.");
@@ -44,7 +44,7 @@ async fn a_model_that_breaks_off_is_tried_again_and_then_replaced() {
     let second = Server::start(|_| Act::Stream(says("I did."))).await;
     let http = http();
     let (a, b) = (model(&http, &first.url()), model(&http, &second.url()));
-    let both: Arc<dyn Model> = Arc::new(Fallback::new(a, [b], 1, Duration::from_secs(60)));
+    let both: Arc<dyn Model> = Arc::new(FallbackModel::new(a, [b], 1, Duration::from_secs(60)));
     let longhaul = start(solo(&both)).await;
     let id = submit(&longhaul, "go").await;
     assert_said(&end(&longhaul, id).await, "I did.");
@@ -60,9 +60,9 @@ async fn when_all_fail_the_last_one_says_why() {
         Server::start(|_| Act::Refuse(403, Vec::new(), r#"{"error":{"message":"no way"}}"#.into())).await;
     let http = http();
     let (a, b) = (model(&http, &first.url()), model(&http, &second.url()));
-    let both: Arc<dyn Model> = Arc::new(Fallback::new(a, [b], 1, Duration::from_secs(60)));
+    let both: Arc<dyn Model> = Arc::new(FallbackModel::new(a, [b], 1, Duration::from_secs(60)));
     let longhaul = start(solo(&both)).await;
     let id = submit(&longhaul, "go").await;
-    let error = end(&longhaul, id).await.head.error.unwrap();
+    let error = end(&longhaul, id).await.state.error.unwrap();
     assert!(error.contains("no way"), "{error}");
 }

@@ -2,9 +2,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use longhaul::dispatch::Limits;
-use longhaul::entry::Wait;
-use longhaul::model::http::{Http, HttpOptions, ModelSpec};
+use longhaul::dispatch::TaskLimits;
+use longhaul::entry::WaitReason;
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
 
 use crate::server::{Act, Server, says};
 use crate::stage::{assert_said, end, journal, keys, model, replies_and_waits, solo, spec, start, submit};
@@ -65,14 +65,14 @@ async fn a_wish_heard_by_one_task_holds_another_which_is_shown_as_waiting() {
     let second = submit(&longhaul, "second").await;
     let shown = async {
         loop {
-            if let Some(waiting) = longhaul.snapshot(second).await.unwrap().head.waiting {
+            if let Some(waiting) = longhaul.snapshot(second).await.unwrap().state.waiting {
                 break waiting;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let waiting = crate::stage::within(shown).await;
-    let Wait::Provider(why) = &waiting.on else { panic!("{waiting:?}") };
+    let WaitReason::Provider(why) = &waiting.on else { panic!("{waiting:?}") };
     assert!(why.contains("left alone"), "{why}");
     let left = waiting.until.unwrap().duration_since(waiting.since).as_millis();
     assert!((900..=2300).contains(&left), "{left} ms");
@@ -83,7 +83,7 @@ async fn a_wish_heard_by_one_task_holds_another_which_is_shown_as_waiting() {
     assert_eq!(asked.len(), 3);
     assert!(asked[1].at.duration_since(asked[0].at) >= Duration::from_millis(1450));
     // Somebody else's key is somebody else's limit.
-    let http = Http::new(HttpOptions::default()).unwrap();
+    let http = HttpClient::new(HttpOptions::default()).unwrap();
     let other = |name: &str| Some(format!("sk-other-{name}-012345").into());
     assert!(
         http.model(&spec(&server.url()), &other).is_ok() && http.model(&spec(&server.url()), &keys).is_ok()
@@ -127,7 +127,7 @@ async fn a_task_that_is_held_is_given_back_at_once_by_a_shutdown() {
     let longhaul = start(solo(&model(&crate::stage::http(), &server.url()))).await;
     let first = submit(&longhaul, "first").await;
     let shown = async |id| {
-        while longhaul.snapshot(id).await.unwrap().head.waiting.is_none() {
+        while longhaul.snapshot(id).await.unwrap().state.waiting.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -138,7 +138,7 @@ async fn a_task_that_is_held_is_given_back_at_once_by_a_shutdown() {
     longhaul.shutdown().await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     for id in [first, second] {
-        assert_eq!(store.head(id).await.unwrap().unwrap().status, longhaul::Status::Pending);
+        assert_eq!(store.task_state(id).await.unwrap().unwrap().status, longhaul::Status::Pending);
     }
     assert_eq!(server.asked().len(), 1, "the second was never sent");
 }
@@ -147,11 +147,11 @@ async fn a_task_that_is_held_is_given_back_at_once_by_a_shutdown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_under_way_are_bounded_and_their_connections_are_used_again() {
     let server = Server::start(|_| Act::Slowly(says("a b"), Duration::from_millis(1))).await;
-    let http = Http::new(HttpOptions { concurrent: 16, ..crate::stage::options() }).unwrap();
+    let http = HttpClient::new(HttpOptions { max_concurrent: 16, ..crate::stage::options() }).unwrap();
     let agent = solo(&model(&http, &server.url()));
     let team = longhaul::Team::new(agent.build().unwrap()).unwrap();
     let longhaul = longhaul::Longhaul::builder(team)
-        .limits(Limits { running: 64, ..Limits::default() })
+        .limits(TaskLimits { running: 64, ..TaskLimits::default() })
         .start()
         .await
         .unwrap();
@@ -181,7 +181,7 @@ async fn what_cannot_succeed_is_not_tried_again() {
     let longhaul = start(solo(&model(&crate::stage::http(), &server.url()))).await;
     let id = submit(&longhaul, "go").await;
     let done = end(&longhaul, id).await;
-    let error = done.head.error.unwrap();
+    let error = done.state.error.unwrap();
     assert!(error.contains("openai/gpt-5") && error.contains("Incorrect API key"), "{error}");
     assert_eq!(server.asked().len(), 1);
 }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use longhaul::entry::{Entry, Voice};
-use longhaul::store::Sqlite;
+use longhaul::entry::{Entry, LiveTextKind};
+use longhaul::store::SqliteStore;
 use longhaul::{Longhaul, Team};
 
 use crate::server::{Act, Server, says};
@@ -19,7 +19,7 @@ async fn tasks_wait_for_a_provider_that_is_down_and_go_on() {
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
     for id in &ids {
-        let head = longhaul.snapshot(*id).await.unwrap().head;
+        let head = longhaul.snapshot(*id).await.unwrap().state;
         assert!(head.waiting.is_some_and(|waiting| waiting.until.is_some()), "{:?}", head.status);
     }
     let back = Instant::now();
@@ -62,7 +62,7 @@ async fn a_provider_that_hangs_after_the_first_byte_is_asked_again() {
     .await;
     let place = tempfile::tempdir().unwrap();
     let team = Team::new(solo(&model(&http(), &server.url())).build().unwrap()).unwrap();
-    let store = Sqlite::open(place.path().join("longhaul.db")).unwrap();
+    let store = SqliteStore::open(place.path().join("longhaul.db")).unwrap();
     let longhaul = Longhaul::builder(team).store(store).start().await.unwrap();
     let id = submit(&longhaul, "go").await;
     assert_said(&end(&longhaul, id).await, "The answer is 42.");
@@ -71,7 +71,7 @@ async fn a_provider_that_hangs_after_the_first_byte_is_asked_again() {
     // What was said before the last wait is void; what counts was said once.
     let last = journal.iter().rposition(|record| matches!(record.entry, Entry::Waiting { .. })).unwrap();
     let text = |record: &longhaul::entry::Record| match &record.entry {
-        Entry::Said { voice: Voice::Text, text } => Some(text.clone()),
+        Entry::Said { voice: LiveTextKind::Text, text } => Some(text.clone()),
         _ => None,
     };
     let told: String = journal[last..].iter().filter_map(text).collect();
@@ -91,10 +91,10 @@ async fn an_answer_that_does_not_begin_is_given_up() {
     })
     .await;
     let options = longhaul::model::http::HttpOptions {
-        first_byte: Duration::from_millis(300),
+        first_byte_timeout: Duration::from_millis(300),
         ..crate::stage::options()
     };
-    let http = longhaul::model::http::Http::new(options).unwrap();
+    let http = longhaul::model::http::HttpClient::new(options).unwrap();
     let longhaul = start(solo(&model(&http, &server.url()))).await;
     let id = submit(&longhaul, "go").await;
     assert_said(&end(&longhaul, id).await, "Now.");
@@ -106,8 +106,8 @@ async fn an_answer_that_does_not_begin_is_given_up() {
 async fn a_complete_answer_need_not_end() {
     let server = Server::start(|_| Act::Stall(says("All said."))).await;
     let options =
-        longhaul::model::http::HttpOptions { silence: Duration::from_secs(60), ..crate::stage::options() };
-    let http = longhaul::model::http::Http::new(options).unwrap();
+        longhaul::model::http::HttpOptions { idle_timeout: Duration::from_secs(60), ..crate::stage::options() };
+    let http = longhaul::model::http::HttpClient::new(options).unwrap();
     let longhaul = start(solo(&model(&http, &server.url()))).await;
     let id = submit(&longhaul, "go").await;
     assert_said(&end(&longhaul, id).await, "All said.");

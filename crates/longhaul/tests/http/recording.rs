@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use longhaul::Longhaul;
 use longhaul::model::Model;
-use longhaul::model::http::{Cassette, Http};
+use longhaul::model::http::{Cassette, HttpClient};
 use serde_json::json;
 
 use crate::server::{Act, Asked, Server, calls, says};
@@ -30,7 +30,7 @@ async fn what_was_recorded_is_answered_again_without_a_network() {
     let tape = place.path().join("tape.jsonl");
     let url = {
         let server = Server::start(answer).await;
-        let http = Http::recording(options(), Cassette::create(&tape).unwrap()).unwrap();
+        let http = HttpClient::recording(options(), Cassette::create(&tape).unwrap()).unwrap();
         let longhaul = team(&model(&http, &server.url())).await;
         let id = submit(&longhaul, "lead it").await;
         assert_said(&end(&longhaul, id).await, "Größe ist nicht alles.");
@@ -42,15 +42,15 @@ async fn what_was_recorded_is_answered_again_without_a_network() {
     assert_eq!(lines.lines().count(), 4);
     assert!(!lines.to_lowercase().contains("bearer") && !lines.contains("MARKED"));
     // The server is gone.
-    let http = Http::replaying(options(), Cassette::load(&tape).unwrap());
+    let http = HttpClient::replaying(options(), Cassette::load(&tape).unwrap());
     let longhaul = team(&model(&http, &url)).await;
     let id = submit(&longhaul, "lead it").await;
     let done = end(&longhaul, id).await;
     assert_said(&done, "Größe ist nicht alles.");
-    assert_eq!(done.head.cost, 360);
+    assert_eq!(done.state.cost, 360);
     // Each answer is given once; what was never asked has none.
     let id = submit(&longhaul, "something else").await;
-    let error = end(&longhaul, id).await.head.error.unwrap();
+    let error = end(&longhaul, id).await.state.error.unwrap();
     assert!(error.contains("the recording has no (more) answer"), "{error}");
 }
 

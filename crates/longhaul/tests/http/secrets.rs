@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use longhaul::model::http::{Cassette, Http, ModelSpec};
-use longhaul::store::Sqlite;
-use longhaul::{Habits, Longhaul, Team};
+use longhaul::model::http::{Cassette, HttpClient, ModelSpec};
+use longhaul::store::SqliteStore;
+use longhaul::{Policy, Longhaul, Team};
 use secrecy::SecretString;
 
 use crate::server::{Act, Asked, Server, says};
@@ -129,7 +129,7 @@ fn the_session_itself() {
 
 async fn session(here: &Path) {
     let keys = |_: &str| Some(SecretString::from(KEY.to_owned()));
-    let http = Http::recording(options(), Cassette::create(&here.join("tape.jsonl")).unwrap()).unwrap();
+    let http = HttpClient::recording(options(), Cassette::create(&here.join("tape.jsonl")).unwrap()).unwrap();
     let (plain, secure) =
         (std::env::var("LONGHAUL_TEST_PLAIN").unwrap(), std::env::var("LONGHAUL_TEST_SECURE").unwrap());
     let in_the_url = format!("{plain}?token={}", KEY.replace('/', "%2F").replace('+', "%2B"));
@@ -149,11 +149,11 @@ async fn session(here: &Path) {
         let model = http.model(&spec, &keys).unwrap();
         println!("{model:?} {http:?} {spec_name}", spec_name = spec.name());
         let model: std::sync::Arc<dyn longhaul::model::Model> = model;
-        let mut habits = Habits::default();
-        habits.patience.pause = Duration::from_millis(20);
-        habits.patience.outage = Duration::from_millis(200);
-        let team = Team::new(agent("solo", &model).habits(habits).build().unwrap()).unwrap();
-        let store = Sqlite::open(here.join(format!("session-{n}.db"))).unwrap();
+        let mut habits = Policy::default();
+        habits.retry.initial_backoff = Duration::from_millis(20);
+        habits.retry.max_outage = Duration::from_millis(200);
+        let team = Team::new(agent("solo", &model).policy(habits).build().unwrap()).unwrap();
+        let store = SqliteStore::open(here.join(format!("session-{n}.db"))).unwrap();
         let longhaul = Longhaul::builder(team).store(store).start().await.unwrap();
         for order in orders {
             let mut events = longhaul.chat(*order).await.unwrap();
@@ -164,7 +164,7 @@ async fn session(here: &Path) {
                 }
             }
         }
-        for head in longhaul.snapshots(longhaul::store::Filter::default()).await.unwrap() {
+        for head in longhaul.list(longhaul::store::TaskFilter::default()).await.unwrap() {
             println!("{head:?}");
         }
         // Never shut down.

@@ -2,8 +2,8 @@
 
 use longhaul::model::http::ModelSpec;
 use longhaul::model::settings::{ModelSettings, StructuredOutput};
-use longhaul::store::Filter;
-use longhaul::{Dialect, Habits, Status};
+use longhaul::store::TaskFilter;
+use longhaul::{SubAgentDialect, Policy, Status};
 use serde_json::{Value, json};
 
 use crate::server::{Act, Asked, Server, calls, event, says};
@@ -36,8 +36,8 @@ async fn the_helper_is_asked(first: Vec<String>, settings: ModelSettings) -> (us
     let longhaul = start(agent("solo", &model).sub_agent(helper)).await;
     let id = submit(&longhaul, "lead it").await;
     let done = end(&longhaul, id).await;
-    assert_eq!(done.head.status, Status::Completed, "{:?}", done.head.error);
-    let tree = longhaul.snapshots(Filter::tree(id)).await.unwrap();
+    assert_eq!(done.state.status, Status::Completed, "{:?}", done.state.error);
+    let tree = longhaul.list(TaskFilter::tree(id)).await.unwrap();
     (tree.len() - 1, done.output, server.asked())
 }
 
@@ -122,15 +122,15 @@ async fn polling_for_ever_ends_with_an_answer() {
     .await;
     let model = own(&server.url(), ModelSettings::default());
     let helper = agent("helper", &model).build().unwrap();
-    let habits = Habits { max_turns: 8, ..Habits::default() };
-    let lead = agent("solo", &model).habits(habits).dialect(Dialect::Background).sub_agent(helper);
+    let habits = Policy { max_turns: 8, ..Policy::default() };
+    let lead = agent("solo", &model).policy(habits).dialect(SubAgentDialect::Background).sub_agent(helper);
     let longhaul = start(lead).await;
     let id = submit(&longhaul, "lead it").await;
     let done = end(&longhaul, id).await;
     assert_said(&done, "My last word, to the user.");
-    assert!(done.head.cut_short.is_some(), "and it is marked");
+    assert!(done.state.cut_short.is_some(), "and it is marked");
     let last = server.asked().pop().unwrap().body.to_string();
     assert!(last.contains("This is what I found.") && last.contains("Your task has ended;"), "{last}");
-    let tree = longhaul.snapshots(Filter::tree(id)).await.unwrap();
+    let tree = longhaul.list(TaskFilter::tree(id)).await.unwrap();
     assert!(tree.iter().all(|task| task.status == Status::Completed));
 }

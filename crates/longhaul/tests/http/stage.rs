@@ -7,8 +7,8 @@ use longhaul::agent::AgentBuilder;
 use longhaul::entry::{Entry, Record};
 use longhaul::id::Seq;
 use longhaul::model::Model;
-use longhaul::model::http::{Http, HttpOptions, ModelSpec};
-use longhaul::{Agent, Habits, Longhaul, Order, Snapshot, Status, TaskId, Team};
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::{Agent, Policy, Longhaul, Order, Snapshot, Status, TaskId, Team};
 use secrecy::SecretString;
 
 /// A key that is easy to find again.
@@ -19,11 +19,11 @@ pub(crate) fn keys(_: &str) -> Option<SecretString> {
 }
 
 pub(crate) fn options() -> HttpOptions {
-    HttpOptions { silence: Duration::from_millis(400), ..HttpOptions::default() }
+    HttpOptions { idle_timeout: Duration::from_millis(400), ..HttpOptions::default() }
 }
 
-pub(crate) fn http() -> Http {
-    Http::new(options()).unwrap()
+pub(crate) fn http() -> HttpClient {
+    HttpClient::new(options()).unwrap()
 }
 
 /// `openai/gpt-5`, as spoken at this place.
@@ -31,7 +31,7 @@ pub(crate) fn spec(url: &str) -> ModelSpec {
     ModelSpec { base_url: Some(url.to_owned()), ..ModelSpec::parse("openai/gpt-5").unwrap() }
 }
 
-pub(crate) fn model(http: &Http, url: &str) -> Arc<dyn Model> {
+pub(crate) fn model(http: &HttpClient, url: &str) -> Arc<dyn Model> {
     http.model(&spec(url), &keys).unwrap()
 }
 
@@ -41,9 +41,9 @@ pub(crate) fn solo(model: &Arc<dyn Model>) -> AgentBuilder {
 
 pub(crate) fn agent(name: &str, model: &Arc<dyn Model>) -> AgentBuilder {
     // Quick to try again: these tests run on the real clock.
-    let mut habits = Habits::default();
-    habits.patience.pause = Duration::from_millis(100);
-    Agent::builder(name).model(model.clone()).instruction("Be brief.").habits(habits)
+    let mut habits = Policy::default();
+    habits.retry.initial_backoff = Duration::from_millis(100);
+    Agent::builder(name).model(model.clone()).instruction("Be brief.").policy(habits)
 }
 
 pub(crate) async fn start(agent: AgentBuilder) -> Longhaul {
@@ -63,7 +63,7 @@ pub(crate) async fn end(longhaul: &Longhaul, id: TaskId) -> Snapshot {
 }
 
 pub(crate) fn assert_said(done: &Snapshot, text: &str) {
-    assert_eq!(done.head.status, Status::Completed, "{:?}", done.head.error);
+    assert_eq!(done.state.status, Status::Completed, "{:?}", done.state.error);
     assert_eq!(done.output, text);
 }
 

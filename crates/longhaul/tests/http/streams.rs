@@ -2,9 +2,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use longhaul::message::Message;
-use longhaul::model::http::{Http, HttpOptions, ModelSpec};
-use longhaul::model::wire::Memo;
-use longhaul::model::{Chunk, Model as _, ModelErrorKind, Request};
+use longhaul::model::http::{HttpClient, HttpOptions, ModelSpec};
+use longhaul::model::wire::WireCache;
+use longhaul::model::{ReplyChunk, Model as _, ModelErrorKind, ModelRequest};
 use longhaul::{AgentName, Status};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn the_stream_of_a_stopped_task_is_closed_at_once() {
         let took = server.gone()[0].duration_since(stopped);
         println!("closed after {took:?}");
         assert!(took < Duration::from_millis(100), "{took:?}");
-        assert_eq!(end(&longhaul, id).await.head.status, Status::Cancelled);
+        assert_eq!(end(&longhaul, id).await.state.status, Status::Cancelled);
     }
 }
 
@@ -38,8 +38,8 @@ async fn the_stream_of_a_stopped_task_is_closed_at_once() {
 async fn a_stream_that_is_dropped_is_closed_at_once() {
     let server = Server::start(|_| Act::Stall(says("one two").drain(..1).collect())).await;
     let model = http().model(&spec(&server.url()), &keys).unwrap();
-    let (agent, memo, messages) = (AgentName::from("solo"), Memo::default(), [Message::User("go".into())]);
-    let request = Request {
+    let (agent, memo, messages) = (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
         agent: &agent,
         system: "",
@@ -48,10 +48,10 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
         output: None,
         turn: 0,
         retry: 0,
-        memo: &memo,
+        wire_cache: &memo,
     };
     let mut stream = model.stream(request);
-    assert_eq!(within(stream.next()).await, Some(Ok(Chunk::Text("one ".into()))));
+    assert_eq!(within(stream.next()).await, Some(Ok(ReplyChunk::Text("one ".into()))));
     let dropped = Instant::now();
     drop(stream);
     server.until(|server| server.gone().len() == 1).await;
@@ -62,11 +62,11 @@ async fn a_stream_that_is_dropped_is_closed_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
     let server = Server::start(|_| Act::Hangup).await;
-    let options = HttpOptions { connect: Duration::from_millis(300), ..HttpOptions::default() };
-    let http = Http::new(options).unwrap();
+    let options = HttpOptions { connect_timeout: Duration::from_millis(300), ..HttpOptions::default() };
+    let http = HttpClient::new(options).unwrap();
     let model = http.model(&spec(&server.url().replace("http:", "https:")), &keys).unwrap();
-    let (agent, memo, messages) = (AgentName::from("solo"), Memo::default(), [Message::User("go".into())]);
-    let request = Request {
+    let (agent, memo, messages) = (AgentName::from("solo"), WireCache::default(), [Message::User("go".into())]);
+    let request = ModelRequest {
         task: "t-7f3k2".parse().unwrap(),
         agent: &agent,
         system: "",
@@ -75,7 +75,7 @@ async fn a_server_that_does_not_speak_tls_cannot_be_reached() {
         output: None,
         turn: 0,
         retry: 0,
-        memo: &memo,
+        wire_cache: &memo,
     };
     let error = within(model.stream(request).next()).await.unwrap().unwrap_err();
     assert!(matches!(error.kind, ModelErrorKind::Unreachable(_)), "{error}");
@@ -101,9 +101,9 @@ async fn usage_and_cost_are_rolled_up_over_the_turns_of_a_tree() {
     assert_said(&done, "Done.");
     // 60 fresh, 40 cached and 10 written at 1.25, 0.125 and 10 dollars a million.
     let each = 75 + 5 + 100;
-    assert_eq!((done.head.turns, done.head.usage.input, done.head.usage.cached), (2, 200, 80));
-    assert_eq!((done.head.cost, done.head.unpriced), (2 * each, 0));
-    let tree = longhaul.snapshots(longhaul::store::Filter::tree(id)).await.unwrap();
+    assert_eq!((done.state.turns, done.state.usage.input, done.state.usage.cached), (2, 200, 80));
+    assert_eq!((done.state.cost, done.state.unpriced), (2 * each, 0));
+    let tree = longhaul.list(longhaul::store::TaskFilter::tree(id)).await.unwrap();
     assert_eq!(tree.iter().map(|head| head.cost).sum::<u64>(), 3 * each);
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
@@ -123,7 +123,7 @@ async fn an_unknown_price_is_unknown_and_not_nothing() {
     let model: std::sync::Arc<dyn longhaul::model::Model> = http().model(&spec, &keys).unwrap();
     let longhaul = start(solo(&model)).await;
     let id = submit(&longhaul, "go").await;
-    let head = end(&longhaul, id).await.head;
+    let head = end(&longhaul, id).await.state;
     assert_eq!((head.cost, head.unpriced), (0, 1));
 }
 
@@ -138,12 +138,12 @@ async fn auto_finds_a_server_on_this_machine() {
     let url = server.url();
     let servers = [("ollama", "http://127.0.0.1:9/v1"), ("llamacpp", url.as_str())];
     let none = longhaul::model::http::NoKeys;
-    let model = http().auto_among(&none, &servers).await.unwrap();
+    let model = http().auto_model_among(&none, &servers).await.unwrap();
     assert_eq!(model.name(), "llamacpp/qwen3:4b");
     let model: std::sync::Arc<dyn longhaul::model::Model> = model;
     let longhaul = start(solo(&model)).await;
     let id = submit(&longhaul, "go").await;
-    assert_eq!(end(&longhaul, id).await.head.status, Status::Completed);
+    assert_eq!(end(&longhaul, id).await.state.status, Status::Completed);
     assert!(!server.asked()[1].head.to_ascii_lowercase().contains("authorization"));
 }
 
@@ -158,7 +158,7 @@ async fn what_is_no_answer_of_a_model_is_named() {
         let server = Server::start(move |_| Act::Refuse(200, headers.clone(), body.to_owned())).await;
         let longhaul = start(solo(&model(&http(), &server.url()))).await;
         let id = submit(&longhaul, "go").await;
-        let head = end(&longhaul, id).await.head;
+        let head = end(&longhaul, id).await.state;
         let error = head.error.clone().unwrap_or_default();
         assert_eq!(head.status, Status::Failed, "{error}");
         assert!(error.contains(word), "{error}");

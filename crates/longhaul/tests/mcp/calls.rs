@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use longhaul::entry::Answer;
-use longhaul::tool::{Manner, Signal, ToolError};
+use longhaul::entry::QuestionAnswer;
+use longhaul::tool::{ToolEffects, CallSignal, ToolError};
 use longhaul::toolset::Toolset as _;
 use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;
@@ -20,7 +20,7 @@ async fn everything_is_listed_and_called() {
     assert!(tools.len() >= 12, "{}", tools.len());
     let sum = find(&tools, "everything_get-sum");
     assert_eq!(sum.spec().parameters["properties"]["a"]["type"], "number");
-    assert_eq!(sum.manner(), Manner::READ_ONLY);
+    assert_eq!(sum.effects(), ToolEffects::READ_ONLY);
 
     let done = |name: &'static str, arguments: Value| call(&stage, &tools, name, arguments);
     assert_eq!(done("everything_echo", json!({"message": "héllo"})).await.unwrap(), "Echo: héllo");
@@ -92,7 +92,7 @@ async fn progress_is_told_while_it_is_made() {
     let result = long.call(r#"{"duration": 1, "steps": 4}"#, &context).await.unwrap();
     assert!(result.text.contains("completed"), "{}", result.text);
     let mut told = Vec::new();
-    while let Ok(Signal::Progress(text)) = heard.try_recv() {
+    while let Ok(CallSignal::Progress(text)) = heard.try_recv() {
         told.push(text);
     }
     assert_eq!(told.first().map(String::as_str), Some("1 of 4"), "{told:?}");
@@ -155,14 +155,14 @@ async fn a_person_is_asked_what_the_server_wants_to_know() {
     let toolset = stage.pool.toolset(server("everything", []));
     let tools = open(&toolset).await;
     for (answer, says) in [
-        (Answer::Given(r#"{"name": "Ada", "check": true}"#.to_owned()), "Ada"),
-        (Answer::Declined, "decline"),
-        (Answer::Nobody("they are out".to_owned()), "cancel"),
+        (QuestionAnswer::Given(r#"{"name": "Ada", "check": true}"#.to_owned()), "Ada"),
+        (QuestionAnswer::Declined, "decline"),
+        (QuestionAnswer::Nobody("they are out".to_owned()), "cancel"),
     ] {
         let (context, mut heard) = stage.call();
         let answering = async {
             loop {
-                if let Some(Signal::Asks { question, reply, .. }) = heard.recv().await {
+                if let Some(CallSignal::AsksPerson { question, reply, .. }) = heard.recv().await {
                     assert!(
                         question.text.contains("'everything' asks: Please provide inputs"),
                         "{question:?}"

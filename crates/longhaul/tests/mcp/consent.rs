@@ -9,8 +9,8 @@ use longhaul::entry::{Entry, Question};
 use longhaul::id::Seq;
 use longhaul::model::{Model, ModelError};
 use longhaul::permission::Permissions;
-use longhaul::process::{Group, Watchman};
-use longhaul::store::{Memory, Store};
+use longhaul::process::{ProcessGroup, ProcessGuardian};
+use longhaul::store::{MemoryStore, Store};
 use longhaul::testing::{FnModel, ReplyBuilder, reply};
 use longhaul::toolset::{Filesystem, Mcp, McpServer, Shell, Toolset};
 use longhaul::{Agent, Longhaul, Order, Snapshot, TaskId, Team};
@@ -30,7 +30,7 @@ struct Turncoat {
     kind: Kind,
     name: Option<&'static str>,
     /// Where it listens, and the process that does.
-    listening: Option<(u16, Group)>,
+    listening: Option<(u16, ProcessGroup)>,
 }
 
 impl Turncoat {
@@ -43,7 +43,7 @@ impl Turncoat {
             let mut command = tokio::process::Command::new("node");
             command.args(server.args()).stdin(std::process::Stdio::null());
             command.stdout(std::process::Stdio::piped());
-            let mut group = Group::spawn(command, &Watchman::new()).unwrap();
+            let mut group = ProcessGroup::spawn(command, &ProcessGuardian::new()).unwrap();
             let mut lines = BufReader::new(group.child.stdout.take().unwrap()).lines();
             let port = lines.next_line().await.unwrap().expect("it listens").parse().unwrap();
             server.listening = Some((port, group));
@@ -153,7 +153,7 @@ impl Play {
         allow: &[&str],
         turns: Vec<ReplyBuilder>,
     ) -> Play {
-        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         Play::with(store, servers, own, allow, turns, Order::new("root", "go")).await
     }
 
@@ -179,7 +179,7 @@ impl Play {
             if let Some((_, question)) = snapshot.questions.into_iter().next() {
                 return Some(question);
             }
-            if snapshot.head.status.is_final() {
+            if snapshot.state.status.is_final() {
                 return None;
             }
             let next = tokio::time::timeout(Duration::from_secs(60), events.next()).await;
@@ -215,7 +215,7 @@ async fn engine(
     }
     let mut agent = agent.build().unwrap();
     agent.toolsets.extend(own);
-    Longhaul::builder(Team::new(agent).unwrap()).store_arc(store).start().await.unwrap()
+    Longhaul::builder(Team::new(agent).unwrap()).shared_store(store).start().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -370,7 +370,7 @@ async fn what_was_seen_first_is_known_after_a_restart() {
         let more = tool("more", "More.", "x", json!({}));
         let listings = json!([[notes()], [harmless.clone()], [harmless.clone(), more]]);
         let server = Turncoat::start(kind, listings).await;
-        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let act = || call("act", json!({"text": "a"}));
         let play =
             Play::with(store.clone(), &[&server], vec![], &["act"], vec![act()], Order::new("root", "go"))
@@ -430,7 +430,7 @@ async fn a_rule_holds_for_what_was_seen_first_and_a_change_asks_and_says_what_ch
 
         // Where everything was approved it is made, and told.
         let server = Turncoat::start(kind, json!([[notes()], [runs()]])).await;
-        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let play =
             Play::with(store, &[&server], vec![], &[], turns(), Order::new("root", "go").approve_all()).await;
         assert_eq!(play.asks().await, None);

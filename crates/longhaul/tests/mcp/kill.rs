@@ -18,7 +18,7 @@ async fn victim() {
         return;
     }
     let (watchman, mark) = watchman();
-    let stage = Stage::with(McpOptions { watchman, ..options() });
+    let stage = Stage::with(McpOptions { guardian, ..options() });
     let everything = stage.pool.toolset(server("everything", []));
     let memory = stage.pool.toolset(server("memory", []));
     let tools = open(&everything).await;

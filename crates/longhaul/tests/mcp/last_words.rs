@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul::toolset::{Mcp, McpServer, Patron, Toolset as _};
+use longhaul::toolset::{Mcp, McpServer, ToolsetContext, Toolset as _};
 use serde_json::json;
 
 use crate::stage::{Stage, call, open};
@@ -34,7 +34,7 @@ fn speaks(listing: &str, calling: &str) -> String {
 }
 
 async fn refused(toolset: &Mcp) -> String {
-    let patron = Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
     toolset.open(&patron).await.err().expect("it does not start").to_string()
 }
 

@@ -3,9 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul::entry::Answer;
-use longhaul::process::{Group, Watchman};
-use longhaul::tool::Signal;
+use longhaul::entry::QuestionAnswer;
+use longhaul::process::{ProcessGroup, ProcessGuardian};
+use longhaul::tool::CallSignal;
 use longhaul::toolset::{McpServer, McpTransport, Toolset as _};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -16,21 +16,21 @@ use crate::stage::{Stage, call, find, open};
 
 /// A server that listens; killed when it is dropped.
 pub(crate) struct Listening {
-    group: Group,
+    group: ProcessGroup,
     pub(crate) port: u16,
 }
 
 impl Listening {
-    async fn start(way: &str, watchman: &Watchman) -> Listening {
+    async fn start(way: &str, watchman: &ProcessGuardian) -> Listening {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Listening::start_at(port, way, watchman).await
     }
 
-    async fn start_at(port: u16, way: &str, watchman: &Watchman) -> Listening {
+    async fn start_at(port: u16, way: &str, watchman: &ProcessGuardian) -> Listening {
         let mut command = Command::new("node");
         command.args([script("everything").as_str(), way]).env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut group = Group::spawn(command, watchman).unwrap();
+        let mut group = ProcessGroup::spawn(command, watchman).unwrap();
         let mut lines = BufReader::new(group.child.stderr.take().unwrap()).lines();
         let ready = async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -56,13 +56,13 @@ async fn exam(stage: &Stage, server: McpServer) {
     let (context, mut heard) = stage.call();
     let long = find(&tools, "net_trigger-long-running-operation");
     long.call(r#"{"duration": 0.5, "steps": 3}"#, &context).await.unwrap();
-    assert!(matches!(heard.try_recv(), Ok(Signal::Progress(text)) if text.ends_with(" of 3")));
+    assert!(matches!(heard.try_recv(), Ok(CallSignal::Progress(text)) if text.ends_with(" of 3")));
 
     let (context, mut heard) = stage.call();
     let answering = async {
         loop {
-            if let Some(Signal::Asks { reply, .. }) = heard.recv().await {
-                reply.send(Answer::Given(r#"{"name": "Ada", "check": true}"#.to_owned())).unwrap();
+            if let Some(CallSignal::AsksPerson { reply, .. }) = heard.recv().await {
+                reply.send(QuestionAnswer::Given(r#"{"name": "Ada", "check": true}"#.to_owned())).unwrap();
                 return;
             }
         }
@@ -84,7 +84,7 @@ async fn exam(stage: &Stage, server: McpServer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streamable_http_works() {
-    let (stage, watchman) = (Stage::new(), Watchman::new());
+    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
     let listening = Listening::start("streamableHttp", &watchman).await;
     let url = format!("http://127.0.0.1:{}/mcp", listening.port);
     exam(&stage, McpServer::remote(url).named("net").header("X-Test", "1")).await;
@@ -93,7 +93,7 @@ async fn streamable_http_works() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_older_event_streams_work() {
-    let (stage, watchman) = (Stage::new(), Watchman::new());
+    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
     let listening = Listening::start("sse", &watchman).await;
     let url = format!("http://127.0.0.1:{}/sse", listening.port);
     exam(&stage, McpServer::remote(url).named("net").transport(McpTransport::Sse)).await;
@@ -102,7 +102,7 @@ async fn the_older_event_streams_work() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_goes_away_and_comes_back_is_connected_to_again() {
-    let (stage, watchman) = (Stage::new(), Watchman::new());
+    let (stage, watchman) = (Stage::new(), ProcessGuardian::new());
     let mut listening = Listening::start("streamableHttp", &watchman).await;
     let url = format!("http://127.0.0.1:{}/mcp", listening.port);
     let toolset = stage.pool.toolset(McpServer::remote(url).named("net"));
@@ -134,7 +134,7 @@ async fn who_is_not_there_is_named() {
         McpServer::remote(format!("http://127.0.0.1:{port}/sse")).transport(McpTransport::Sse),
     ] {
         let patron =
-            longhaul::toolset::Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+            longhaul::toolset::ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
         let toolset = stage.pool.toolset(server);
         let why = toolset.open(&patron).await.err().unwrap().to_string();
         assert!(why.contains(&format!("http://127.0.0.1:{port}/")), "{why}");
@@ -170,7 +170,7 @@ async fn headers_go_along_and_nothing_tells_what_is_secret_in_them_or_in_the_url
     let serving = tokio::task::spawn(refuses(listener, tell));
     // Nobody listens at the second: what it says of that is of another kind.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let patron = longhaul::toolset::Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = longhaul::toolset::ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
     for transport in [McpTransport::Streamable, McpTransport::Sse] {
         for port in [port, closed] {
             let server = McpServer::remote(format!("http://127.0.0.1:{port}/mcp?key=hunter2-hunter2"))

@@ -39,7 +39,7 @@ async fn fifty_agents_that_name_one_server_share_its_process() {
         .unwrap()
         .unwrap();
     for (n, task) in done.tasks.iter().enumerate() {
-        assert_eq!(task.head.status, Status::Completed, "{:?}", task.head.error);
+        assert_eq!(task.state.status, Status::Completed, "{:?}", task.state.error);
         assert!(task.output.contains(&format!("Echo: w{n}")), "{}", task.output);
     }
     assert_eq!(stage.processes().len(), 1);
@@ -50,7 +50,7 @@ async fn fifty_agents_that_name_one_server_share_its_process() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_server_ends_and_comes_back() {
-    let stage = Stage::with(McpOptions { idle: Some(Duration::from_millis(500)), ..options() });
+    let stage = Stage::with(McpOptions { idle_timeout: Some(Duration::from_millis(500)), ..options() });
     let toolset = stage.pool.toolset(server("everything", []));
     let agent = Agent::builder("solo").model(parrot()).toolset(toolset).build().unwrap();
     let longhaul = Longhaul::builder(Team::new(agent).unwrap()).start().await.unwrap();

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul::dispatch::{Caller, Desk, DeskError, DeskFuture, Join, Note, Sent, Waited};
+use longhaul::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult};
 use longhaul::entry::Order;
 use longhaul::id::{CallId, TaskId};
-use longhaul::process::Watchman;
+use longhaul::process::ProcessGuardian;
 use longhaul::snapshot::Snapshot;
-use longhaul::store::Memory;
-use longhaul::task::Head;
+use longhaul::store::MemoryStore;
+use longhaul::task::TaskState;
 use longhaul::testing::{FnModel, reply};
-use longhaul::tool::{CallContext, DynTool, Line, Scratch, Signal, ToolError};
-use longhaul::toolset::{Mcp, McpOptions, McpPool, Patron, Toolset as _, Vars};
+use longhaul::tool::{CallContext, DynTool, RunnerChannel, ToolStorage, CallSignal, ToolError};
+use longhaul::toolset::{Mcp, McpOptions, McpPool, ToolsetContext, Toolset as _, SecretEnv};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -28,8 +28,8 @@ pub(crate) fn options() -> McpOptions {
     let path = std::env::var("PATH").unwrap();
     // Node starts slowly where many tests run at once.
     McpOptions {
-        connect: Duration::from_secs(60),
-        env: Vars::from_iter([("PATH", path)]),
+        connect_timeout: Duration::from_secs(60),
+        env: SecretEnv::from_iter([("PATH", path)]),
         ..McpOptions::default()
     }
 }
@@ -40,7 +40,7 @@ impl Stage {
     }
 
     pub(crate) fn with(options: McpOptions) -> Stage {
-        let (_, mark) = options.watchman.env().unwrap();
+        let (_, mark) = options.guardian.marker_env().unwrap();
         Stage { pool: McpPool::new(options), mark, dir: tempfile::tempdir().unwrap() }
     }
 
@@ -55,21 +55,21 @@ impl Stage {
         assert_eq!(self.processes(), [0; 0], "left behind");
     }
 
-    pub(crate) fn call(&self) -> (CallContext, UnboundedReceiver<Signal>) {
+    pub(crate) fn call(&self) -> (CallContext, UnboundedReceiver<CallSignal>) {
         let task: TaskId = "t-7f3k2".parse().unwrap();
-        let (line, heard) = Line::new();
+        let (line, heard) = RunnerChannel::new();
         let caller = Caller { task, root: task, agent: "tester".into(), depth: 0 };
         let context = CallContext {
-            scratch: Scratch::new(Arc::new(Memory::new()), &caller),
+            storage: ToolStorage::new(Arc::new(MemoryStore::new()), &caller),
             caller,
             call: CallId { turn: 1, index: 0 },
-            desk: Arc::new(NoDesk),
+            dispatcher: Arc::new(NoDesk),
             cancel: CancellationToken::new(),
-            hurry: CancellationToken::new(),
+            backgrounded: CancellationToken::new(),
             working_dir: Some(self.dir.path().to_owned()),
             model: Arc::new(FnModel::new(|_| reply().text("The model says hello."))),
             processes: Default::default(),
-            line,
+            runner: line,
         };
         (context, heard)
     }
@@ -102,7 +102,7 @@ pub(crate) fn marked(mark: &str, file: &str) -> Vec<i32> {
 pub(crate) type Tools = Vec<Arc<dyn DynTool>>;
 
 pub(crate) async fn open(toolset: &Mcp) -> Tools {
-    let patron = Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
     toolset.open(&patron).await.unwrap()
 }
 
@@ -126,8 +126,8 @@ pub(crate) async fn call(
     let granting = async {
         while let Some(signal) = heard.recv().await {
             match signal {
-                Signal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
-                Signal::Sampled { noted, .. } => drop(noted.send(())),
+                CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+                CallSignal::Sampled { noted, .. } => drop(noted.send(())),
                 _ => {}
             }
         }
@@ -145,28 +145,28 @@ pub(crate) fn write(dir: &Path, name: &str, text: &str) {
 }
 
 /// A watchman with a mark that can be told before anything runs.
-pub(crate) fn watchman() -> (Watchman, String) {
-    let watchman = Watchman::new();
-    let (_, mark) = watchman.env().unwrap();
+pub(crate) fn watchman() -> (ProcessGuardian, String) {
+    let watchman = ProcessGuardian::new();
+    let (_, mark) = watchman.marker_env().unwrap();
     (watchman, mark)
 }
 
 struct NoDesk;
 
-fn refused<'a, T: Send + 'a>() -> DeskFuture<'a, T> {
-    Box::pin(async { Err(DeskError::Stopping) })
+fn refused<'a, T: Send + 'a>() -> DispatchFuture<'a, T> {
+    Box::pin(async { Err(DispatchError::Stopping) })
 }
 
-impl Desk for NoDesk {
-    fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DeskFuture<'a, TaskId> {
+impl Dispatcher for NoDesk {
+    fn submit<'a>(&'a self, _: &'a Caller, _: CallId, _: Order) -> DispatchFuture<'a, TaskId> {
         refused()
     }
 
-    fn list<'a>(&'a self, _: &'a Caller) -> DeskFuture<'a, Vec<Head>> {
+    fn list<'a>(&'a self, _: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
         refused()
     }
 
-    fn view<'a>(&'a self, _: &'a Caller, _: &'a str) -> DeskFuture<'a, Snapshot> {
+    fn view<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, Snapshot> {
         refused()
     }
 
@@ -174,21 +174,21 @@ impl Desk for NoDesk {
         &'a self,
         _: &'a Caller,
         _: &'a [String],
-        _: Join,
+        _: WaitMode,
         _: Option<Duration>,
-    ) -> DeskFuture<'a, Waited> {
+    ) -> DispatchFuture<'a, WaitResult> {
         refused()
     }
 
-    fn stop<'a>(&'a self, _: &'a Caller, _: &'a str) -> DeskFuture<'a, Head> {
+    fn stop<'a>(&'a self, _: &'a Caller, _: &'a str) -> DispatchFuture<'a, TaskState> {
         refused()
     }
 
-    fn send<'a>(&'a self, _: &'a Caller, _: CallId, _: &'a str, _: Note) -> DeskFuture<'a, Sent> {
+    fn send<'a>(&'a self, _: &'a Caller, _: CallId, _: &'a str, _: LetterContent) -> DispatchFuture<'a, SendReceipt> {
         refused()
     }
 
-    fn broadcast<'a>(&'a self, _: &'a Caller, _: CallId, _: Note) -> DeskFuture<'a, Vec<TaskId>> {
+    fn broadcast<'a>(&'a self, _: &'a Caller, _: CallId, _: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
         refused()
     }
 }

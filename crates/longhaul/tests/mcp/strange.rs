@@ -4,10 +4,10 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use longhaul::entry::Answer;
-use longhaul::process::{Group, Watchman};
-use longhaul::tool::{Signal, ToolError};
-use longhaul::toolset::{Mcp, McpOptions, McpServer, Patron, Toolset as _};
+use longhaul::entry::QuestionAnswer;
+use longhaul::process::{ProcessGroup, ProcessGuardian};
+use longhaul::tool::{CallSignal, ToolError};
+use longhaul::toolset::{Mcp, McpOptions, McpServer, ToolsetContext, Toolset as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -21,7 +21,7 @@ const GENERATIONS: [&str; 2] = ["2025", "2026"];
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn stage() -> Stage {
-    Stage::with(McpOptions { silence: Duration::from_secs(120), ..options() })
+    Stage::with(McpOptions { inactivity_timeout: Duration::from_secs(120), ..options() })
 }
 
 /// The server as a program.
@@ -32,7 +32,7 @@ fn piped(generation: &str, flags: &[&str]) -> McpServer {
 
 /// The server behind HTTP; killed when it is dropped.
 struct Listens {
-    _group: Group,
+    _group: ProcessGroup,
     url: String,
 }
 
@@ -40,7 +40,7 @@ async fn listens(generation: &str, flags: &[&str]) -> Listens {
     let mut command = Command::new("node");
     command.args([SCRIPT, "http", generation]).args(flags);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut group = Group::spawn(command, &Watchman::new()).unwrap();
+    let mut group = ProcessGroup::spawn(command, &ProcessGuardian::new()).unwrap();
     let mut lines = BufReader::new(group.child.stderr.take().unwrap()).lines();
     let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await.expect("it listens");
     let line = line.unwrap().expect("it ended");
@@ -61,16 +61,16 @@ async fn call(stage: &Stage, toolset: &Mcp, name: &str, arguments: Value) -> Cal
         tokio::select! {
             result = &mut calling => break result,
             Some(signal) = heard.recv() => match signal {
-                Signal::Asks { question, reply, .. } => {
+                CallSignal::AsksPerson { question, reply, .. } => {
                     questions.push(question.text);
-                    let _ = reply.send(Answer::Given("x".to_owned()));
+                    let _ = reply.send(QuestionAnswer::Given("x".to_owned()));
                 }
-                Signal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
-                Signal::Sampled { noted, .. } => {
+                CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+                CallSignal::Sampled { noted, .. } => {
                     samplings += 1;
                     let _ = noted.send(());
                 }
-                Signal::Progress(text) => progress.push(text),
+                CallSignal::Progress(text) => progress.push(text),
                 _ => {}
             },
             () = tokio::time::sleep_until((begun + AT_ONCE).into()) => panic!("{name} {arguments}: not at once"),
@@ -143,7 +143,7 @@ async fn nor_does_one_over_http() {
 }
 
 async fn refused(stage: &Stage, server: McpServer) -> String {
-    let patron = Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] };
     let toolset = stage.pool.toolset(server);
     let opening = tokio::time::timeout(AT_ONCE, toolset.open(&patron)).await;
     let why = opening.expect("it is refused at once").err().expect("it is refused").to_string();

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use longhaul::TaskId;
 
-use super::transcript::{Item, Transcript, What, line, pretty};
+use super::transcript::{ExportedItem, ExportedTask, ExportedItemKind, status_line, pretty_arguments};
 use crate::view::letter::ending;
 use crate::view::markdown::{escaped, html};
 use crate::view::tell::main_argument;
-use crate::view::{clean, clock, fit, moment, one_line, visible, visible_line};
+use crate::view::{sanitize, format_clock, truncate, format_timestamp, one_line, escape_invisible, escape_invisible_line};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--faint:#6b7280;--line:#8884;--soft:#8881}
@@ -35,7 +35,7 @@ nav ul{list-style:none;padding-left:1.2rem}nav>ul{padding-left:0}a{color:inherit
 ";
 
 /// All of it.
-pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
+pub(super) fn render_html(tasks: &[ExportedTask], now: Timestamp) -> String {
     let title = tasks.first().map_or_else(String::new, |task| one_line(&task.head.headline));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -51,20 +51,20 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
     for (index, task) in tasks.iter().enumerate() {
         page += &section(task, index == 0, &here, now);
     }
-    let made = format!("Exported by Longhaul {}, {}", env!("CARGO_PKG_VERSION"), moment(now));
+    let made = format!("Exported by Longhaul {}, {}", env!("CARGO_PKG_VERSION"), format_timestamp(now));
     page + &format!("<p class=\"meta\">{}</p>\n</body>\n</html>\n", escaped(&made))
 }
 
 /// The tree, each task a link to where it is told.
-fn contents(tasks: &[Transcript]) -> String {
-    fn below(tasks: &[Transcript], of: &Transcript, list: &mut String) {
+fn contents(tasks: &[ExportedTask]) -> String {
+    fn below(tasks: &[ExportedTask], of: &ExportedTask, list: &mut String) {
         let (head, id) = (&of.head, of.head.id);
         let agent = escaped(&one_line(head.agent.as_str()));
         let (status, headline) = (head.status, escaped(&one_line(&head.headline)));
         *list += &format!(
             "<li><a href=\"#{id}\"><code>{id}</code></a> <span class=\"{status}\">{status}</span> {agent}: {headline}"
         );
-        let children: Vec<&Transcript> = tasks.iter().filter(|task| task.head.parent == Some(id)).collect();
+        let children: Vec<&ExportedTask> = tasks.iter().filter(|task| task.head.parent == Some(id)).collect();
         if !children.is_empty() {
             *list += "\n<ul>\n";
             children.into_iter().for_each(|child| below(tasks, child, list));
@@ -79,7 +79,7 @@ fn contents(tasks: &[Transcript]) -> String {
     format!("<nav>\n<ul>\n{list}</ul>\n</nav>\n")
 }
 
-fn section(task: &Transcript, first: bool, here: &HashSet<TaskId>, now: Timestamp) -> String {
+fn section(task: &ExportedTask, first: bool, here: &HashSet<TaskId>, now: Timestamp) -> String {
     let head = &task.head;
     let level = if first { "h1" } else { "h2" };
     let mut text = format!(
@@ -87,8 +87,8 @@ fn section(task: &Transcript, first: bool, here: &HashSet<TaskId>, now: Timestam
         head.id,
         escaped(&one_line(&head.headline)),
         head.status,
-        escaped(&line(head, now)),
-        moment(head.created),
+        escaped(&status_line(head, now)),
+        format_timestamp(head.created),
     );
     let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
     for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
@@ -99,7 +99,7 @@ fn section(task: &Transcript, first: bool, here: &HashSet<TaskId>, now: Timestam
     for (title, words) in more.into_iter().filter_map(|(title, words)| Some((title, words.as_ref()?))) {
         text += &format!("<h3>{title}</h3>\n<div class=\"order\">\n{}</div>\n", html(words));
     }
-    task.before_answer().for_each(|item| text += &told(item, here));
+    task.before_answer().for_each(|item| text += &render_html_item(item, here));
     if !task.output.trim().is_empty() {
         let (title, output) = (task.output_title(), html(&task.output));
         text += &format!("<h3>{title}</h3>\n<div class=\"answer\">\n{output}</div>\n");
@@ -115,24 +115,24 @@ fn link(id: TaskId, here: &HashSet<TaskId>) -> String {
     }
 }
 
-fn told(item: &Item, here: &HashSet<TaskId>) -> String {
-    let time = format!("<time datetime=\"{}\">{}</time>", item.at, clock(item.at));
-    let body = |text: &str| escaped(clean(text).trim_end());
+fn render_html_item(item: &ExportedItem, here: &HashSet<TaskId>) -> String {
+    let time = format!("<time datetime=\"{}\">{}</time>", item.at, format_clock(item.at));
+    let body = |text: &str| escaped(sanitize(text).trim_end());
     match &item.what {
-        What::Thought { text } | What::Said { text } if text.trim().is_empty() => String::new(),
-        What::Thought { text } => format!(
+        ExportedItemKind::Thought { text } | ExportedItemKind::Said { text } if text.trim().is_empty() => String::new(),
+        ExportedItemKind::Thought { text } => format!(
             "<details><summary class=\"meta\">{time}thinks</summary><div class=\"meta\">\n{}</div></details>\n",
             html(text)
         ),
-        What::Said { text } => format!("{time}<div class=\"said\">\n{}</div>\n", html(text)),
-        What::Call { tool, arguments, output, is_error, .. } => {
+        ExportedItemKind::Said { text } => format!("{time}<div class=\"said\">\n{}</div>\n", html(text)),
+        ExportedItemKind::Call { tool, arguments, output, is_error, .. } => {
             let (class, state) = match (output, is_error) {
                 (None, _) => ("meta", " (no result)"),
                 (Some(_), true) => ("error", " (error)"),
                 (Some(_), false) => ("", ""),
             };
             let tool = escaped(&one_line(tool));
-            let main = escaped(&fit(&main_argument(arguments), 100));
+            let main = escaped(&truncate(&main_argument(arguments), 100));
             let output =
                 output.as_deref().map(|output| format!("<pre>{}</pre>", body(output))).unwrap_or_default();
             format!(
@@ -140,7 +140,7 @@ fn told(item: &Item, here: &HashSet<TaskId>) -> String {
                 laid_out(arguments)
             )
         }
-        What::Letter { from, text, ending: of } => {
+        ExportedItemKind::Letter { from, text, ending: of } => {
             let (begins, text) = match of.and_then(|of| Some((of, ending(text)?))) {
                 Some((of, end)) => {
                     let (agent, task) = (escaped(&one_line(&end.agent)), link(of, here));
@@ -154,30 +154,30 @@ fn told(item: &Item, here: &HashSet<TaskId>) -> String {
             };
             format!("{begins}</summary><div class=\"letter\">\n{}</div></details>\n", html(text))
         }
-        What::Asked { text, answer } => {
+        ExportedItemKind::Asked { text, answer } => {
             let answer = answer.as_deref().map_or_else(|| "not answered".to_owned(), body);
             format!("{time}<p>asks: {}<br>answer: {answer}</p>\n", body(text))
         }
-        What::Note { text } => format!("<p class=\"note\">{time}{}</p>\n", body(text)),
+        ExportedItemKind::Note { text } => format!("<p class=\"note\">{time}{}</p>\n", body(text)),
     }
 }
 
 /// Arguments, one below the other; what is no object, as it is.
 fn laid_out(arguments: &str) -> String {
-    let block = |text: &str| format!("<pre>{}</pre>", escaped(visible(text).trim_end()));
+    let block = |text: &str| format!("<pre>{}</pre>", escaped(escape_invisible(text).trim_end()));
     let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) else {
         return if arguments.trim().is_empty() { String::new() } else { block(arguments) };
     };
     let row = |(key, value): (&String, &serde_json::Value)| {
         let value = match value {
             serde_json::Value::String(text) => text.clone(),
-            other => pretty(&other.to_string()),
+            other => pretty_arguments(&other.to_string()),
         };
         let value = match value.contains('\n') {
             true => block(&value),
-            false => format!("<code>{}</code>", escaped(&visible(&value))),
+            false => format!("<code>{}</code>", escaped(&escape_invisible(&value))),
         };
-        format!("<dt>{}</dt><dd>{value}</dd>\n", escaped(&visible_line(key)))
+        format!("<dt>{}</dt><dd>{value}</dd>\n", escaped(&escape_invisible_line(key)))
     };
     match map.is_empty() {
         true => String::new(),

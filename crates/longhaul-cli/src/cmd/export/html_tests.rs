@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use longhaul::entry::{Entry, Letter, Outcome, Returned, Sender};
+use longhaul::entry::{Entry, Letter, Outcome, CallResult, Sender};
 use longhaul::id::{CallId, LetterId, TaskId};
 use longhaul::message::{Block, Call, Reply};
 
@@ -18,7 +18,7 @@ fn completed(output: &str) -> Entry {
 
 fn letter(from: Sender, text: &str, ending: Option<TaskId>) -> Entry {
     let summary = ending.map(|_| "scout completed".to_owned());
-    let (id, text, deliver) = (LetterId::fresh(), text.into(), Default::default());
+    let (id, text, deliver) = (LetterId::random(), text.into(), Default::default());
     Entry::Letter(Box::new(Letter { id, from, text, summary, deliver, ending }))
 }
 
@@ -28,7 +28,7 @@ fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
     let mut reply = Reply::text_only("");
     reply.blocks = vec![Block::Call(call)];
     let call = CallId { turn: 1, index: 0 };
-    let returned = Returned {
+    let returned = CallResult {
         call,
         output: output.into(),
         is_error: false,
@@ -45,11 +45,11 @@ fn called(tool: &str, arguments: &str, output: &str) -> Vec<Entry> {
 }
 
 fn html(entries: Vec<Entry>) -> String {
-    page(&[transcript([vec![claimed()], entries].concat())], Timestamp::UNIX_EPOCH)
+    render_html(&[transcript([vec![claimed()], entries].concat())], Timestamp::UNIX_EPOCH)
 }
 
 fn markdown(entries: Vec<Entry>) -> String {
-    markdown::page(&[transcript([vec![claimed()], entries].concat())], Timestamp::UNIX_EPOCH)
+    markdown::render_markdown(&[transcript([vec![claimed()], entries].concat())], Timestamp::UNIX_EPOCH)
 }
 
 #[test]

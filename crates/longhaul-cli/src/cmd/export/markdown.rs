@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::transcript::{Transcript, What, line, pretty};
+use super::transcript::{ExportedTask, ExportedItemKind, status_line, pretty_arguments};
 use crate::view::letter::ending;
-use crate::view::{clean, moment, one_line, visible};
+use crate::view::{sanitize, format_timestamp, one_line, escape_invisible};
 
 /// All of it.
-pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
+pub(super) fn render_markdown(tasks: &[ExportedTask], now: Timestamp) -> String {
     let mut page = String::new();
     for (index, task) in tasks.iter().enumerate() {
         let head = &task.head;
@@ -16,7 +16,7 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
             "{level} {} {}\n\n{}\n",
             head.id,
             escaped(&one_line(&head.headline)),
-            escaped(&line(head, now))
+            escaped(&status_line(head, now))
         );
         let links = [("parent", head.parent), ("continues", head.continues), ("retries", head.retries)];
         for (name, id) in links.into_iter().filter_map(|(name, id)| Some((name, id?))) {
@@ -24,27 +24,27 @@ pub(super) fn page(tasks: &[Transcript], now: Timestamp) -> String {
         }
         page += &format!(
             "submitted: {}\n\n**Order**\n\n{}\n",
-            moment(head.created),
-            quoted(&clean(&task.order.task))
+            format_timestamp(head.created),
+            quoted(&sanitize(&task.order.task))
         );
         for item in task.before_answer() {
             page.push('\n');
-            page += &told(&item.what);
+            page += &render_markdown_item(&item.what);
         }
         if !task.output.trim().is_empty() {
-            page += &format!("\n**{}**\n\n{}\n", task.output_title(), clean(&task.output).trim_end());
+            page += &format!("\n**{}**\n\n{}\n", task.output_title(), sanitize(&task.output).trim_end());
         }
         page.push('\n');
     }
-    page + &format!("---\n\nExported by Longhaul {}, {}.\n", env!("CARGO_PKG_VERSION"), moment(now))
+    page + &format!("---\n\nExported by Longhaul {}, {}.\n", env!("CARGO_PKG_VERSION"), format_timestamp(now))
 }
 
-fn told(what: &What) -> String {
+fn render_markdown_item(what: &ExportedItemKind) -> String {
     match what {
-        What::Thought { text } if text.trim().is_empty() => String::new(),
-        What::Thought { text } => format!("*thinks*\n\n{}\n", quoted(&clean(text))),
-        What::Said { text } => format!("{}\n", clean(text).trim_end()),
-        What::Call { tool, arguments, output, is_error, .. } => {
+        ExportedItemKind::Thought { text } if text.trim().is_empty() => String::new(),
+        ExportedItemKind::Thought { text } => format!("*thinks*\n\n{}\n", quoted(&sanitize(text))),
+        ExportedItemKind::Said { text } => format!("{}\n", sanitize(text).trim_end()),
+        ExportedItemKind::Call { tool, arguments, output, is_error, .. } => {
             let state = match (output, is_error) {
                 (None, _) => " (no result)",
                 (Some(_), true) => " (error)",
@@ -52,32 +52,32 @@ fn told(what: &What) -> String {
             };
             let tool = one_line(tool).replace('`', "'");
             let mut text =
-                format!("**calls** `{tool}`{state}\n\n{}", fenced(&visible(&pretty(arguments)), "json"));
+                format!("**calls** `{tool}`{state}\n\n{}", fenced(&escape_invisible(&pretty_arguments(arguments)), "json"));
             if let Some(output) = output {
                 text += &format!("\n{}", fenced(output, ""));
             }
             text
         }
-        What::Letter { from, text, ending: of } => match of.and_then(|of| Some((of, ending(text)?))) {
+        ExportedItemKind::Letter { from, text, ending: of } => match of.and_then(|of| Some((of, ending(text)?))) {
             Some((of, end)) => {
                 let agent = escaped(&one_line(&end.agent));
-                format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&clean(end.text)))
+                format!("**{agent} {of} {}**\n\n{}\n", end.verb(), quoted(&sanitize(end.text)))
             }
-            None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&clean(text))),
+            None => format!("**letter from {}**\n\n{}\n", escaped(from), quoted(&sanitize(text))),
         },
-        What::Asked { text, answer } => {
+        ExportedItemKind::Asked { text, answer } => {
             let answer = answer
                 .as_deref()
                 .map_or_else(|| "not answered".to_owned(), |answer| escaped(&one_line(answer)));
-            format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&clean(text)))
+            format!("**asks**\n\n{}\n\n**answer**: {answer}\n", quoted(&sanitize(text)))
         }
-        What::Note { text } => format!("*{}*\n", escaped(&one_line(text))),
+        ExportedItemKind::Note { text } => format!("*{}*\n", escaped(&one_line(text))),
     }
 }
 
 /// A block of text that no text inside can end.
 fn fenced(text: &str, language: &str) -> String {
-    let text = clean(text);
+    let text = sanitize(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())

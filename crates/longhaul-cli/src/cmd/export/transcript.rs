@@ -1,24 +1,24 @@
 //! What was said and done in a task, in order: a fold of its events.
 
 use jiff::Timestamp;
-use longhaul::entry::{Entry, Nudge, Order, Record, Release, Sender};
+use longhaul::entry::{Entry, NudgeReason, Order, Record, ReleaseReason, Sender};
 use longhaul::id::CallId;
-use longhaul::snapshot::{Event, Happening};
-use longhaul::task::Head;
+use longhaul::snapshot::{Event, EventKind};
+use longhaul::task::TaskState;
 use longhaul::{Status, TaskId};
 use serde::Serialize;
 
-use crate::exit::Trouble;
-use crate::view::tell::{budget_words, sampled};
-use crate::view::{Term, count, dollars, one_line, time_of, waits_for};
+use crate::exit::CliError;
+use crate::view::tell::{budget_words, describe_sampling};
+use crate::view::{TerminalOutput, format_count, format_dollars, one_line, time_of, describe_wait};
 
 /// A task, whole.
 #[derive(Debug, Serialize)]
-pub(super) struct Transcript {
-    pub(super) head: Head,
+pub(super) struct ExportedTask {
+    pub(super) head: TaskState,
     pub(super) order: Order,
     pub(super) output: String,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<ExportedItem>,
     /// From which item on words are of a reply that is not whole yet.
     #[serde(skip)]
     whole: usize,
@@ -26,16 +26,16 @@ pub(super) struct Transcript {
 
 /// Something that was said or done.
 #[derive(Debug, Serialize)]
-pub(super) struct Item {
+pub(super) struct ExportedItem {
     pub(super) at: Timestamp,
     #[serde(flatten)]
-    pub(super) what: What,
+    pub(super) what: ExportedItemKind,
 }
 
 /// What was said or done.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum What {
+pub(super) enum ExportedItemKind {
     /// The agent thought this.
     Thought { text: String },
     /// The agent said this.
@@ -55,24 +55,24 @@ pub(super) enum What {
     Note { text: String },
 }
 
-impl Transcript {
-    pub(super) fn new(head: Head) -> Transcript {
-        Transcript { head, order: Order::default(), output: String::new(), items: Vec::new(), whole: 0 }
+impl ExportedTask {
+    pub(super) fn new(head: TaskState) -> ExportedTask {
+        ExportedTask { head, order: Order::default(), output: String::new(), items: Vec::new(), whole: 0 }
     }
 
     /// Takes an entry in, with the events that it is told as.
-    pub(super) fn take(&mut self, record: &Record, events: Vec<Event>) {
+    pub(super) fn apply_record(&mut self, record: &Record, events: Vec<Event>) {
         match &record.entry {
             Entry::Submitted(submitted) => self.order = submitted.order.clone(),
             Entry::Finished(outcome) => self.output = outcome.output().to_string(),
             _ => {}
         }
         for event in events {
-            self.step(event);
+            self.apply_event(event);
         }
         // That it tells of an end is for the journal to say: anybody can write that it does.
         if let Entry::Letter(letter) = &record.entry
-            && let Some(What::Letter { ending, .. }) = self.items.last_mut().map(|item| &mut item.what)
+            && let Some(ExportedItemKind::Letter { ending, .. }) = self.items.last_mut().map(|item| &mut item.what)
         {
             *ending = letter.ending;
         }
@@ -80,13 +80,13 @@ impl Transcript {
 
     /// The item that says what is its output too, if its last words are: they are shown once, as the answer.
     pub(super) fn answer_at(&self) -> Option<usize> {
-        let last = self.items.iter().rposition(|item| matches!(item.what, What::Said { .. }))?;
+        let last = self.items.iter().rposition(|item| matches!(item.what, ExportedItemKind::Said { .. }))?;
         let answers = |text: &str| !text.trim().is_empty() && text.trim() == self.output.trim();
-        matches!(&self.items[last].what, What::Said { text } if answers(text)).then_some(last)
+        matches!(&self.items[last].what, ExportedItemKind::Said { text } if answers(text)).then_some(last)
     }
 
     /// All that was said and done before the answer.
-    pub(super) fn before_answer(&self) -> impl Iterator<Item = &Item> {
+    pub(super) fn before_answer(&self) -> impl Iterator<Item = &ExportedItem> {
         let answer = self.answer_at();
         self.items.iter().enumerate().filter(move |(at, _)| Some(*at) != answer).map(|(_, item)| item)
     }
@@ -99,43 +99,43 @@ impl Transcript {
         }
     }
 
-    fn push(&mut self, at: Timestamp, what: What) {
-        self.items.push(Item { at, what });
+    fn push(&mut self, at: Timestamp, what: ExportedItemKind) {
+        self.items.push(ExportedItem { at, what });
     }
 
     fn note(&mut self, at: Timestamp, text: impl Into<String>) {
-        self.push(at, What::Note { text: text.into() });
+        self.push(at, ExportedItemKind::Note { text: text.into() });
     }
 
-    fn step(&mut self, event: Event) {
+    fn apply_event(&mut self, event: Event) {
         let at = event.at;
-        if event.what.voids_words() {
+        if event.kind.voids_partial_reply() {
             // The reply that was on its way is told anew.
             let mut at = 0;
             let whole = self.whole;
             self.items.retain(|item| {
                 at += 1;
-                at <= whole || !matches!(item.what, What::Said { .. } | What::Thought { .. })
+                at <= whole || !matches!(item.what, ExportedItemKind::Said { .. } | ExportedItemKind::Thought { .. })
             });
         }
-        match event.what {
-            Happening::Text { text } => match self.open() {
-                Some(What::Said { text: said }) => said.push_str(&text),
-                _ => self.push(at, What::Said { text }),
+        match event.kind {
+            EventKind::Text { text } => match self.open_item() {
+                Some(ExportedItemKind::Said { text: said }) => said.push_str(&text),
+                _ => self.push(at, ExportedItemKind::Said { text }),
             },
-            Happening::Reasoning { text } => match self.open() {
-                Some(What::Thought { text: thought }) => thought.push_str(&text),
-                _ => self.push(at, What::Thought { text }),
+            EventKind::Reasoning { text } => match self.open_item() {
+                Some(ExportedItemKind::Thought { text: thought }) => thought.push_str(&text),
+                _ => self.push(at, ExportedItemKind::Thought { text }),
             },
-            Happening::Usage { .. } => self.whole = self.items.len(),
-            Happening::Call { call, tool, arguments } => {
+            EventKind::Usage { .. } => self.whole = self.items.len(),
+            EventKind::Call { call, tool, arguments } => {
                 let tool = tool.to_string();
-                self.push(at, What::Call { call, tool, arguments, output: None, is_error: false });
+                self.push(at, ExportedItemKind::Call { call, tool, arguments, output: None, is_error: false });
             }
-            Happening::Result { call: of, tool: name, output: text, is_error: wrong } => {
+            EventKind::Result { call: of, tool: name, output: text, is_error: wrong } => {
                 let text = text.to_string();
                 let open = self.items.iter_mut().rev().find_map(|item| match &mut item.what {
-                    What::Call { call, output: output @ None, is_error, .. } if *call == of => {
+                    ExportedItemKind::Call { call, output: output @ None, is_error, .. } if *call == of => {
                         Some((output, is_error))
                     }
                     _ => None,
@@ -146,141 +146,141 @@ impl Transcript {
                         let (tool, arguments) = (name.to_string(), String::new());
                         self.push(
                             at,
-                            What::Call { call: of, tool, arguments, output: Some(text), is_error: wrong },
+                            ExportedItemKind::Call { call: of, tool, arguments, output: Some(text), is_error: wrong },
                         );
                     }
                 }
             }
-            Happening::Letter { from, text, .. } => {
+            EventKind::Letter { from, text, .. } => {
                 let from = match from {
                     Sender::Person => "a person".to_owned(),
                     Sender::Task(id) => id.to_string(),
                     Sender::System => "longhaul".to_owned(),
                 };
-                self.push(at, What::Letter { from, text: text.to_string(), ending: None });
+                self.push(at, ExportedItemKind::Letter { from, text: text.to_string(), ending: None });
             }
-            Happening::Asked { asks, .. } => {
-                self.push(at, What::Asked { text: asks.text.clone(), answer: None })
+            EventKind::Asked { asks, .. } => {
+                self.push(at, ExportedItemKind::Asked { text: asks.text.clone(), answer: None })
             }
-            Happening::Answered { answer: given, .. } => {
+            EventKind::Answered { answer: given, .. } => {
                 let open = self.items.iter_mut().rev().find_map(|item| match &mut item.what {
-                    What::Asked { answer: answer @ None, .. } => Some(answer),
+                    ExportedItemKind::Asked { answer: answer @ None, .. } => Some(answer),
                     _ => None,
                 });
                 if let Some(answer) = open {
                     *answer = Some(given.to_string());
                 }
             }
-            Happening::Started { attempt } if attempt.0 > 1 => {
+            EventKind::Started { attempt } if attempt.0 > 1 => {
                 self.note(at, format!("started again (attempt {attempt})"))
             }
-            Happening::Waiting { on, .. } => self.note(at, format!("waits for {}", waits_for(&on))),
-            Happening::Nudged { why } => self.note(at, nudge(&why)),
-            Happening::Backgrounded => {
+            EventKind::Waiting { on, .. } => self.note(at, format!("waits for {}", describe_wait(&on))),
+            EventKind::Nudged { why } => self.note(at, nudge(&why)),
+            EventKind::Backgrounded => {
                 self.note(at, "told not to wait: what it waits for goes on in the background")
             }
-            Happening::HookFailed { failure } => self.note(at, failure.to_string()),
-            Happening::Warned { text } => self.note(at, format!("warning: {text}")),
-            Happening::BudgetSet { budget } => self.note(at, format!("allowed {}", budget_words(&budget))),
-            Happening::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
-            Happening::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
-            Happening::Compacted => self.note(at, "its conversation was made shorter"),
-            Happening::Sampled { usage, model, .. } => self.note(at, sampled(&usage, &model)),
-            Happening::Released { why: Release::Drained } => {
+            EventKind::HookFailed { failure } => self.note(at, failure.to_string()),
+            EventKind::Warned { text } => self.note(at, format!("warning: {text}")),
+            EventKind::BudgetSet { budget } => self.note(at, format!("allowed {}", budget_words(&budget))),
+            EventKind::Granted { pattern } => self.note(at, format!("allowed for the whole tree: {pattern}")),
+            EventKind::Stopping { cause } => self.note(at, format!("to stop: {cause}")),
+            EventKind::Compacted => self.note(at, "its conversation was made shorter"),
+            EventKind::Sampled { usage, model, .. } => self.note(at, describe_sampling(&usage, &model)),
+            EventKind::Released { why: ReleaseReason::Drained } => {
                 self.note(at, "given back: its process was ending")
             }
-            Happening::Released { why: Release::Lost } => self.note(at, "given back: its process was gone"),
-            Happening::Finished { status, error, .. } => {
+            EventKind::Released { why: ReleaseReason::Lost } => self.note(at, "given back: its process was gone"),
+            EventKind::Finished { status, error, .. } => {
                 let why = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
                 self.note(at, format!("{status}{why}"));
             }
-            Happening::Continued { by } => self.note(at, format!("continued by {by}")),
-            Happening::Submitted { .. }
-            | Happening::Started { .. }
-            | Happening::Progress { .. }
-            | Happening::Read { .. } => {}
+            EventKind::Continued { by } => self.note(at, format!("continued by {by}")),
+            EventKind::Submitted { .. }
+            | EventKind::Started { .. }
+            | EventKind::Progress { .. }
+            | EventKind::Read { .. } => {}
         }
     }
 
     /// What was said last, if the reply is not whole yet.
-    fn open(&mut self) -> Option<&mut What> {
+    fn open_item(&mut self) -> Option<&mut ExportedItemKind> {
         self.items.get_mut(self.whole..)?.last_mut().map(|item| &mut item.what)
     }
 }
 
-fn nudge(why: &Nudge) -> String {
+fn nudge(why: &NudgeReason) -> String {
     match why {
-        Nudge::Empty => "reminded: it answered nothing".to_owned(),
-        Nudge::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
-        Nudge::Begun => "told what its hooks say at the beginning".to_owned(),
-        Nudge::Repeating => "reminded: it repeats itself".to_owned(),
-        Nudge::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
+        NudgeReason::Empty => "reminded: it answered nothing".to_owned(),
+        NudgeReason::Shape => "reminded: its answer had not the form that is asked for".to_owned(),
+        NudgeReason::Begun => "told what its hooks say at the beginning".to_owned(),
+        NudgeReason::Repeating => "reminded: it repeats itself".to_owned(),
+        NudgeReason::LastWord(limit) => format!("asked for its last word: {}", one_line(limit)),
     }
 }
 
 /// A line about a task: how it stands, how long it took, what it used.
-pub(super) fn line(head: &Head, now: Timestamp) -> String {
+pub(super) fn status_line(head: &TaskState, now: Timestamp) -> String {
     let mut line = format!("{} · {}", head.status, one_line(head.agent.as_str()));
     if head.started.is_some() {
         line += &format!(" · {}", time_of(head, now));
     }
     if head.usage.total() > 0 {
-        line += &format!(" · {} tokens", count(head.usage.total()));
+        line += &format!(" · {} tokens", format_count(head.usage.total()));
     }
     match (head.cost, head.unpriced) {
         (0, 0) => {}
         (0, _) => line += " · price unknown",
-        (cost, 0) => line += &format!(" · {}", dollars(cost)),
-        (cost, _) => line += &format!(" · {} and more", dollars(cost)),
+        (cost, 0) => line += &format!(" · {}", format_dollars(cost)),
+        (cost, _) => line += &format!(" · {} and more", format_dollars(cost)),
     }
     line
 }
 
 /// Arguments as people like to read them.
-pub(super) fn pretty(arguments: &str) -> String {
+pub(super) fn pretty_arguments(arguments: &str) -> String {
     let value = serde_json::from_str::<serde_json::Value>(arguments);
     value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| arguments.to_owned())
 }
 
 /// All of it as JSON, in one object.
-pub(super) fn json(tasks: &[Transcript], now: Timestamp) -> Result<String, Trouble> {
+pub(super) fn export_json(tasks: &[ExportedTask], now: Timestamp) -> Result<String, CliError> {
     #[derive(Serialize)]
     struct Export<'a> {
         exported: Timestamp,
-        tasks: &'a [Transcript],
+        tasks: &'a [ExportedTask],
     }
-    Term::as_json(&Export { exported: now, tasks })
+    TerminalOutput::to_json_line(&Export { exported: now, tasks })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use longhaul::entry::{Returned, Submitted, TeamRef, Voice, Wait};
+    use longhaul::entry::{CallResult, Submission, TeamRef, LiveTextKind, WaitReason};
     use longhaul::id::{Attempt, Seq, TaskKey};
     use longhaul::message::{Block, Call, Reply};
-    use longhaul::snapshot::Narrator;
+    use longhaul::snapshot::EventProjector;
 
     /// A transcript of these entries, after a submission.
-    pub(crate) fn transcript(entries: Vec<Entry>) -> Transcript {
-        let key = TaskKey::chosen("export");
-        let id = key.candidates().next().unwrap();
+    pub(crate) fn transcript(entries: Vec<Entry>) -> ExportedTask {
+        let key = TaskKey::named("export");
+        let id = key.candidate_ids().next().unwrap();
         let submitted =
-            Submitted::root(id, key, Order::new("scout", "Look <b>around</b>"), TeamRef::Named("t".into()));
+            Submission::root(id, key, Order::new("scout", "Look <b>around</b>"), TeamRef::Named("t".into()));
         let record = |seq, entry| Record { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, entry };
         let first = record(1, Entry::Submitted(Box::new(submitted)));
-        let mut transcript = Transcript::new(Head::begin(id, &first).unwrap());
-        let mut narrator = Narrator::new(id);
-        transcript.take(&first, narrator.tell(&first));
+        let mut transcript = ExportedTask::new(TaskState::begin(id, &first).unwrap());
+        let mut narrator = EventProjector::new(id);
+        transcript.apply_record(&first, narrator.project(&first));
         for (entry, seq) in entries.into_iter().zip(2..) {
             let record = record(seq, entry);
-            transcript.head.step(&record).unwrap();
-            transcript.take(&record, narrator.tell(&record));
+            transcript.head.apply(&record).unwrap();
+            transcript.apply_record(&record, narrator.project(&record));
         }
         transcript
     }
 
     pub(crate) fn said(text: &str) -> Entry {
-        Entry::Said { voice: Voice::Text, text: text.to_owned() }
+        Entry::Said { voice: LiveTextKind::Text, text: text.to_owned() }
     }
 
     pub(crate) fn claimed() -> Entry {
@@ -289,7 +289,7 @@ pub(super) mod tests {
 
     #[test]
     fn words_are_told_once_and_what_is_void_is_not_told() {
-        let waits = Entry::Waiting { on: Wait::Provider("429".into()), until: None };
+        let waits = Entry::Waiting { on: WaitReason::Provider("429".into()), until: None };
         let reply = |text: &str| Entry::Replied(std::sync::Arc::new(Reply::text_only(text)));
         let told = transcript(vec![
             claimed(),
@@ -300,9 +300,9 @@ pub(super) mod tests {
             said("And"),
             reply("And so on."),
         ]);
-        let words: Vec<&What> = told.items.iter().map(|item| &item.what).collect();
-        let said = |text: &str| What::Said { text: text.to_owned() };
-        let waits = What::Note { text: "waits for its provider: 429".to_owned() };
+        let words: Vec<&ExportedItemKind> = told.items.iter().map(|item| &item.what).collect();
+        let said = |text: &str| ExportedItemKind::Said { text: text.to_owned() };
+        let waits = ExportedItemKind::Note { text: "waits for its provider: 429".to_owned() };
         assert_eq!(words, [&waits, &said("Hello, you."), &said("And so on.")]);
     }
 
@@ -312,7 +312,7 @@ pub(super) mod tests {
         let mut reply = Reply::text_only("");
         reply.blocks = vec![Block::Call(call)];
         let id = CallId { turn: 1, index: 0 };
-        let returned = Returned {
+        let returned = CallResult {
             call: id,
             output: "seen".into(),
             is_error: true,
@@ -327,7 +327,7 @@ pub(super) mod tests {
             Entry::Called { call: id, tool: "look".into(), arguments: None },
             Entry::Returned(Box::new(returned)),
         ]);
-        let [Item { what: What::Call { tool, output, is_error: true, .. }, .. }] = &told.items[..] else {
+        let [ExportedItem { what: ExportedItemKind::Call { tool, output, is_error: true, .. }, .. }] = &told.items[..] else {
             panic!("{:?}", told.items)
         };
         assert_eq!((tool.as_str(), output.as_deref()), ("look", Some("seen")));

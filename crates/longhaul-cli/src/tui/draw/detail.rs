@@ -5,32 +5,32 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::{doing, focused, money};
-use crate::tui::areas::Areas;
-use crate::tui::find::Needle;
-use crate::tui::model::{Model, Pane, Tab};
-use crate::tui::wrap::{fit, width, wrap};
-use crate::view::words::short;
-use crate::view::{Ink, standing};
+use super::{task_activity, focused, cost_label};
+use crate::tui::areas::ScreenAreas;
+use crate::tui::find::TextSearchPattern;
+use crate::tui::model::{TuiModel, Pane, DetailTab};
+use crate::tui::wrap::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use crate::view::words::format_short_count;
+use crate::view::{Ink, status_label};
 
 /// What a tab is called where there is so much room.
-fn name(tab: Tab, columns: u16) -> &'static str {
+fn name(tab: DetailTab, columns: u16) -> &'static str {
     if columns >= 56 {
         return tab.title();
     }
     match tab {
-        Tab::Transcript => "Talk",
-        Tab::Output => "Out",
-        Tab::Timeline => "Time",
-        Tab::Usage => "Use",
+        DetailTab::Transcript => "Talk",
+        DetailTab::Output => "Out",
+        DetailTab::Timeline => "Time",
+        DetailTab::Usage => "Use",
         tab => tab.title(),
     }
 }
 
 /// The tabs, each from a column to another.
-fn tabs(area: Rect) -> impl Iterator<Item = (Tab, u16, u16)> {
+fn tabs(area: Rect) -> impl Iterator<Item = (DetailTab, u16, u16)> {
     let mut x = area.x + 1;
-    Tab::ALL.into_iter().map(move |tab| {
+    DetailTab::ALL.into_iter().map(move |tab| {
         let from = x;
         x += name(tab, area.width).len() as u16 + 2;
         (tab, from, x - 1)
@@ -38,14 +38,14 @@ fn tabs(area: Rect) -> impl Iterator<Item = (Tab, u16, u16)> {
 }
 
 /// The tab in a column.
-pub(crate) fn tab_at(area: Rect, x: u16) -> Option<Tab> {
+pub(crate) fn tab_at(area: Rect, x: u16) -> Option<DetailTab> {
     tabs(area).find(|(_, from, to)| (*from..*to).contains(&x)).map(|(tab, ..)| tab)
 }
 
-pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+pub(super) fn draw_detail(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let theme = model.theme;
-    let Some(head) = model.head() else {
-        return welcome(model, areas, buffer);
+    let Some(head) = model.selected_task() else {
+        return draw_new_run(model, areas, buffer);
     };
     for (tab, from, to) in tabs(areas.tabs) {
         let style = match tab == model.tab {
@@ -58,37 +58,37 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) {
             buffer.set_string(from, areas.tabs.y, name(tab, areas.tabs.width), style);
         }
     }
-    let (sign, word, ink) = standing(head);
+    let (sign, word, ink) = status_label(head);
     let mut facts = vec![
         Span::styled(format!("{sign} {word}"), theme.ink(ink)),
         Span::raw(format!(" · {}", crate::view::time_of(head, model.now))),
-        Span::styled(format!(" · {} tok", short(head.usage.total())), theme.ink(Ink::Faint)),
+        Span::styled(format!(" · {} tok", format_short_count(head.usage.total())), theme.ink(Ink::Faint)),
     ];
-    let cost = money(head.cost, head.unpriced.into());
+    let cost = cost_label(head.cost, head.unpriced.into());
     if !cost.is_empty() {
         let cost = if cost == "?" { "cost unknown".to_owned() } else { cost };
         facts.push(Span::styled(format!(" · {cost}"), theme.ink(Ink::Faint)));
     }
     if head.unread > 0 {
-        facts.push(Span::styled(format!(" · {} unread", head.unread), theme.ink(Ink::Waits)));
+        facts.push(Span::styled(format!(" · {} unread", head.unread), theme.ink(Ink::Attention)));
     }
-    let used: usize = facts.iter().map(|span| width(&span.content)).sum();
-    let room = usize::from(areas.facts.width.saturating_sub(2)).saturating_sub(used + 3);
+    let used: usize = facts.iter().map(|span| grapheme_width(&span.content)).sum();
+    let room = usize::from(areas.status.width.saturating_sub(2)).saturating_sub(used + 3);
     if !head.status.is_final() && head.asked.is_empty() && room > 8 {
-        let (_, does) = doing(head, model, room);
+        let (_, does) = task_activity(head, model, room);
         facts.push(Span::styled(format!(" · {does}"), theme.ink(Ink::Faint)));
     }
     buffer.set_line(
-        areas.facts.x + 1,
-        areas.facts.y,
+        areas.status.x + 1,
+        areas.status.y,
         &Line::from(facts),
-        areas.facts.width.saturating_sub(2),
+        areas.status.width.saturating_sub(2),
     );
     text(model, areas.text, buffer);
-    asks(model, areas, buffer);
+    draw_question(model, areas, buffer);
 }
 
-fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn text(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let Some(detail) = &model.detail else { return };
     let height = usize::from(area.height);
     let room = area.width.saturating_sub(2);
@@ -97,75 +97,75 @@ fn text(model: &Model, area: Rect, buffer: &mut Buffer) {
         buffer.set_line(area.x + 1, row, line, room);
         let pointed = detail.top + index == detail.cursor && focused(model, Pane::Detail);
         if pointed && !detail.follow {
-            buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.chosen());
+            buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.selected());
         }
     }
-    marks(model, area, buffer);
+    draw_search_matches(model, area, buffer);
     let (faint, x) = (model.theme.ink(Ink::Faint), area.right().saturating_sub(1));
-    if area.height > 0 && (detail.top > 0 || detail.talk.after.0 > 0) {
+    if area.height > 0 && (detail.top > 0 || detail.transcript.after.0 > 0) {
         buffer.set_string(x, area.y, "↑", faint);
     }
-    if area.height > 0 && (detail.top + height < detail.page.total() || detail.behind) {
+    if area.height > 0 && (detail.top + height < detail.page.total() || detail.has_newer) {
         buffer.set_string(x, area.bottom() - 1, "↓", faint);
     }
 }
 
 /// Words that are searched for, where they are in sight.
-fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let Some((detail, needle)) = model.detail.as_ref().zip(Needle::of(model.find.words.text())) else {
+fn draw_search_matches(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
+    let Some((detail, needle)) = model.detail.as_ref().zip(TextSearchPattern::parse(model.text_search.words.text())) else {
         return;
     };
     let (top, bottom) = (detail.top, detail.top + usize::from(area.height));
-    let parts = (detail.page.part_at(top).unwrap_or(0)..).map_while(|at| detail.page.part(at));
+    let parts = (detail.page.part_at(top).unwrap_or(0)..).map_while(|at| detail.page.part_lines(at));
     for (_, start, lines) in parts.take_while(|(_, start, _)| *start < bottom) {
-        for (row, column, columns) in needle.marks(lines) {
+        for (row, column, columns) in needle.find_in_lines(lines) {
             let line = start + row;
             if (top..bottom).contains(&line) {
                 let place = Rect::new(area.x + 1 + column, area.y + (line - top) as u16, columns, 1);
-                buffer.set_style(place.intersection(area), model.theme.found());
+                buffer.set_style(place.intersection(area), model.theme.search_match());
             }
         }
     }
 }
 
 /// What is asked, where a person sees it before all else.
-fn asks(model: &Model, areas: &Areas, buffer: &mut Buffer) {
-    let area = areas.asks;
-    let Some((_, question)) = model.asks().filter(|_| area.height >= 3) else { return };
+fn draw_question(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
+    let area = areas.question;
+    let Some((_, question)) = model.open_question().filter(|_| area.height >= 3) else { return };
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
     buffer.set_string(area.x, area.y, "─".repeat(usize::from(area.width)), theme.ink(Ink::Faint));
-    let mut lines = model.question(room);
-    let most = usize::from(area.height - 1 - u16::from(areas.both));
+    let mut lines = model.question_lines(room);
+    let most = usize::from(area.height - 1 - u16::from(areas.two_panes));
     if lines.len() > most {
         // The transcript has all of it.
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            *last = format!("{} …", fit(last, room.saturating_sub(2)).trim_end_matches('…'));
+            *last = format!("{} …", truncate_graphemes(last, room.saturating_sub(2)).trim_end_matches('…'));
         }
     }
     for (row, line) in (area.y + 1..area.bottom()).zip(lines) {
-        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Waits));
+        buffer.set_stringn(area.x + 1, row, line, room, theme.ink(Ink::Attention));
     }
-    if !areas.both {
+    if !areas.two_panes {
         return;
     }
     let keys = match question.tool.is_some() {
-        true if model.finds() && focused(model, Pane::Detail) => "y yes · a always this · Esc, then n no",
+        true if model.has_text_search() && focused(model, Pane::Detail) => "y yes · a always this · Esc, then n no",
         true => "y yes · n no · a always this · A wider",
         false => "m answers",
     };
-    buffer.set_stringn(area.x + 1, area.bottom() - 1, fit(keys, room), room, theme.ink(Ink::Strong));
+    buffer.set_stringn(area.x + 1, area.bottom() - 1, truncate_graphemes(keys, room), room, theme.ink(Ink::Strong));
 }
 
-fn welcome(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+fn draw_new_run(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let Some(team) = &model.team else { return };
     let area = areas.text;
     let room = usize::from(area.width.saturating_sub(2));
     let text = format!(
         "The next run of {team}.\n\nEnter, and type what the team is to do. ↓ goes to the tasks that there are, N comes back here."
     );
-    for (row, line) in (area.y..area.bottom()).zip(wrap(&text, room)) {
+    for (row, line) in (area.y..area.bottom()).zip(wrap_graphemes(&text, room)) {
         buffer.set_stringn(area.x + 1, row, line, room, model.theme.ink(Ink::Plain));
     }
 }

@@ -5,66 +5,66 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::{doing, focused, money};
-use crate::tui::forest::{Group, Place, Row};
-use crate::tui::model::{Model, Pane};
-use crate::tui::wrap::{fit, width};
-use crate::view::words::short;
-use crate::view::{Ink, one_line, standing};
+use super::{task_activity, focused, cost_label};
+use crate::tui::forest::{TuiGroup, TreePosition, TuiRow};
+use crate::tui::model::{TuiModel, Pane};
+use crate::tui::wrap::{truncate_graphemes, grapheme_width};
+use crate::view::words::format_short_count;
+use crate::view::{Ink, one_line, status_label};
 
-pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let chosen = focused(model, Pane::List);
-    for (row, line) in (area.y..).zip(lines(model, area)) {
+    for (row, line) in (area.y..).zip(visible_lines(model, area)) {
         buffer.set_line(area.x, row, &line.line, area.width);
         if line.selected && chosen {
-            buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.chosen());
+            buffer.set_style(Rect::new(area.x, row, area.width, 1), model.theme.selected());
         }
     }
-    if model.forest.rows.is_empty() {
-        let text = format!("nothing is called \"{}\"; Esc shows all", model.search.text());
+    if model.tree.rows.is_empty() {
+        let text = format!("nothing is called \"{}\"; Esc shows all", model.list_search.text());
         let room = usize::from(area.width.saturating_sub(2));
-        buffer.set_stringn(area.x + 1, area.y, fit(&text, room), room, model.theme.ink(Ink::Faint));
+        buffer.set_stringn(area.x + 1, area.y, truncate_graphemes(&text, room), room, model.theme.ink(Ink::Faint));
     }
-    marks(model, area, buffer);
+    draw_scroll_marks(model, area, buffer);
 }
 
 /// Signs that there is more above or below.
-fn marks(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn draw_scroll_marks(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let x = area.right() - 1;
-    if model.top > 0 {
+    if model.list_top > 0 {
         buffer.set_string(x, area.y, "↑", model.theme.ink(Ink::Faint));
     }
-    if model.top + usize::from(area.height) < model.forest.rows.len() {
+    if model.list_top + usize::from(area.height) < model.tree.rows.len() {
         buffer.set_string(x, area.bottom() - 1, "↓", model.theme.ink(Ink::Faint));
     }
 }
 
 /// A line to be drawn.
-pub(super) struct Drawn {
+pub(super) struct ListLine {
     line: Line<'static>,
     selected: bool,
 }
 
 /// The lines in sight, and no others.
-pub(super) fn lines(model: &Model, area: Rect) -> Vec<Drawn> {
+pub(super) fn visible_lines(model: &TuiModel, area: Rect) -> Vec<ListLine> {
     let columns = usize::from(area.width);
-    let rows = model.forest.rows.iter().skip(model.top).take(usize::from(area.height));
-    let line = |row: &Row| {
+    let rows = model.tree.rows.iter().skip(model.list_top).take(usize::from(area.height));
+    let line = |row: &TuiRow| {
         let line = match row {
-            Row::Gap => Line::default(),
-            Row::Title(group, many) => title(model, *group, *many),
-            Row::Task(place) => task(model, place, columns),
-            Row::Doing(place) => does(model, place, columns),
+            TuiRow::Gap => Line::default(),
+            TuiRow::GroupTitle(group, many) => title(model, *group, *many),
+            TuiRow::Task(place) => task(model, place, columns),
+            TuiRow::Activity(place) => activity_line(model, place, columns),
         };
-        Drawn { line, selected: matches!(row, Row::Task(place) if Some(place.id) == model.selected) }
+        ListLine { line, selected: matches!(row, TuiRow::Task(place) if Some(place.id) == model.selected) }
     };
     rows.map(line).collect()
 }
 
-fn title(model: &Model, group: Group, many: usize) -> Line<'static> {
+fn title(model: &TuiModel, group: TuiGroup, many: usize) -> Line<'static> {
     let ink = match group {
-        Group::NeedsYou => Ink::Waits,
-        Group::Working => Ink::Busy,
+        TuiGroup::NeedsYou => Ink::Attention,
+        TuiGroup::Working => Ink::Busy,
         _ => Ink::Plain,
     };
     Line::from(vec![
@@ -74,10 +74,10 @@ fn title(model: &Model, group: Group, many: usize) -> Line<'static> {
 }
 
 /// The branch before a task, or before what it does.
-fn branch(place: &Place, first: bool) -> String {
+fn branch(place: &TreePosition, first: bool) -> String {
     let mut branch = String::new();
     for level in 0..place.depth {
-        let more = level < 32 && place.more & (1 << level) != 0;
+        let more = level < 32 && place.open_levels & (1 << level) != 0;
         branch.push_str(match (level + 1 == place.depth, more) {
             (true, true) if first => "├─",
             (true, false) if first => "└─",
@@ -88,16 +88,16 @@ fn branch(place: &Place, first: bool) -> String {
     branch
 }
 
-fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
+fn task(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static> {
     let theme = model.theme;
-    let Some(head) = model.heads.get(&place.id) else { return Line::default() };
-    let sum = model.forest.sums.get(&place.id).copied().unwrap_or_default();
+    let Some(head) = model.tasks.get(&place.id) else { return Line::default() };
+    let sum = model.tree.totals.get(&place.id).copied().unwrap_or_default();
     let selected = model.selected == Some(place.id);
-    let (mut sign, _, mut ink) = standing(head);
-    if place.folded && sum.asks.is_some() {
-        (sign, ink) = ("?", Ink::Waits);
+    let (mut sign, _, mut ink) = status_label(head);
+    if place.folded && sum.asking_task.is_some() {
+        (sign, ink) = ("?", Ink::Attention);
     }
-    let fold = match (place.parent, place.folded) {
+    let fold = match (place.has_children, place.folded) {
         (false, _) if place.depth > 0 => "─ ",
         (false, _) => "  ",
         (true, true) => "▸ ",
@@ -105,15 +105,15 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     };
     // On the right what it took: as much of that as there is room for.
     let (tokens, cost) = match place.folded {
-        true => (sum.tokens, money(sum.cost, sum.unpriced)),
-        false => (head.usage.total(), money(head.cost, head.unpriced.into())),
+        true => (sum.tokens, cost_label(sum.cost, sum.unpriced)),
+        false => (head.usage.total(), cost_label(head.cost, head.unpriced.into())),
     };
     let mut numbers = String::new();
     if columns >= 66 {
         numbers = format!("{cost:>8}");
     }
     if columns >= 50 {
-        numbers = format!("{:>6}{numbers}", if tokens > 0 { short(tokens) } else { String::new() });
+        numbers = format!("{:>6}{numbers}", if tokens > 0 { format_short_count(tokens) } else { String::new() });
     }
     let time = crate::view::time_of(head, model.now);
     numbers = format!("{time:>6}{numbers} ");
@@ -121,16 +121,16 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     let stem = format!("{}{}", branch(place, true), fold);
     // Others say of it by its name that they wait for it, and so do commands.
     let name = format!("{} ", head.id);
-    let room = columns.saturating_sub(1 + width(&stem) + 2 + width(&name) + width(&numbers) + 1);
+    let room = columns.saturating_sub(1 + grapheme_width(&stem) + 2 + grapheme_width(&name) + grapheme_width(&numbers) + 1);
     let below = match place.folded {
-        true => format!(" +{}", sum.below),
+        true => format!(" +{}", sum.descendants),
         false => String::new(),
     };
-    let agent = fit(&one_line(head.agent.as_str()), (room / 2).clamp(4, 16));
+    let agent = truncate_graphemes(&one_line(head.agent.as_str()), (room / 2).clamp(4, 16));
     let pin = if model.pinned.contains(&place.id) { "★ " } else { "" };
-    let rest = room.saturating_sub(width(&agent) + 1 + width(&below));
-    let text = fit(&format!("{pin}{}", one_line(&head.headline)), rest);
-    let gap = room.saturating_sub(width(&agent) + 1 + width(&text) + width(&below));
+    let rest = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&below));
+    let text = truncate_graphemes(&format!("{pin}{}", one_line(&head.headline)), rest);
+    let gap = room.saturating_sub(grapheme_width(&agent) + 1 + grapheme_width(&text) + grapheme_width(&below));
     let strong = theme.ink(Ink::Strong);
     let plain = if head.status.is_final() && !selected { theme.ink(Ink::Faint) } else { Style::new() };
     Line::from(vec![
@@ -146,24 +146,24 @@ fn task(model: &Model, place: &Place, columns: usize) -> Line<'static> {
     ])
 }
 
-fn does(model: &Model, place: &Place, columns: usize) -> Line<'static> {
-    let Some(head) = model.heads.get(&place.id) else { return Line::default() };
+fn activity_line(model: &TuiModel, place: &TreePosition, columns: usize) -> Line<'static> {
+    let Some(head) = model.tasks.get(&place.id) else { return Line::default() };
     let mut stem = branch(place, false);
-    stem.push_str(if place.parent && !place.folded { "│ " } else { "  " });
-    let room = columns.saturating_sub(1 + width(&stem) + 3);
-    let (mut ink, mut text) = doing(head, model, room);
-    let sum = model.forest.sums.get(&place.id);
+    stem.push_str(if place.has_children && !place.folded { "│ " } else { "  " });
+    let room = columns.saturating_sub(1 + grapheme_width(&stem) + 3);
+    let (mut ink, mut text) = task_activity(head, model, room);
+    let sum = model.tree.totals.get(&place.id);
     // What asks below something that is folded is seen here.
-    if let Some(asking) = sum.and_then(|sum| sum.asks).filter(|id| place.folded && *id != head.id)
-        && let Some(below) = model.heads.get(&asking)
+    if let Some(asking) = sum.and_then(|sum| sum.asking_task).filter(|id| place.folded && *id != head.id)
+        && let Some(below) = model.tasks.get(&asking)
     {
         let agent = one_line(below.agent.as_str());
-        (ink, text) = doing(below, model, room.saturating_sub(width(&agent) + 1));
+        (ink, text) = task_activity(below, model, room.saturating_sub(grapheme_width(&agent) + 1));
         text = format!("{agent} {text}");
     }
     Line::from(vec![
         Span::raw(" "),
         Span::styled(stem, model.theme.ink(Ink::Faint)),
-        Span::styled(format!("  {}", fit(&text, room)), model.theme.ink(ink)),
+        Span::styled(format!("  {}", truncate_graphemes(&text, room)), model.theme.ink(ink)),
     ])
 }

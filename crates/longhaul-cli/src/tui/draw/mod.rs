@@ -5,50 +5,50 @@ mod list;
 mod prompt;
 
 use longhaul::TaskId;
-use longhaul::task::Head;
+use longhaul::task::TaskState;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget as _};
 
-use super::areas::{Areas, SMALLEST};
-use super::forest::Group;
+use super::areas::{ScreenAreas, MIN_SIZE};
+use super::forest::TuiGroup;
 use super::help;
-use super::model::{Focus, Model, Pane};
-use super::wrap::{fit, width, wrap};
-use crate::view::words::short;
-use crate::view::{Ink, one_line, standing};
+use super::model::{Focus, TuiModel, Pane};
+use super::wrap::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use crate::view::words::format_short_count;
+use crate::view::{Ink, one_line, status_label};
 
 pub(crate) use detail::tab_at;
 
 /// How many lines of the list are built.
 #[cfg(test)]
-pub(crate) fn list_lines(model: &Model, area: Rect) -> usize {
-    list::lines(model, area).len()
+pub(crate) fn list_lines(model: &TuiModel, area: Rect) -> usize {
+    list::visible_lines(model, area).len()
 }
 
 /// Draws the whole screen.
-pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
+pub(crate) fn draw(model: &TuiModel, frame: &mut Frame<'_>) {
     let area = frame.area();
     let Some(areas) = model.areas().filter(|_| (area.width, area.height) == model.size) else {
         return too_small(model, frame);
     };
     let buffer = frame.buffer_mut();
-    rules(model, &areas, buffer);
+    draw_borders(model, &areas, buffer);
     if areas.list.width > 0 {
-        if model.heads.is_empty() {
+        if model.tasks.is_empty() {
             // Without a team there is nothing beside it either.
             let whole = Rect { width: buffer.area.width, ..areas.list };
-            nothing(model, if model.team.is_none() { whole } else { areas.list }, buffer);
+            draw_empty_list(model, if model.team.is_none() { whole } else { areas.list }, buffer);
         } else {
-            list::draw(model, areas.list, buffer);
+            list::draw_list(model, areas.list, buffer);
         }
     }
     if areas.text.width > 0 {
-        detail::draw(model, &areas, buffer);
+        detail::draw_detail(model, &areas, buffer);
     }
-    foot(model, areas.foot, buffer);
+    draw_footer(model, areas.footer, buffer);
     let cursor = prompt::draw(model, &areas, buffer);
     if model.help.is_some() {
         help_page(model, area, buffer);
@@ -57,25 +57,25 @@ pub(crate) fn draw(model: &Model, frame: &mut Frame<'_>) {
     }
 }
 
-fn too_small(model: &Model, frame: &mut Frame<'_>) {
+fn too_small(model: &TuiModel, frame: &mut Frame<'_>) {
     let area = frame.area();
     let text = format!(
         "This terminal is too small: {}×{}. The screen needs {}×{}; q leaves.",
-        area.width, area.height, SMALLEST.0, SMALLEST.1
+        area.width, area.height, MIN_SIZE.0, MIN_SIZE.1
     );
-    for (row, line) in (0..area.height).zip(wrap(&text, usize::from(area.width.max(1)))) {
-        frame.buffer_mut().set_stringn(0, row, line, usize::from(area.width), model.theme.ink(Ink::Waits));
+    for (row, line) in (0..area.height).zip(wrap_graphemes(&text, usize::from(area.width.max(1)))) {
+        frame.buffer_mut().set_stringn(0, row, line, usize::from(area.width), model.theme.ink(Ink::Attention));
     }
 }
 
 /// The lines between the parts, with what they are called in them.
-fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
+fn draw_borders(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) {
     let faint = model.theme.ink(Ink::Faint);
     let (whole, bottom) = (buffer.area.width, areas.prompt.y - 1);
     for row in [0, bottom] {
         buffer.set_stringn(0, row, "─".repeat(usize::from(whole)), usize::from(whole), faint);
     }
-    if areas.both && !(model.heads.is_empty() && model.team.is_none()) {
+    if areas.two_panes && !(model.tasks.is_empty() && model.team.is_none()) {
         let x = areas.list.right();
         buffer.set_string(x, 0, "┬", faint);
         buffer.set_string(x, bottom, "┴", faint);
@@ -85,17 +85,17 @@ fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
     }
     if areas.list.width > 0 {
         let mut title = vec![Span::styled(" Tasks ", model.theme.title(model.focus == Focus::List))];
-        let search = model.search.text();
+        let search = model.list_search.text();
         if model.focus == Focus::Search || !search.is_empty() {
             let room = usize::from(areas.list.width).saturating_sub(14);
-            title.push(Span::styled(format!("/{} ", fit(search, room)), model.theme.ink(Ink::Waits)));
+            title.push(Span::styled(format!("/{} ", truncate_graphemes(search, room)), model.theme.ink(Ink::Attention)));
         }
         buffer.set_line(2, 0, &Line::from(title), areas.list.width.saturating_sub(3));
     }
     if areas.text.width > 0 {
         let style = model.theme.title(matches!(model.focus, Focus::Detail | Focus::Find));
         let room = areas.text.width.saturating_sub(3);
-        let title = match model.head() {
+        let title = match model.selected_task() {
             Some(head) => vec![
                 Span::styled(format!(" {} ", one_line(head.agent.as_str())), style),
                 Span::styled(format!("{} ", head.id), model.theme.ink(Ink::Id)),
@@ -108,7 +108,7 @@ fn rules(model: &Model, areas: &Areas, buffer: &mut Buffer) {
 }
 
 /// How to begin, where there is nothing yet.
-fn nothing(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn draw_empty_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     if !model.loaded {
         return;
     }
@@ -130,41 +130,41 @@ fn nothing(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
     for (row, (ink, line)) in (0..area.height).zip(lines) {
         let room = usize::from(area.width.saturating_sub(2));
-        buffer.set_stringn(area.x + 1, area.y + row, fit(line, room), room, model.theme.ink(ink));
+        buffer.set_stringn(area.x + 1, area.y + row, truncate_graphemes(line, room), room, model.theme.ink(ink));
     }
 }
 
 /// Who a task is, in few words.
-fn who(model: &Model, id: TaskId) -> String {
-    match model.heads.get(&id) {
+fn task_label(model: &TuiModel, id: TaskId) -> String {
+    match model.tasks.get(&id) {
         Some(head) => format!("{} {id}", one_line(head.agent.as_str())),
         None => id.to_string(),
     }
 }
 
 /// How much there is of what, or what was just said.
-fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn draw_footer(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let theme = model.theme;
     let room = usize::from(area.width.saturating_sub(2));
     if let Some(notice) = &model.notice {
-        buffer.set_stringn(area.x + 1, area.y, fit(&notice.text, room), room, theme.ink(notice.ink));
+        buffer.set_stringn(area.x + 1, area.y, truncate_graphemes(&notice.text, room), room, theme.ink(notice.ink));
         return;
     }
     let mut counts = [0; 4];
     let (mut tokens, mut cost, mut unpriced) = (0u64, 0u64, 0u64);
-    for head in model.heads.values() {
-        counts[match Group::of(head, model.now) {
-            Group::NeedsYou | Group::Pinned => 0,
-            Group::Working => 1,
-            Group::Waiting => 2,
-            Group::Finished => 3,
+    for head in model.tasks.values() {
+        counts[match TuiGroup::for_task(head, model.now) {
+            TuiGroup::NeedsYou | TuiGroup::Pinned => 0,
+            TuiGroup::Working => 1,
+            TuiGroup::Waiting => 2,
+            TuiGroup::Finished => 3,
         }] += 1;
         tokens = tokens.saturating_add(head.usage.total());
         cost = cost.saturating_add(head.cost);
         unpriced += u64::from(head.unpriced);
     }
     let words = [
-        (counts[0], "needs you", if counts[0] > 0 { Ink::Waits } else { Ink::Faint }),
+        (counts[0], "needs you", if counts[0] > 0 { Ink::Attention } else { Ink::Faint }),
         (counts[1], "working", if counts[1] > 0 { Ink::Busy } else { Ink::Faint }),
         (counts[2], "waiting", Ink::Faint),
         (counts[3], "finished", Ink::Faint),
@@ -176,26 +176,26 @@ fn foot(model: &Model, area: Rect, buffer: &mut Buffer) {
     for ((many, word, ink), sign) in words.into_iter().zip(["?", "●", "◌", "✓"]) {
         let text = if tight { format!("{sign} {many}") } else { format!("{many} {word}") };
         let text = format!("{}{text}", if spans.is_empty() { "" } else { " · " });
-        used += width(&text);
+        used += grapheme_width(&text);
         spans.push(Span::styled(text, theme.ink(ink)));
     }
     // The keys, as many as there is room for, and then what all of it took.
-    let keys = KEYS.into_iter().find(|keys| used + width(keys) + 2 <= room).unwrap_or_default();
-    let cost = match money(cost, unpriced).as_str() {
+    let keys = KEYS.into_iter().find(|keys| used + grapheme_width(keys) + 2 <= room).unwrap_or_default();
+    let cost = match cost_label(cost, unpriced).as_str() {
         "?" => "cost unknown".to_owned(),
         cost => cost.to_owned(),
     };
-    let took = [format!("{} tokens", short(tokens)), cost];
+    let took = [format!("{} tokens", format_short_count(tokens)), cost];
     for text in took.iter().filter(|text| !text.is_empty()) {
         let text = format!(" · {text}");
-        if used + width(&text) + width(keys) + 2 <= room {
-            used += width(&text);
+        if used + grapheme_width(&text) + grapheme_width(keys) + 2 <= room {
+            used += grapheme_width(&text);
             spans.push(Span::styled(text, theme.ink(Ink::Faint)));
         }
     }
     buffer.set_line(area.x + 1, area.y, &Line::from(spans), area.width - 2);
-    let x = area.right() - 1 - width(keys) as u16;
-    buffer.set_stringn(x, area.y, keys, width(keys), theme.ink(Ink::Faint));
+    let x = area.right() - 1 - grapheme_width(keys) as u16;
+    buffer.set_stringn(x, area.y, keys, grapheme_width(keys), theme.ink(Ink::Faint));
 }
 
 /// What the last line says of keys.
@@ -206,7 +206,7 @@ const KEYS: [&str; 4] = [
     "? help",
 ];
 
-fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn help_page(model: &TuiModel, area: Rect, buffer: &mut Buffer) {
     let lines = help::lines(model.theme);
     let columns = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 4;
     let rows = (lines.len() as u16 + 2).min(area.height);
@@ -234,7 +234,7 @@ fn help_page(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What was paid, as far as that is known: nothing where nothing was, `?` where nobody knows, `+` where it was more.
-fn money(cost: u64, unpriced: u64) -> String {
+fn cost_label(cost: u64, unpriced: u64) -> String {
     match (cost, unpriced) {
         (0, 1..) => "?".to_owned(),
         (cost, 0) => dollars(cost),
@@ -253,41 +253,41 @@ fn dollars(cost: u64) -> String {
 
 /// What a task does now, and how that is to be shown, in so many columns. For how long it has been silent is said, however
 /// long its command is.
-fn doing(head: &Head, model: &Model, columns: usize) -> (Ink, String) {
+fn task_activity(head: &TaskState, model: &TuiModel, columns: usize) -> (Ink, String) {
     let (ink, what, mut silent) = does(head, model);
-    if width(&what) + width(&silent) > columns {
+    if grapheme_width(&what) + grapheme_width(&silent) > columns {
         silent = silent.replace("silent for", "silent");
     }
-    let what = fit(&what, columns.saturating_sub(width(&silent)));
-    (ink, fit(&format!("{what}{silent}"), columns))
+    let what = truncate_graphemes(&what, columns.saturating_sub(grapheme_width(&silent)));
+    (ink, truncate_graphemes(&format!("{what}{silent}"), columns))
 }
 
 /// What a task does now, and for how long it has been silent.
-fn does(head: &Head, model: &Model) -> (Ink, String, String) {
+fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
     if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
-        let left = asked.until.map(|until| format!("{}: ", crate::view::words::time_left(until, now)));
+        let left = asked.until.map(|until| format!("{}: ", crate::view::words::format_time_left(until, now)));
         let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
-        return (Ink::Waits, asks, String::new());
+        return (Ink::Attention, asks, String::new());
     }
     match head.status {
         Status::Pending if head.attempt.0 > 0 => {
-            (Ink::Waits, "nobody runs it now: r carries it on".to_owned(), String::new())
+            (Ink::Attention, "nobody runs it now: r carries it on".to_owned(), String::new())
         }
         Status::Pending => (Ink::Faint, "waits for its turn".to_owned(), String::new()),
         Status::Running => {
             let silent = std::time::Duration::try_from(now.duration_since(head.active)).unwrap_or_default();
             let silent = if silent.as_secs() >= 30 {
-                format!(" · silent for {}", crate::view::words::elapsed(silent))
+                format!(" · silent for {}", crate::view::words::format_duration(silent))
             } else {
                 String::new()
             };
             if let Some(stop) = &head.stop {
-                return (Ink::Waits, format!("stopping: {}", stop.cause), silent);
+                return (Ink::Attention, format!("stopping: {}", stop.cause), silent);
             }
-            if let Some(waiting) = head.waits_at(now) {
-                let on = crate::view::tell::waits_for(&waiting.on);
+            if let Some(waiting) = head.waiting_at(now) {
+                let on = crate::view::tell::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
             let calls = model.calls.told(head).join(", ");
@@ -296,15 +296,15 @@ fn does(head: &Head, model: &Model) -> (Ink, String, String) {
                 Some(progress) => format!("{calls}: {}", one_line(progress)),
                 None => calls,
             };
-            (if silent.is_empty() { Ink::Busy } else { Ink::Waits }, what, silent)
+            (if silent.is_empty() { Ink::Busy } else { Ink::Attention }, what, silent)
         }
         Status::Failed => (Ink::Bad, one_line(head.error.as_deref().unwrap_or("failed")), String::new()),
-        _ => (Ink::Faint, standing(head).1.to_owned(), String::new()),
+        _ => (Ink::Faint, status_label(head).1.to_owned(), String::new()),
     }
 }
 
 /// Which pane the keys go to.
-fn focused(model: &Model, pane: Pane) -> bool {
+fn focused(model: &TuiModel, pane: Pane) -> bool {
     matches!(
         (model.focus, pane),
         (Focus::List | Focus::Search, Pane::List) | (Focus::Detail | Focus::Find, Pane::Detail)

@@ -4,19 +4,19 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
-use super::who;
-use crate::tui::areas::{Areas, most_typed};
-use crate::tui::input::{Input, Rows};
-use crate::tui::model::{Confirm, Focus, Model, Purpose};
+use super::task_label;
+use crate::tui::areas::{ScreenAreas, most_typed};
+use crate::tui::input::{TextInput, Rows};
+use crate::tui::model::{Confirmation, Focus, TuiModel, PromptPurpose};
 use crate::tui::wishes::can_be_retried;
-use crate::tui::wrap::{fit, width};
-use crate::view::words::many;
+use crate::tui::wrap::{truncate_graphemes, grapheme_width};
+use crate::view::words::pluralize;
 use crate::view::{Ink, one_line};
 
 /// How far the rows below the first are indented.
 const INDENT: usize = 2;
 
-impl Model {
+impl TuiModel {
     /// How many rows are typed into now.
     pub(crate) fn typed_rows(&self) -> u16 {
         let rows = self.typed().map_or(1, |(before, input)| self.rows_of(&before, input).ranges.len());
@@ -24,17 +24,17 @@ impl Model {
     }
 
     /// What the keys go to, and what stands before it; nothing, where nothing is typed.
-    fn typed(&self) -> Option<(String, &Input)> {
-        static NOTHING: std::sync::LazyLock<Input> = std::sync::LazyLock::new(Input::default);
+    fn typed(&self) -> Option<(String, &TextInput)> {
+        static NOTHING: std::sync::LazyLock<TextInput> = std::sync::LazyLock::new(TextInput::default);
         if self.confirm.is_some() {
             return None;
         }
         match self.focus {
-            Focus::Search => Some(("/".to_owned(), &self.search)),
-            Focus::Find => Some(("/".to_owned(), &self.find.words)),
+            Focus::Search => Some(("/".to_owned(), &self.list_search)),
+            Focus::Find => Some(("/".to_owned(), &self.text_search.words)),
             Focus::Prompt => {
-                let purpose = self.purpose()?;
-                let label = fit(&label(self, purpose), self.prompt_columns() / 2);
+                let purpose = self.current_purpose()?;
+                let label = truncate_graphemes(&label(self, purpose), self.prompt_columns() / 2);
                 Some((format!("{label}› "), self.drafts.get(&purpose).unwrap_or(&NOTHING)))
             }
             Focus::List | Focus::Detail => None,
@@ -46,9 +46,9 @@ impl Model {
         self.typed().map(|(before, input)| self.rows_of(&before, input))
     }
 
-    fn rows_of(&self, before: &str, input: &Input) -> Rows {
+    fn rows_of(&self, before: &str, input: &TextInput) -> Rows {
         let columns = self.prompt_columns();
-        input.rows(columns.saturating_sub(width(before)), columns.saturating_sub(INDENT))
+        input.rows(columns.saturating_sub(grapheme_width(before)), columns.saturating_sub(INDENT))
     }
 
     fn prompt_columns(&self) -> usize {
@@ -57,19 +57,19 @@ impl Model {
 }
 
 /// Whom what is typed goes to.
-fn label(model: &Model, purpose: Purpose) -> String {
+fn label(model: &TuiModel, purpose: PromptPurpose) -> String {
     match purpose {
-        Purpose::Write(id) => match model.heads.get(&id) {
-            Some(head) if head.status.is_final() => format!("continue {}", who(model, id)),
-            _ => format!("to {}", who(model, id)),
+        PromptPurpose::Write(id) => match model.tasks.get(&id) {
+            Some(head) if head.status.is_final() => format!("continue {}", task_label(model, id)),
+            _ => format!("to {}", task_label(model, id)),
         },
-        Purpose::Answer(id, _) => format!("answer {}", who(model, id)),
-        Purpose::Run => format!("run {}", model.team.as_deref().unwrap_or_default()),
+        PromptPurpose::Answer(id, _) => format!("answer {}", task_label(model, id)),
+        PromptPurpose::Run => format!("run {}", model.team.as_deref().unwrap_or_default()),
     }
 }
 
 /// Draws it. Where the cursor is.
-pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<Position> {
+pub(super) fn draw(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer) -> Option<Position> {
     if let Some((before, input)) = model.typed() {
         return Some(typed(model, areas, buffer, before, input));
     }
@@ -81,13 +81,13 @@ pub(super) fn draw(model: &Model, areas: &Areas, buffer: &mut Buffer) -> Option<
     None
 }
 
-fn typed(model: &Model, areas: &Areas, buffer: &mut Buffer, before: String, input: &Input) -> Position {
+fn typed(model: &TuiModel, areas: &ScreenAreas, buffer: &mut Buffer, before: String, input: &TextInput) -> Position {
     let (area, rows) = (areas.prompt, model.rows_of(&before, input));
     let style = match model.focus {
         Focus::Prompt => model.theme.title(true),
-        _ => model.theme.ink(Ink::Waits),
+        _ => model.theme.ink(Ink::Attention),
     };
-    let indent = |row: usize| if row == 0 { width(&before) } else { INDENT };
+    let indent = |row: usize| if row == 0 { grapheme_width(&before) } else { INDENT };
     let shown = rows.in_sight(usize::from(area.height));
     for (y, row) in (area.y..area.bottom()).zip(shown.clone()) {
         let first =
@@ -108,62 +108,62 @@ fn typed(model: &Model, areas: &Areas, buffer: &mut Buffer, before: String, inpu
 }
 
 /// What is asked or could be done, in which ink; its keys; and whether those come first.
-fn offer(model: &Model, room: usize) -> Option<(String, Ink, String, bool)> {
+fn offer(model: &TuiModel, room: usize) -> Option<(String, Ink, String, bool)> {
     if let Some(confirm) = model.confirm {
         let (question, short, keys) = confirmation(model, confirm);
-        let room = room.saturating_sub(width(keys) + 2);
-        let question = fit(if width(&question) <= room { &question } else { &short }, room);
-        return Some((question, Ink::Waits, keys.to_owned(), false));
+        let room = room.saturating_sub(grapheme_width(keys) + 2);
+        let question = truncate_graphemes(if grapheme_width(&question) <= room { &question } else { &short }, room);
+        return Some((question, Ink::Attention, keys.to_owned(), false));
     }
-    if model.focus == Focus::Detail && model.finds() {
+    if model.focus == Focus::Detail && model.has_text_search() {
         let keys = "n down · N up · Esc ends";
-        let words = fit(&format!("/{}", model.find.words.text()), room.saturating_sub(width(keys) + 2));
-        return Some((words, Ink::Waits, keys.to_owned(), false));
+        let words = truncate_graphemes(&format!("/{}", model.text_search.words.text()), room.saturating_sub(grapheme_width(keys) + 2));
+        return Some((words, Ink::Attention, keys.to_owned(), false));
     }
-    let purpose = model.purpose()?;
+    let purpose = model.current_purpose()?;
     let (label, draft) = (label(model, purpose), model.draft());
-    let (key, what) = match (model.asks(), purpose) {
+    let (key, what) = match (model.open_question(), purpose) {
         (Some((head, question)), _) if question.tool.is_some() => {
             let keys = "y yes · n no · a always";
             let agent = one_line(head.agent.as_str());
-            let whole = format!("{} asks", who(model, head.id));
-            let fits = width(keys) + 2 + width(&whole) <= room;
+            let whole = format!("{} asks", task_label(model, head.id));
+            let fits = grapheme_width(keys) + 2 + grapheme_width(&whole) <= room;
             (keys, if fits { whole } else { format!("{agent} asks") })
         }
         // What was begun, and for whom: it is on the line again when it is gone on with.
         _ if !draft.text().is_empty() => ("m", format!("goes on: {label}› {}", one_line(draft.text()))),
-        (_, Purpose::Run) => ("Enter", format!("types a prompt for {label}")),
-        (_, Purpose::Write(id)) => match label.strip_prefix("continue ") {
-            Some(whom) if model.heads.get(&id).is_some_and(can_be_retried) => {
+        (_, PromptPurpose::Run) => ("Enter", format!("types a prompt for {label}")),
+        (_, PromptPurpose::Write(id)) => match label.strip_prefix("continue ") {
+            Some(whom) if model.tasks.get(&id).is_some_and(can_be_retried) => {
                 ("R", format!("retries {whom} · m continues it"))
             }
             Some(whom) => ("m", format!("continues {whom}")),
             None => ("m", format!("writes {label}")),
         },
-        (_, Purpose::Answer(..)) => ("m", format!("writes {label}")),
+        (_, PromptPurpose::Answer(..)) => ("m", format!("writes {label}")),
     };
-    let what = fit(&what, room.saturating_sub(width(key) + 2));
+    let what = truncate_graphemes(&what, room.saturating_sub(grapheme_width(key) + 2));
     Some((what, Ink::Faint, key.to_owned(), true))
 }
 
 /// What is asked; the same in few words; and the keys that answer it.
-fn confirmation(model: &Model, confirm: Confirm) -> (String, String, &'static str) {
+fn confirmation(model: &TuiModel, confirm: Confirmation) -> (String, String, &'static str) {
     match confirm {
-        Confirm::Stop(id) => {
-            let below = model.forest.sums.get(&id).map_or(0, |sum| sum.below);
+        Confirmation::Stop(id) => {
+            let below = model.tree.totals.get(&id).map_or(0, |sum| sum.descendants);
             let below =
-                if below == 0 { String::new() } else { format!(" and {} below", many(below, "task")) };
-            (format!("Stop {}{below}?", who(model, id)), format!("Stop {id}?"), "y stop · n no")
+                if below == 0 { String::new() } else { format!(" and {} below", pluralize(below, "task")) };
+            (format!("Stop {}{below}?", task_label(model, id)), format!("Stop {id}?"), "y stop · n no")
         }
-        Confirm::StopAll => {
-            let open = model.heads.values().filter(|head| !head.status.is_final()).count();
-            let question = format!("Stop all {} that have not ended?", many(open, "task"));
+        Confirmation::StopAll => {
+            let open = model.tasks.values().filter(|head| !head.status.is_final()).count();
+            let question = format!("Stop all {} that have not ended?", pluralize(open, "task"));
             (question, format!("Stop {open}?"), "y stop all · n no")
         }
-        Confirm::Leave => {
-            let open = model.open();
+        Confirmation::Quit => {
+            let open = model.open_task_count();
             let go = if open == 1 { "goes" } else { "go" };
-            let question = format!("{} {go} on without this screen.", many(open, "task"));
+            let question = format!("{} {go} on without this screen.", pluralize(open, "task"));
             (question, format!("{open} {go} on"), "q leave · d drain · Esc stay")
         }
     }

@@ -5,7 +5,7 @@ use longhaul::entry::Entry;
 use super::*;
 
 /// The lines of the right pane's text.
-fn right(model: &mut Model) -> Vec<String> {
+fn right(model: &mut TuiModel) -> Vec<String> {
     let shown = picture(model);
     let rows = shown.lines().skip(3);
     rows.filter_map(|row| row.split_once('│')).map(|(_, text)| text.trim_end().to_owned()).collect()
@@ -15,7 +15,7 @@ fn right(model: &mut Model) -> Vec<String> {
 fn a_paragraph_has_no_empty_line_in_it_at_any_width() {
     let words =
         "BEGIN one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen END";
-    let stories = [Story::new(1, "a", "Do.").claimed().replied(words, &[])];
+    let stories = [TestJournal::new(1, "a", "Do.").claimed().replied(words, &[])];
     for width in 72..=130 {
         let mut model = screen((width, 30), &stories);
         let lines = right(&mut model);
@@ -29,7 +29,7 @@ fn a_paragraph_has_no_empty_line_in_it_at_any_width() {
 fn columns_made_with_spaces_stay_columns() {
     let text = "This is it:\n\nname      count   note\nalpha         1   first\nb            22   last\n\nThat was it.";
     let task = format!("Look at this:\n\n{}", text.split("\n\n").nth(1).unwrap());
-    let stories = [Story::new(1, "a", &task).claimed().replied(text, &[]).completed(text)];
+    let stories = [TestJournal::new(1, "a", &task).claimed().replied(text, &[]).completed(text)];
     let mut model = screen((120, 40), &stories);
     for tab in ["1", "2", "3"] {
         press(&mut model, tab, &stories);
@@ -62,7 +62,7 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
     // All is read anew meanwhile: that chooses nothing else either.
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down Down / zzz", &stories);
-    let effects = update(&mut model, Msg::Loaded(stories.iter().map(Story::head).collect(), Vec::new()));
+    let effects = update(&mut model, TuiMessage::Loaded(stories.iter().map(TestJournal::head).collect(), Vec::new()));
     serve(&mut model, effects, &stories);
     press(&mut model, "Esc", &stories);
     assert_eq!(chosen(&model), "t-00002");
@@ -70,7 +70,7 @@ fn after_a_search_without_hits_what_was_chosen_is_chosen_still() {
 
 #[test]
 fn the_page_of_letters_says_from_whom_they_are_and_whether_the_task_has_read_them() {
-    let story = Story::new(1, "a", "Do.").claimed().letter(Sender::Person, "Hurry.");
+    let story = TestJournal::new(1, "a", "Do.").claimed().letter(Sender::Person, "Hurry.");
     let Entry::Letter(letter) = &story.records.last().unwrap().entry else { panic!() };
     let letters = vec![letter.id.clone()];
     let read = Entry::Read { letters, known: Vec::new(), all_ended: None };
@@ -114,7 +114,7 @@ fn the_list_says_what_a_tool_is_called_with() {
         [("shell", r#"{"timeout":9,"cmd":"make all"}"#), ("read_file", r#"{"path":"a.txt","from":1}"#)];
     stories[3] =
         stories[3].clone().returned(0, "").replied("", &calls).called(0, "shell").called(1, "read_file");
-    let effects = update(&mut model, Msg::Heads(vec![stories[3].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[3].head()]));
     serve(&mut model, effects, &stories);
     let shown = picture(&mut model);
     assert!(shown.contains("shell(make all), read_file(a.txt)"), "{shown}");
@@ -127,13 +127,13 @@ fn what_has_failed_is_tried_again_by_a_key() {
     let wished = press(&mut model, "End Right Down", &stories);
     assert_eq!((chosen(&model).as_str(), wished), ("t-00005", vec![]));
     assert!(picture(&mut model).contains("R  retries"), "{}", picture(&mut model));
-    assert_eq!(press(&mut model, "R", &stories), [Effect::Retry(id(5))]);
+    assert_eq!(press(&mut model, "R", &stories), [TuiEffect::Retry(id(5))]);
     // What has not failed is not: it says what can be done instead.
     for (keys, says) in [("R", "r carries it on"), ("Down R", "being worked on"), ("End R", "r continues it")]
     {
         let mut model = screen((120, 40), &stories);
         let wished = press(&mut model, keys, &stories);
-        assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{keys}: {wished:?}");
+        assert!(wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))), "{keys}: {wished:?}");
         assert!(picture(&mut model).contains(says), "{keys}: {}", picture(&mut model));
     }
 }

@@ -3,11 +3,11 @@
 use super::*;
 
 /// A thousand tasks in trees of ten.
-fn thousand() -> Vec<Head> {
+fn thousand() -> Vec<TaskState> {
     let mut heads = Vec::new();
     for tree in 0..100 {
         let root =
-            Story::new(tree * 10, "lead", &format!("Tree {tree} with some words to be shown in a line"))
+            TestJournal::new(tree * 10, "lead", &format!("Tree {tree} with some words to be shown in a line"))
                 .claimed();
         heads.push(root.head());
         for child in 1..10 {
@@ -22,12 +22,12 @@ fn thousand() -> Vec<Head> {
 #[test]
 fn of_a_thousand_tasks_only_those_in_sight_are_built() {
     let mut model = screen((120, 40), &[]);
-    update(&mut model, Msg::Loaded(thousand(), Vec::new()));
-    model.prepare();
-    assert!(model.forest.rows.len() > 2_000);
+    update(&mut model, TuiMessage::Loaded(thousand(), Vec::new()));
+    model.prepare_frame();
+    assert!(model.tree.rows.len() > 2_000);
     let area = model.areas().unwrap().list;
     for top in [0, 500, 1_900] {
-        model.top = top;
+        model.list_top = top;
         assert_eq!(crate::tui::draw::list_lines(&model, area), usize::from(area.height));
     }
 }
@@ -38,15 +38,15 @@ fn of_a_thousand_tasks_only_those_in_sight_are_built() {
 fn a_frame_of_a_thousand_tasks_takes_less_than_5_ms() {
     let mut model = screen((200, 60), &[]);
     let heads = thousand();
-    update(&mut model, Msg::Loaded(heads.clone(), Vec::new()));
+    update(&mut model, TuiMessage::Loaded(heads.clone(), Vec::new()));
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(200, 60)).unwrap();
     let mut took = Vec::new();
     for round in 0..200 {
         let start = std::time::Instant::now();
         // Something has changed, and all is looked at anew.
-        update(&mut model, Msg::Heads(heads[round % 100..round % 100 + 10].to_vec()));
+        update(&mut model, TuiMessage::TasksChanged(heads[round % 100..round % 100 + 10].to_vec()));
         model.now = at(100 + round as i64);
-        model.prepare();
+        model.prepare_frame();
         terminal.draw(|frame| draw(&model, frame)).unwrap();
         took.push(start.elapsed());
     }
@@ -65,11 +65,11 @@ fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
     let text = "# A title\n\nSome *words* in **styles**, `code` among them, and\na second line.\n\n- one\n- two\n\n\
                 ```rust\nfn main() { let a_rather_long_line_of_code = \"that does not fit into the pane\"; }\n```\n\n\
                 | name | count |\n|------|------:|\n| alpha | 1 |\n| b | 22 |\n\nThe end of it.";
-    let begun = Story::new(1, "a", "Do.").claimed();
+    let begun = TestJournal::new(1, "a", "Do.").claimed();
     let whole = [begun.clone().replied(text, &[])];
     let mut model = screen((100, 40), &whole);
     press(&mut model, "Enter", &whole);
-    let right = |model: &mut Model| -> Vec<String> {
+    let right = |model: &mut TuiModel| -> Vec<String> {
         let rows = picture(model);
         rows.lines().skip(3).take(33).map(|row| row.split_once('│').unwrap().1.to_owned()).collect()
     };
@@ -84,7 +84,7 @@ fn a_reply_that_comes_in_pieces_looks_like_the_whole() {
         let (piece, more) = rest.split_at(rest.len().min(7));
         stories[0] = stories[0].clone().said(piece);
         rest = more;
-        let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+        let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
         serve(&mut model, effects, &stories);
     }
     assert_eq!(right(&mut model), expected);
@@ -96,19 +96,19 @@ const EVIL: &str = "\x1b]0;pwned\x07\x1b]52;c;cHduZWQ=\x07\x1b]8;;http://evil\x1
 
 #[test]
 fn nothing_that_a_terminal_obeys_is_in_any_picture() {
-    use longhaul::entry::{Answer, Entry, Voice};
+    use longhaul::entry::{QuestionAnswer, Entry, LiveTextKind};
     let evil = |text: &str| format!("{text} {EVIL} {text}");
     let arguments = serde_json::json!({ "cmd": evil("argument"), (evil("key")): 1 }).to_string();
-    let ran = Story::new(1, &evil("agent"), &evil("task"))
+    let ran = TestJournal::new(1, &evil("agent"), &evil("task"))
         .claimed()
         .replied(
             &format!("{}\n\n```rust\n{}\n```\n", evil("# text"), evil("code")),
             &[(&evil("tool"), &arguments)],
         )
         .called(0, &evil("tool"))
-        .and(Entry::Said { voice: Voice::Progress, text: evil("progress") });
-    let waits = ran.clone().asked(Wants::Words { schema: None }, &evil("question"));
-    let tool = Wants::Leave {
+        .and(Entry::Said { voice: LiveTextKind::Progress, text: evil("progress") });
+    let waits = ran.clone().asked(ExpectedAnswer::Words { schema: None }, &evil("question"));
+    let tool = ExpectedAnswer::Leave {
         tool: evil("tool"),
         arguments: arguments.clone(),
         why: None,
@@ -116,8 +116,8 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         changed: None,
     };
     let asks = ran.child(2, &evil("child"), &evil("below")).claimed().asked(tool, &evil("leave"));
-    let answered = Answer::Given(evil("answer"));
-    let over = Story::new(3, "b", "Do.")
+    let answered = QuestionAnswer::Given(evil("answer"));
+    let over = TestJournal::new(3, "b", "Do.")
         .claimed()
         .letter(Sender::Person, &evil("letter"))
         .letter(Sender::Task(id(1)), &evil("from a task"))
@@ -128,22 +128,22 @@ fn nothing_that_a_terminal_obeys_is_in_any_picture() {
         .returned(0, &evil("output"))
         .replied(&evil("last"), &[])
         .completed(&evil("end"));
-    let failed = Story::new(4, "c", "Do.").claimed().failed(&evil("error"));
-    let thinks = Entry::Said { voice: Voice::Reasoning, text: evil("thought") };
-    let talks = Story::new(5, "d", "Do.").claimed().and(thinks).said(&evil("live"));
+    let failed = TestJournal::new(4, "c", "Do.").claimed().failed(&evil("error"));
+    let thinks = Entry::Said { voice: LiveTextKind::Reasoning, text: evil("thought") };
+    let talks = TestJournal::new(5, "d", "Do.").claimed().and(thinks).said(&evil("live"));
     let stories = [waits, asks, over, failed, talks];
     let mut seen = String::new();
     for size in [(120, 40), (40, 12)] {
         for chosen in 1..=5 {
             for keys in ["", "1", "2", "3", "4", "5", "6", "s", "m"] {
                 let mut model = screen(size, &stories);
-                let effects = model.show(id(chosen));
+                let effects = model.reveal_task(id(chosen));
                 serve(&mut model, effects, &stories);
                 // All that is folded is unfolded.
-                model.detail.as_mut().unwrap().opened.extend((1..40).map(Seq));
+                model.detail.as_mut().unwrap().unfolded.extend((1..40).map(Seq));
                 press(&mut model, keys, &stories);
-                update(&mut model, Msg::Paste(evil("pasted")));
-                update(&mut model, Msg::Done(Err(evil("trouble"))));
+                update(&mut model, TuiMessage::Paste(evil("pasted")));
+                update(&mut model, TuiMessage::ActionDone(Err(evil("trouble"))));
                 for top in [0, 12, 1000] {
                     if let Some(detail) = &mut model.detail {
                         (detail.top, detail.follow) = (top, false);

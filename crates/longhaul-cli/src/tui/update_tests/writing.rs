@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn a_question_that_wants_words_is_answered_in_the_prompt() {
-    let asks = Story::new(1, "a", "Do.").claimed().asked(Wants::Words { schema: None }, "Which one?");
+    let asks = TestJournal::new(1, "a", "Do.").claimed().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
     let stories = [asks];
     let mut model = screen((80, 24), &stories);
     let wished = press(&mut model, "y", &stories);
-    assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+    assert!(wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))), "{wished:?}");
     let wished = press(&mut model, "both Enter", &stories);
     let words = "both".to_owned();
-    assert_eq!(wished, [Effect::Answer { task: id(1), question: question(), words }]);
+    assert_eq!(wished, [TuiEffect::Answer { task: id(1), question: question(), words }]);
 }
 
 #[test]
@@ -20,10 +20,10 @@ fn what_was_begun_to_be_written_goes_to_whom_it_was_begun_for() {
     let mut model = screen((120, 40), &stories);
     press(&mut model, "Down m hel", &stories);
     // Somebody else needs something meanwhile: nothing is chosen but by whoever sits here.
-    let news = Story::new(9, "lead", "New").claimed().asked(leave(), "May it?");
-    update(&mut model, Msg::Heads(vec![news.head()]));
+    let news = TestJournal::new(9, "lead", "New").claimed().asked(leave(), "May it?");
+    update(&mut model, TuiMessage::TasksChanged(vec![news.head()]));
     let wished = press(&mut model, "lo Enter", &stories);
-    assert_eq!(wished, [Effect::Send { to: id(1), text: "hello".to_owned() }]);
+    assert_eq!(wished, [TuiEffect::Send { to: id(1), text: "hello".to_owned() }]);
 }
 
 #[test]
@@ -31,8 +31,8 @@ fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
     let cmd = format!("FIRST {}LAST", "and more of it; ".repeat(400));
     let arguments = serde_json::json!({ "cmd": cmd }).to_string();
     let wants =
-        Wants::Leave { tool: "shell".to_owned(), arguments, why: None, identity: None, changed: None };
-    let lead = Story::new(1, "lead", "Do.").claimed();
+        ExpectedAnswer::Leave { tool: "shell".to_owned(), arguments, why: None, identity: None, changed: None };
+    let lead = TestJournal::new(1, "lead", "Do.").claimed();
     let asks = lead.child(2, "a", "Do.").claimed().asked(wants, &format!("May shell be called with {cmd}?"));
     let stories = [lead, asks];
     for (key, words) in [("y", "yes"), ("a", "always exact")] {
@@ -40,14 +40,14 @@ fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
             let mut model = screen(size, &stories);
             assert_eq!(chosen(&model), "t-00001");
             let wished = press(&mut model, key, &stories);
-            assert!(wished.iter().all(|effect| matches!(effect, Effect::Later(_))), "{wished:?}");
+            assert!(wished.iter().all(|effect| matches!(effect, TuiEffect::ExpireNotice(_))), "{wished:?}");
             assert_eq!((chosen(&model).as_str(), model.focus), ("t-00002", Focus::Detail));
             let shown = picture(&mut model);
             assert!(shown.contains(&format!("{key} again answers")), "{shown}");
             assert!(shown.contains("FIRST") && shown.contains("LAST"), "{size:?}: {shown}");
             let wished = press(&mut model, key, &stories);
             let words = words.to_owned();
-            assert_eq!(wished, [Effect::Answer { task: id(2), question: question(), words }]);
+            assert_eq!(wished, [TuiEffect::Answer { task: id(2), question: question(), words }]);
         }
     }
     // To forbid it nobody has to read it.
@@ -56,26 +56,26 @@ fn what_is_not_whole_on_the_screen_is_opened_before_it_is_allowed() {
 }
 
 /// Types a text as it is, blanks and all.
-fn types(model: &mut Model, text: &str) {
+fn types(model: &mut TuiModel, text: &str) {
     for c in text.chars() {
-        update(model, Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+        update(model, TuiMessage::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
     }
 }
 
 /// The line that is typed into.
-fn line(model: &mut Model) -> String {
+fn line(model: &mut TuiModel) -> String {
     picture(model).lines().rev().nth(1).unwrap().to_owned()
 }
 
 #[test]
 fn a_draft_is_for_whom_it_was_begun_and_for_nobody_else() {
-    let first = Story::new(1, "first", "Do.").claimed();
-    let words = Story::new(2, "second", "Do.").claimed().asked(Wants::Words { schema: None }, "Which one?");
-    let call = Story::new(3, "third", "Do.").claimed().asked(leave(), "May it?");
+    let first = TestJournal::new(1, "first", "Do.").claimed();
+    let words = TestJournal::new(2, "second", "Do.").claimed().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
+    let call = TestJournal::new(3, "third", "Do.").claimed().asked(leave(), "May it?");
     let stories = [first, words, call];
     let mut model = screen((120, 40), &stories);
-    let go = |model: &mut Model, number| {
-        let effects = model.show(id(number));
+    let go = |model: &mut TuiModel, number| {
+        let effects = model.reveal_task(id(number));
         serve(model, effects, &stories);
     };
     go(&mut model, 1);
@@ -105,11 +105,11 @@ fn a_draft_is_for_whom_it_was_begun_and_for_nobody_else() {
     go(&mut model, 1);
     assert!(line(&mut model).contains("secret for one"), "{}", line(&mut model));
     let wished = press(&mut model, "m Enter", &stories);
-    assert_eq!(wished, [Effect::Send { to: id(1), text: "secret for one".to_owned() }]);
+    assert_eq!(wished, [TuiEffect::Send { to: id(1), text: "secret for one".to_owned() }]);
     assert!(!picture(&mut model).contains("secret"), "it is sent");
     go(&mut model, 2);
     let wished = press(&mut model, "m Enter", &stories);
-    assert_eq!(wished, [Effect::Answer { task: id(2), question: question(), words: "blue".to_owned() }]);
+    assert_eq!(wished, [TuiEffect::Answer { task: id(2), question: question(), words: "blue".to_owned() }]);
 }
 
 #[test]
@@ -120,18 +120,18 @@ fn a_click_elsewhere_and_tab_take_no_draft_along() {
     let row = picture(&mut model).lines().position(|line| line.contains("scout Look")).unwrap() as u16;
     let kind = MouseEventKind::Down(MouseButton::Left);
     let click = MouseEvent { kind, column: 20, row, modifiers: KeyModifiers::NONE };
-    let effects = update(&mut model, Msg::Mouse(click));
+    let effects = update(&mut model, TuiMessage::Mouse(click));
     serve(&mut model, effects, &stories);
     assert_eq!(chosen(&model), "t-00002");
     assert_eq!(press(&mut model, "m Enter Tab Down Up", &stories), []);
     assert!(!line(&mut model).contains("hello"), "{}", line(&mut model));
     // What asks meanwhile is no addressee of a letter that was begun.
-    let stories = [Story::new(1, "a", "Do.").claimed()];
+    let stories = [TestJournal::new(1, "a", "Do.").claimed()];
     let mut model = screen((120, 40), &stories);
     press(&mut model, "m hello Esc", &stories);
-    let asks = stories[0].clone().asked(Wants::Words { schema: None }, "Which one?");
+    let asks = stories[0].clone().asked(ExpectedAnswer::Words { schema: None }, "Which one?");
     let stories = [asks];
-    let effects = update(&mut model, Msg::Heads(vec![stories[0].head()]));
+    let effects = update(&mut model, TuiMessage::TasksChanged(vec![stories[0].head()]));
     serve(&mut model, effects, &stories);
     assert_eq!(press(&mut model, "m Enter", &stories), []);
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use anstyle::AnsiColor;
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
-use super::ink::{FAINT, Span, Style};
+use super::ink::{FAINT, MarkdownSpan, Style};
 
 /// Longer lines, and more of them, are not looked at: that would take longer than it is worth.
 const LONGEST: usize = 1000;
@@ -14,19 +14,19 @@ const MOST: usize = 2000;
 
 /// The grammars, read when first needed.
 #[derive(Default)]
-pub(crate) struct Colors(OnceLock<Grammars>);
+pub(crate) struct SyntaxHighlighter(OnceLock<SyntaxGrammars>);
 
-struct Grammars {
+struct SyntaxGrammars {
     all: SyntaxSet,
-    inks: Vec<(Scope, Style)>,
+    scope_styles: Vec<(Scope, Style)>,
 }
 
-impl Colors {
+impl SyntaxHighlighter {
     /// The lines of a piece of code.
-    pub(super) fn of(&self, language: &str, code: &str) -> Vec<Vec<Span>> {
-        let plain = |line: &str| vec![Span::new(Style::new(), line)];
-        let near = Some(near(language)).filter(|near| !near.is_empty() && code.lines().count() <= MOST);
-        let grammars = near.as_ref().map(|_| self.0.get_or_init(Grammars::read));
+    pub(super) fn highlight(&self, language: &str, code: &str) -> Vec<Vec<MarkdownSpan>> {
+        let plain = |line: &str| vec![MarkdownSpan::new(Style::new(), line)];
+        let near = Some(grammar_name(language)).filter(|near| !near.is_empty() && code.lines().count() <= MOST);
+        let grammars = near.as_ref().map(|_| self.0.get_or_init(SyntaxGrammars::load));
         let found =
             grammars.zip(near).and_then(|(all, near)| Some((all, all.all.find_syntax_by_token(&near)?)));
         let Some((grammars, grammar)) = found else { return code.lines().map(plain).collect() };
@@ -42,7 +42,7 @@ impl Colors {
 }
 
 /// What a language is called among the grammars; of those that are not there, one that comes close.
-fn near(language: &str) -> String {
+fn grammar_name(language: &str) -> String {
     let language = language.to_lowercase();
     let near = match language.as_str() {
         "text" | "txt" | "plain" => "",
@@ -57,8 +57,8 @@ fn near(language: &str) -> String {
     near.to_owned()
 }
 
-impl Grammars {
-    fn read() -> Grammars {
+impl SyntaxGrammars {
+    fn load() -> SyntaxGrammars {
         let color = |color: AnsiColor| color.on_default();
         let inks = [
             ("comment", FAINT),
@@ -78,10 +78,10 @@ impl Grammars {
         ];
         let inks =
             inks.into_iter().filter_map(|(name, style)| Some((Scope::new(name).ok()?, style))).collect();
-        Grammars { all: SyntaxSet::load_defaults_newlines(), inks }
+        SyntaxGrammars { all: SyntaxSet::load_defaults_newlines(), scope_styles: inks }
     }
 
-    fn line(&self, state: &mut ParseState, stack: &mut ScopeStack, line: &str) -> Option<Vec<Span>> {
+    fn line(&self, state: &mut ParseState, stack: &mut ScopeStack, line: &str) -> Option<Vec<MarkdownSpan>> {
         let ended = format!("{line}\n");
         let changes = state.parse_line(&ended, &self.all).ok()?;
         let mut spans = Vec::new();
@@ -89,21 +89,21 @@ impl Grammars {
         for (at, change) in changes {
             let at = at.min(line.len());
             if at > from {
-                spans.push(Span::new(self.ink(stack), &line[from..at]));
+                spans.push(MarkdownSpan::new(self.style_of(stack), &line[from..at]));
                 from = at;
             }
             stack.apply(&change).ok()?;
         }
         if from < line.len() {
-            spans.push(Span::new(self.ink(stack), &line[from..]));
+            spans.push(MarkdownSpan::new(self.style_of(stack), &line[from..]));
         }
         Some(spans)
     }
 
     /// The innermost scope that has an ink decides.
-    fn ink(&self, stack: &ScopeStack) -> Style {
+    fn style_of(&self, stack: &ScopeStack) -> Style {
         let of = |scope: &Scope| {
-            self.inks.iter().find(|(ink, _)| ink.is_prefix_of(*scope)).map(|(_, style)| *style)
+            self.scope_styles.iter().find(|(ink, _)| ink.is_prefix_of(*scope)).map(|(_, style)| *style)
         };
         stack.as_slice().iter().rev().find_map(of).unwrap_or_default()
     }

@@ -3,8 +3,8 @@
 
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Tag};
 
-use super::clean;
-use super::source::Source;
+use super::sanitize;
+use super::source::MarkdownParser;
 
 /// Text as HTML shows it.
 pub(crate) fn escaped(text: &str) -> String {
@@ -24,9 +24,9 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// The text as HTML. HTML in it is shown as it is written.
 pub(crate) fn html(text: &str) -> String {
-    let text = clean(text);
-    let mut events = Source::new(&text);
-    let mut page = Page::default();
+    let text = sanitize(text);
+    let mut events = MarkdownParser::new(&text);
+    let mut page = HtmlRenderer::default();
     while let Some(event) = events.next() {
         match event {
             Event::Start(tag) => page.start(tag, &mut events),
@@ -36,7 +36,7 @@ pub(crate) fn html(text: &str) -> String {
             }
             // Numbers of characters are made characters only now.
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => page.text(&text),
-            Event::Code(text) => page.html += &format!("<code>{}</code>", escaped(&clean(&text))),
+            Event::Code(text) => page.html += &format!("<code>{}</code>", escaped(&sanitize(&text))),
             Event::SoftBreak => page.html += &events.soft_break().replacen(' ', "\n", 1),
             Event::HardBreak => page.html += "<br>\n",
             Event::Rule => page.html += "<hr>\n",
@@ -51,7 +51,7 @@ pub(crate) fn html(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Page {
+struct HtmlRenderer {
     html: String,
     /// What closes each thing that is open.
     open: Vec<String>,
@@ -61,9 +61,9 @@ struct Page {
     head: bool,
 }
 
-impl Page {
+impl HtmlRenderer {
     fn text(&mut self, text: &str) {
-        self.html += &escaped(&clean(text));
+        self.html += &escaped(&sanitize(text));
     }
 
     fn end(&mut self) {
@@ -75,7 +75,7 @@ impl Page {
         self.open.push(ends.into());
     }
 
-    fn start(&mut self, tag: Tag<'_>, events: &mut Source<'_>) {
+    fn start(&mut self, tag: Tag<'_>, events: &mut MarkdownParser<'_>) {
         match tag {
             Tag::Paragraph if events.begin_paragraph() => self.begin("<p class=\"aligned\">", "</p>\n"),
             Tag::Paragraph => self.begin("<p>", "</p>\n"),
@@ -116,7 +116,7 @@ impl Page {
             Tag::Strong => self.begin("<strong>", "</strong>"),
             Tag::Strikethrough => self.begin("<s>", "</s>"),
             Tag::Link { dest_url, .. } => {
-                let address = clean(&dest_url);
+                let address = sanitize(&dest_url);
                 if leads_out(&address) {
                     let begins =
                         format!("<a href=\"{}\" rel=\"noopener noreferrer nofollow\">", escaped(&address));
@@ -126,7 +126,7 @@ impl Page {
                 }
             }
             Tag::Image { dest_url, .. } => {
-                self.begin("<span class=\"meta\">image: </span>", aside(&clean(&dest_url)));
+                self.begin("<span class=\"meta\">image: </span>", aside(&sanitize(&dest_url)));
             }
             _ => self.begin("", ""),
         }

@@ -3,8 +3,8 @@
 pub(crate) use anstyle::Style;
 use anstyle::{AnsiColor, Color};
 
-use crate::view::screen::Line;
-use crate::view::words::width;
+use crate::view::screen::StyledLine;
+use crate::view::words::display_width;
 
 /// What is not the text itself.
 pub(super) const FAINT: Style = Style::new().dimmed();
@@ -13,19 +13,19 @@ pub(super) const CODE: Color = Color::Ansi(AnsiColor::Cyan);
 
 /// A piece of text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct MarkdownSpan {
     pub(crate) style: Style,
     pub(crate) text: String,
 }
 
-impl Span {
-    pub(super) fn new(style: Style, text: impl Into<String>) -> Span {
-        Span { style, text: text.into() }
+impl MarkdownSpan {
+    pub(super) fn new(style: Style, text: impl Into<String>) -> MarkdownSpan {
+        MarkdownSpan { style, text: text.into() }
     }
 }
 
 /// A line of pieces, without space at its end.
-pub(super) fn line(spans: &[Span]) -> Line {
+pub(super) fn styled_line(spans: &[MarkdownSpan]) -> StyledLine {
     let plain: String = spans.iter().map(|span| span.text.as_str()).collect();
     let mut left = plain.trim_end().len();
     let (mut text, mut open) = (String::new(), Style::new());
@@ -42,5 +42,5 @@ pub(super) fn line(spans: &[Span]) -> Line {
         text.push_str(piece);
     }
     text.push_str(&format!("{open:#}"));
-    Line { width: width(plain.trim_end()), text }
+    StyledLine { width: display_width(plain.trim_end()), text }
 }

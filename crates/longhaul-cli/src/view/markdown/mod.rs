@@ -10,16 +10,16 @@ mod wrap;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::clean::clean;
-use super::screen::Line;
-use super::words::width;
-pub(crate) use code::Colors;
+use super::clean::sanitize;
+use super::screen::StyledLine;
+use super::words::display_width;
+pub(crate) use code::SyntaxHighlighter;
 pub(crate) use html::{escaped, html};
 use ink::FAINT;
-pub(crate) use ink::{Span, Style};
-use source::Source;
-use table::Table;
-use wrap::{broken, kept, wrapped};
+pub(crate) use ink::{MarkdownSpan, Style};
+use source::MarkdownParser;
+use table::MarkdownTable;
+use wrap::{break_line, kept, wrap_spans};
 
 /// How code is indented.
 const INDENT: &str = "  ";
@@ -32,7 +32,7 @@ fn parser(source: &str) -> Parser<'_> {
 }
 
 /// How much of a text that still grows will not be read otherwise, whatever follows: all but its last block.
-pub(crate) fn settled(source: &str) -> usize {
+pub(crate) fn stable_prefix_len(source: &str) -> usize {
     // A line that is not complete may be anything.
     let source = &source[..source.rfind('\n').map_or(0, |at| at + 1)];
     let (mut depth, mut last) = (0_usize, 0);
@@ -52,49 +52,49 @@ pub(crate) fn settled(source: &str) -> usize {
 
 /// The lines of a text, as they are sent to a terminal. What is in it commands none. Lines of code may be wider: so they can
 /// be copied.
-pub(crate) fn render(source: &str, columns: usize, colors: &Colors) -> Vec<Line> {
-    read(source, columns, colors).iter().map(|spans| ink::line(spans)).collect()
+pub(crate) fn render(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<StyledLine> {
+    parse_lines(source, columns, colors).iter().map(|spans| ink::styled_line(spans)).collect()
 }
 
 /// The lines of a text, none wider than this, in pieces of one style each.
-pub(crate) fn pieces(source: &str, columns: usize, colors: &Colors) -> Vec<Vec<Span>> {
-    read(source, columns, colors).into_iter().flat_map(|spans| broken(spans, columns)).collect()
+pub(crate) fn render_spans(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
+    parse_lines(source, columns, colors).into_iter().flat_map(|spans| break_line(spans, columns)).collect()
 }
 
-fn read(source: &str, columns: usize, colors: &Colors) -> Vec<Vec<Span>> {
-    let source = clean(source);
+fn parse_lines(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<Vec<MarkdownSpan>> {
+    let source = sanitize(source);
     let mut page =
-        Page { columns: columns.max(20), colors, lines: Vec::new(), margins: Vec::new(), begun: false };
-    page.blocks(&mut Source::new(&source), true);
+        MarkdownRenderer { columns: columns.max(20), highlighter: colors, lines: Vec::new(), margins: Vec::new(), begun: false };
+    page.blocks(&mut MarkdownParser::new(&source), true);
     page.lines
 }
 
 /// What stands before the lines of a part: once, and from then on.
 struct Margin {
-    first: Option<Span>,
-    rest: Span,
+    first: Option<MarkdownSpan>,
+    rest: MarkdownSpan,
 }
 
-struct Page<'a> {
+struct MarkdownRenderer<'a> {
     columns: usize,
-    colors: &'a Colors,
-    lines: Vec<Vec<Span>>,
+    highlighter: &'a SyntaxHighlighter,
+    lines: Vec<Vec<MarkdownSpan>>,
     margins: Vec<Margin>,
     /// Whether the part that is being told has begun: then an empty line is before its next block.
     begun: bool,
 }
 
-type Events<'a, 'b> = &'a mut Source<'b>;
+type MarkdownParserMut<'a, 'b> = &'a mut MarkdownParser<'b>;
 
-impl Page<'_> {
+impl MarkdownRenderer<'_> {
     /// How many columns are left between the margins.
     fn room(&self) -> usize {
-        let margins: usize = self.margins.iter().map(|margin| width(&margin.rest.text)).sum();
+        let margins: usize = self.margins.iter().map(|margin| display_width(&margin.rest.text)).sum();
         self.columns.saturating_sub(margins).max(10)
     }
 
-    fn line(&mut self, spans: &[Span]) {
-        let mut all: Vec<Span> = Vec::new();
+    fn line(&mut self, spans: &[MarkdownSpan]) {
+        let mut all: Vec<MarkdownSpan> = Vec::new();
         for margin in &mut self.margins {
             all.push(margin.first.take().unwrap_or_else(|| margin.rest.clone()));
         }
@@ -111,7 +111,7 @@ impl Page<'_> {
     }
 
     /// All blocks of a part, up to its end. In a tight list there are no empty lines between them.
-    fn blocks(&mut self, events: Events<'_, '_>, loose: bool) {
+    fn blocks(&mut self, events: MarkdownParserMut<'_, '_>, loose: bool) {
         self.begun = false;
         let (mut spans, mut aligned) = (Vec::new(), false);
         while let Some(event) = events.next() {
@@ -129,9 +129,9 @@ impl Page<'_> {
                     self.flush(&mut spans, aligned);
                     self.gap(loose);
                     let rule = "─".repeat(self.room());
-                    self.line(&[Span::new(FAINT, rule)]);
+                    self.line(&[MarkdownSpan::new(FAINT, rule)]);
                 }
-                Event::Html(html) => spans.push(Span::new(FAINT, clean(&html))),
+                Event::Html(html) => spans.push(MarkdownSpan::new(FAINT, sanitize(&html))),
                 event => {
                     if spans.is_empty() {
                         aligned = events.begin_words();
@@ -143,7 +143,7 @@ impl Page<'_> {
         self.flush(&mut spans, aligned);
     }
 
-    fn flush(&mut self, spans: &mut Vec<Span>, aligned: bool) {
+    fn flush(&mut self, spans: &mut Vec<MarkdownSpan>, aligned: bool) {
         if spans.iter().any(|span| !span.text.trim().is_empty()) {
             self.begun = true;
             for line in laid(spans, self.room(), aligned) {
@@ -153,7 +153,7 @@ impl Page<'_> {
         spans.clear();
     }
 
-    fn block(&mut self, tag: Tag<'_>, events: Events<'_, '_>, loose: bool) {
+    fn block(&mut self, tag: Tag<'_>, events: MarkdownParserMut<'_, '_>, loose: bool) {
         match tag {
             Tag::Heading { level, .. } => {
                 let style = match level {
@@ -169,20 +169,20 @@ impl Page<'_> {
                 for event in events.by_ref() {
                     match event {
                         Event::End(_) => break,
-                        Event::Html(html) | Event::Text(html) => spans.push(Span::new(FAINT, clean(&html))),
+                        Event::Html(html) | Event::Text(html) => spans.push(MarkdownSpan::new(FAINT, sanitize(&html))),
                         _ => {}
                     }
                 }
                 self.flush(&mut spans, false);
             }
             Tag::BlockQuote(_) => {
-                let bar = Span::new(FAINT, "│ ");
+                let bar = MarkdownSpan::new(FAINT, "│ ");
                 self.within(Margin { first: None, rest: bar }, events, true);
             }
             Tag::CodeBlock(kind) => self.code(&kind, events),
             Tag::List(first) => self.list(first, events),
             Tag::Table(alignments) => {
-                let table = Table::read(events, alignments);
+                let table = MarkdownTable::parse(events, alignments);
                 for line in table.lines(self.room()) {
                     self.line(&line);
                 }
@@ -191,7 +191,7 @@ impl Page<'_> {
         }
     }
 
-    fn paragraph(&mut self, events: Events<'_, '_>, style: Style) {
+    fn paragraph(&mut self, events: MarkdownParserMut<'_, '_>, style: Style) {
         let mut spans = Vec::new();
         let aligned = events.begin_paragraph();
         inlines(events, style, &mut spans);
@@ -201,7 +201,7 @@ impl Page<'_> {
         }
     }
 
-    fn within(&mut self, margin: Margin, events: Events<'_, '_>, loose: bool) {
+    fn within(&mut self, margin: Margin, events: MarkdownParserMut<'_, '_>, loose: bool) {
         self.margins.push(margin);
         self.blocks(events, loose);
         // Nothing was in it: its sign is shown all the same.
@@ -211,7 +211,7 @@ impl Page<'_> {
         self.margins.pop();
     }
 
-    fn list(&mut self, first: Option<u64>, events: Events<'_, '_>) {
+    fn list(&mut self, first: Option<u64>, events: MarkdownParserMut<'_, '_>) {
         let mut number = first;
         let mut begun = false;
         while let Some(event) = events.next() {
@@ -230,12 +230,12 @@ impl Page<'_> {
                 }
                 None => "• ".to_owned(),
             };
-            let rest = Span::new(Style::new(), " ".repeat(width(&sign)));
-            self.within(Margin { first: Some(Span::new(FAINT, sign)), rest }, events, loose);
+            let rest = MarkdownSpan::new(Style::new(), " ".repeat(display_width(&sign)));
+            self.within(Margin { first: Some(MarkdownSpan::new(FAINT, sign)), rest }, events, loose);
         }
     }
 
-    fn code(&mut self, kind: &CodeBlockKind<'_>, events: Events<'_, '_>) {
+    fn code(&mut self, kind: &CodeBlockKind<'_>, events: MarkdownParserMut<'_, '_>) {
         let mut text = String::new();
         for event in events.by_ref() {
             match event {
@@ -248,15 +248,15 @@ impl Page<'_> {
             CodeBlockKind::Fenced(info) => info.split([' ', ',', '{']).next().unwrap_or_default().to_owned(),
             CodeBlockKind::Indented => String::new(),
         };
-        for mut spans in self.colors.of(&language, &clean(&text)) {
-            spans.insert(0, Span::new(Style::new(), INDENT));
+        for mut spans in self.highlighter.highlight(&language, &sanitize(&text)) {
+            spans.insert(0, MarkdownSpan::new(Style::new(), INDENT));
             self.line(&spans);
         }
     }
 }
 
-fn laid(spans: &[Span], columns: usize, aligned: bool) -> Vec<Vec<Span>> {
-    if aligned { kept(spans, columns) } else { wrapped(spans, columns) }
+fn laid(spans: &[MarkdownSpan], columns: usize, aligned: bool) -> Vec<Vec<MarkdownSpan>> {
+    if aligned { kept(spans, columns) } else { wrap_spans(spans, columns) }
 }
 
 /// The block that begins here.
@@ -271,7 +271,7 @@ fn block<'a>(event: &Event<'a>) -> Option<Tag<'a>> {
 }
 
 /// Everything up to the end of the part.
-fn inlines(events: Events<'_, '_>, style: Style, spans: &mut Vec<Span>) {
+fn inlines(events: MarkdownParserMut<'_, '_>, style: Style, spans: &mut Vec<MarkdownSpan>) {
     while let Some(event) = events.next() {
         if let Event::End(_) = event {
             return;
@@ -280,15 +280,15 @@ fn inlines(events: Events<'_, '_>, style: Style, spans: &mut Vec<Span>) {
     }
 }
 
-fn inline(event: Event<'_>, events: Events<'_, '_>, style: Style, spans: &mut Vec<Span>) {
+fn inline(event: Event<'_>, events: MarkdownParserMut<'_, '_>, style: Style, spans: &mut Vec<MarkdownSpan>) {
     match event {
         // Numbers of characters are made characters only now.
-        Event::Text(text) => spans.push(Span::new(style, clean(&text))),
-        Event::Code(text) => spans.push(Span::new(style.fg_color(Some(ink::CODE)), clean(&text))),
-        Event::SoftBreak => spans.push(Span::new(style, events.soft_break())),
-        Event::HardBreak => spans.push(Span::new(style, "\n")),
-        Event::Html(html) | Event::InlineHtml(html) => spans.push(Span::new(FAINT, clean(&html))),
-        Event::TaskListMarker(done) => spans.push(Span::new(style, if done { "☑ " } else { "☐ " })),
+        Event::Text(text) => spans.push(MarkdownSpan::new(style, sanitize(&text))),
+        Event::Code(text) => spans.push(MarkdownSpan::new(style.fg_color(Some(ink::CODE)), sanitize(&text))),
+        Event::SoftBreak => spans.push(MarkdownSpan::new(style, events.soft_break())),
+        Event::HardBreak => spans.push(MarkdownSpan::new(style, "\n")),
+        Event::Html(html) | Event::InlineHtml(html) => spans.push(MarkdownSpan::new(FAINT, sanitize(&html))),
+        Event::TaskListMarker(done) => spans.push(MarkdownSpan::new(style, if done { "☑ " } else { "☐ " })),
         Event::Start(Tag::Emphasis) => inlines(events, style.italic(), spans),
         Event::Start(Tag::Strong) => inlines(events, style.bold(), spans),
         Event::Start(Tag::Strikethrough) => inlines(events, style.strikethrough(), spans),
@@ -296,17 +296,17 @@ fn inline(event: Event<'_>, events: Events<'_, '_>, style: Style, spans: &mut Ve
             let mut inner = Vec::new();
             inlines(events, style.underline(), &mut inner);
             let shown: String = inner.iter().map(|span| span.text.as_str()).collect();
-            let address = clean(&dest_url);
+            let address = sanitize(&dest_url);
             spans.append(&mut inner);
             if !address.is_empty() && shown != address && format!("mailto:{shown}") != address {
-                spans.push(Span::new(FAINT, format!(" ({address})")));
+                spans.push(MarkdownSpan::new(FAINT, format!(" ({address})")));
             }
         }
         Event::Start(Tag::Image { dest_url, .. }) => {
-            let mut inner = vec![Span::new(FAINT, "image: ")];
+            let mut inner = vec![MarkdownSpan::new(FAINT, "image: ")];
             inlines(events, style, &mut inner);
             spans.append(&mut inner);
-            spans.push(Span::new(FAINT, format!(" ({})", clean(&dest_url))));
+            spans.push(MarkdownSpan::new(FAINT, format!(" ({})", sanitize(&dest_url))));
         }
         Event::Start(_) => inlines(events, style, spans),
         _ => {}

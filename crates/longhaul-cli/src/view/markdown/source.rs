@@ -12,7 +12,7 @@ use super::parser;
 const DEEPEST: usize = 48;
 
 /// The events of a text.
-pub(super) struct Source<'a> {
+pub(super) struct MarkdownParser<'a> {
     text: &'a str,
     events: Peekable<OffsetIter<'a>>,
     /// Where the last event is in the text.
@@ -24,9 +24,9 @@ pub(super) struct Source<'a> {
     hidden: usize,
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(text: &'a str) -> Source<'a> {
-        Source {
+impl<'a> MarkdownParser<'a> {
+    pub(super) fn new(text: &'a str) -> MarkdownParser<'a> {
+        MarkdownParser {
             text,
             events: parser(text).into_offset_iter().peekable(),
             at: 0..0,
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl<'a> Iterator for Source<'a> {
+impl<'a> Iterator for MarkdownParser<'a> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {

@@ -3,26 +3,26 @@
 
 use pulldown_cmark::{Alignment, Event, Tag};
 
-use super::ink::{FAINT, Span, Style};
-use super::wrap::wrapped;
-use super::{Source, inlines};
-use crate::view::words::width;
+use super::ink::{FAINT, MarkdownSpan, Style};
+use super::wrap::wrap_spans;
+use super::{MarkdownParser, inlines};
+use crate::view::words::display_width;
 
 /// No column is narrower than this.
 const LEAST: usize = 5;
 
-type Cell = Vec<Span>;
+type MarkdownCell = Vec<MarkdownSpan>;
 
-pub(super) struct Table {
+pub(super) struct MarkdownTable {
     alignments: Vec<Alignment>,
-    head: Vec<Cell>,
-    rows: Vec<Vec<Cell>>,
+    head: Vec<MarkdownCell>,
+    rows: Vec<Vec<MarkdownCell>>,
 }
 
-impl Table {
+impl MarkdownTable {
     /// The table whose beginning was just read.
-    pub(super) fn read(events: &mut Source<'_>, alignments: Vec<Alignment>) -> Table {
-        let mut table = Table { alignments, head: Vec::new(), rows: Vec::new() };
+    pub(super) fn parse(events: &mut MarkdownParser<'_>, alignments: Vec<Alignment>) -> MarkdownTable {
+        let mut table = MarkdownTable { alignments, head: Vec::new(), rows: Vec::new() };
         while let Some(event) = events.next() {
             match event {
                 Event::Start(Tag::TableHead) => table.head = cells(events, Style::new().bold()),
@@ -34,10 +34,10 @@ impl Table {
     }
 
     /// Its lines in so many columns.
-    pub(super) fn lines(&self, room: usize) -> Vec<Vec<Span>> {
+    pub(super) fn lines(&self, room: usize) -> Vec<Vec<MarkdownSpan>> {
         let natural: Vec<usize> = (0..self.head.len())
             .map(|column| {
-                self.all().filter_map(|row| row.get(column)).map(|cell| wide(cell)).max().unwrap_or(0).max(1)
+                self.all().filter_map(|row| row.get(column)).map(|cell| cell_width(cell)).max().unwrap_or(0).max(1)
             })
             .collect();
         match widths(&natural, room) {
@@ -46,26 +46,26 @@ impl Table {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Vec<Cell>> {
+    fn all(&self) -> impl Iterator<Item = &Vec<MarkdownCell>> {
         std::iter::once(&self.head).chain(&self.rows)
     }
 
-    fn grid(&self, widths: &[usize]) -> Vec<Vec<Span>> {
+    fn grid(&self, widths: &[usize]) -> Vec<Vec<MarkdownSpan>> {
         let mut lines = self.row(&self.head, widths);
         let rule: Vec<String> = widths.iter().map(|wide| "─".repeat(*wide)).collect();
-        lines.push(vec![Span::new(FAINT, rule.join("─┼─"))]);
+        lines.push(vec![MarkdownSpan::new(FAINT, rule.join("─┼─"))]);
         for row in &self.rows {
             lines.extend(self.row(row, widths));
         }
         lines
     }
 
-    fn row(&self, row: &[Cell], widths: &[usize]) -> Vec<Vec<Span>> {
+    fn row(&self, row: &[MarkdownCell], widths: &[usize]) -> Vec<Vec<MarkdownSpan>> {
         let empty = Vec::new();
-        let cells: Vec<Vec<Vec<Span>>> = widths
+        let cells: Vec<Vec<Vec<MarkdownSpan>>> = widths
             .iter()
             .enumerate()
-            .map(|(column, wide)| wrapped(row.get(column).unwrap_or(&empty), *wide))
+            .map(|(column, wide)| wrap_spans(row.get(column).unwrap_or(&empty), *wide))
             .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(1);
         let mut lines = Vec::with_capacity(height);
@@ -73,18 +73,18 @@ impl Table {
             let mut line = Vec::new();
             for (column, cell) in cells.iter().enumerate() {
                 if column > 0 {
-                    line.push(Span::new(FAINT, " │ "));
+                    line.push(MarkdownSpan::new(FAINT, " │ "));
                 }
                 let piece = cell.get(at).cloned().unwrap_or_default();
-                let gap = widths[column].saturating_sub(wide(&piece));
+                let gap = widths[column].saturating_sub(cell_width(&piece));
                 let left = match self.alignments.get(column) {
                     Some(Alignment::Right) => gap,
                     Some(Alignment::Center) => gap / 2,
                     _ => 0,
                 };
-                line.push(Span::new(Style::new(), " ".repeat(left)));
+                line.push(MarkdownSpan::new(Style::new(), " ".repeat(left)));
                 line.extend(piece);
-                line.push(Span::new(Style::new(), " ".repeat(gap - left)));
+                line.push(MarkdownSpan::new(Style::new(), " ".repeat(gap - left)));
             }
             lines.push(line);
         }
@@ -92,24 +92,24 @@ impl Table {
     }
 
     /// Each cell in a line, with the name of its column.
-    fn paragraphs(&self, room: usize) -> Vec<Vec<Span>> {
+    fn paragraphs(&self, room: usize) -> Vec<Vec<MarkdownSpan>> {
         let mut lines = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
             if index > 0 {
                 lines.push(Vec::new());
             }
             for (column, cell) in row.iter().enumerate() {
-                let mut spans: Vec<Span> = self.head.get(column).cloned().unwrap_or_default();
-                spans.push(Span::new(FAINT, ": "));
+                let mut spans: Vec<MarkdownSpan> = self.head.get(column).cloned().unwrap_or_default();
+                spans.push(MarkdownSpan::new(FAINT, ": "));
                 spans.extend(cell.iter().cloned());
-                lines.extend(wrapped(&spans, room));
+                lines.extend(wrap_spans(&spans, room));
             }
         }
         lines
     }
 }
 
-fn cells(events: &mut Source<'_>, style: Style) -> Vec<Cell> {
+fn cells(events: &mut MarkdownParser<'_>, style: Style) -> Vec<MarkdownCell> {
     let mut cells = Vec::new();
     while let Some(Event::Start(Tag::TableCell)) = events.next() {
         let mut cell = Vec::new();
@@ -119,8 +119,8 @@ fn cells(events: &mut Source<'_>, style: Style) -> Vec<Cell> {
     cells
 }
 
-fn wide(cell: &[Span]) -> usize {
-    cell.iter().map(|span| width(&span.text)).sum()
+fn cell_width(cell: &[MarkdownSpan]) -> usize {
+    cell.iter().map(|span| display_width(&span.text)).sum()
 }
 
 /// How wide each column is, if all can be wide enough: narrow ones have what they need, wide ones share the rest.

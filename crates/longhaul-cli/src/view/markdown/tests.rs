@@ -1,15 +1,15 @@
 use super::*;
 
 fn drawn(source: &str, columns: usize) -> Vec<String> {
-    render(source, columns, &Colors::default()).into_iter().map(|line| line.text).collect()
+    render(source, columns, &SyntaxHighlighter::default()).into_iter().map(|line| line.text).collect()
 }
 
 /// Without colours.
 fn plain(source: &str, columns: usize) -> String {
-    let lines = render(source, columns, &Colors::default());
-    let text: Vec<String> = lines.iter().map(|line| clean(&line.text)).collect();
+    let lines = render(source, columns, &SyntaxHighlighter::default());
+    let text: Vec<String> = lines.iter().map(|line| sanitize(&line.text)).collect();
     for (line, text) in lines.iter().zip(&text) {
-        assert_eq!(line.width, width(text), "{text:?}");
+        assert_eq!(line.width, display_width(text), "{text:?}");
     }
     text.join("\n")
 }
@@ -55,7 +55,7 @@ fn it_looks_like_this_on_40_columns() {
 #[test]
 fn nothing_but_code_is_wider_than_the_terminal() {
     for columns in [20, 25, 40, 60, 100] {
-        for line in render(RICH, columns, &Colors::default()) {
+        for line in render(RICH, columns, &SyntaxHighlighter::default()) {
             assert!(line.width <= columns || line.text.contains("println"), "{columns}: {}", line.text);
         }
     }
@@ -63,16 +63,16 @@ fn nothing_but_code_is_wider_than_the_terminal() {
 
 #[test]
 fn in_pieces_nothing_is_wider_and_nothing_is_lost() {
-    let colors = Colors::default();
+    let colors = SyntaxHighlighter::default();
     let words = |text: &str| text.split_whitespace().collect::<String>();
     for columns in [20, 25, 40, 60, 100] {
-        let lines = pieces(RICH, columns, &colors);
-        let text = |line: &Vec<Span>| line.iter().map(|span| span.text.as_str()).collect::<String>();
+        let lines = render_spans(RICH, columns, &colors);
+        let text = |line: &Vec<MarkdownSpan>| line.iter().map(|span| span.text.as_str()).collect::<String>();
         for line in &lines {
-            assert!(width(&text(line)) <= columns, "{columns}: {line:?}");
+            assert!(display_width(&text(line)) <= columns, "{columns}: {line:?}");
         }
         let all: String = lines.iter().map(text).collect();
-        assert_eq!(words(&all), words(&clean(&drawn(RICH, columns).concat())), "{columns}");
+        assert_eq!(words(&all), words(&sanitize(&drawn(RICH, columns).concat())), "{columns}");
     }
 }
 
@@ -114,7 +114,7 @@ fn a_table_without_room_becomes_paragraphs() {
 
 #[test]
 fn all_but_the_last_block_is_settled() {
-    let of = |source: &'static str| &source[..settled(source)];
+    let of = |source: &'static str| &source[..stable_prefix_len(source)];
     assert_eq!(of("one\n\ntwo"), "", "a line that is not complete may be anything");
     assert_eq!(of("one\n\ntwo\n"), "one\n\n");
     assert_eq!(of("one"), "");
@@ -134,7 +134,7 @@ fn told_in_pieces_it_is_the_same() {
     let (mut told, mut pending) = (Vec::new(), String::new());
     for c in RICH.chars() {
         pending.push(c);
-        let at = settled(&pending);
+        let at = stable_prefix_len(&pending);
         let rest = pending.split_off(at);
         if !pending.trim().is_empty() {
             told.push(plain(&pending, 60));
@@ -152,7 +152,7 @@ fn whatever_comes_is_shown_without_a_panic() {
         "# ", "- ", "> ", "|", "\n", "```", "a", " ", "**", "_", "[x](", ")", "---", "1. ", "<b>", "世",
         "\t", "&#27;", "`",
     ];
-    let colors = Colors::default();
+    let colors = SyntaxHighlighter::default();
     for _ in 0..1500 {
         let text: String = (0..30)
             .map(|_| {
@@ -160,7 +160,7 @@ fn whatever_comes_is_shown_without_a_panic() {
                 pieces[(seed >> 33) as usize % pieces.len()]
             })
             .collect();
-        let at = settled(&text);
+        let at = stable_prefix_len(&text);
         assert!(text.is_char_boundary(at));
         render(&text, 30, &colors);
     }
@@ -170,12 +170,12 @@ fn whatever_comes_is_shown_without_a_panic() {
 fn no_line_ends_in_space_and_none_is_empty_inside_a_paragraph() {
     let text = "one two three four five six seven eight nine ten eleven twelve\n\n> a quote of several words, too\n\n```\ncode with space at its end                                                            \n```";
     for columns in 20..=80 {
-        let lines = pieces(text, columns, &Colors::default());
+        let lines = render_spans(text, columns, &SyntaxHighlighter::default());
         let plain: Vec<String> =
             lines.iter().map(|line| line.iter().map(|span| span.text.as_str()).collect()).collect();
         assert_eq!(plain.iter().filter(|line| line.trim().is_empty()).count(), 2, "{columns}: {plain:#?}");
         for line in plain {
-            assert!(width(&line) <= columns && (line.trim_end() == line), "{columns}: {line:?}");
+            assert!(display_width(&line) <= columns && (line.trim_end() == line), "{columns}: {line:?}");
         }
     }
 }
@@ -219,7 +219,7 @@ fn sentences_are_no_columns() {
 fn deep_nesting_breaks_nothing() {
     for text in [">".repeat(50_000), "- ".repeat(20_000), "*".repeat(50_000), "[".repeat(50_000)] {
         let text = format!("{text}x");
-        let lines = pieces(&text, 40, &Colors::default());
+        let lines = render_spans(&text, 40, &SyntaxHighlighter::default());
         assert!(lines.iter().flatten().any(|span| span.text.contains('x')));
         assert!(html(&text).contains('x'));
     }

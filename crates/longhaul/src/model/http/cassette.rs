@@ -17,21 +17,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::endpoint::Endpoint;
-use super::exchange::{Answer, Body};
-use super::keys::{self, Key};
+use super::exchange::{HttpResponse, ResponseBody};
+use super::keys::{self, ApiKey};
 use crate::model::ModelErrorKind;
 
 /// A recording: being made, or being played.
 pub struct Cassette {
-    inner: Mutex<Inner>,
-    fleeting: Regex,
+    inner: Mutex<CassetteState>,
+    volatile: Regex,
 }
 
 #[derive(Default)]
-struct Inner {
+struct CassetteState {
     file: Option<File>,
-    secrets: Vec<Key>,
-    exchanges: Vec<(Exchange, String, bool)>,
+    secrets: Vec<ApiKey>,
+    exchanges: Vec<(RecordedExchange, String, bool)>,
 }
 
 /// Why there is no recording.
@@ -57,7 +57,7 @@ pub enum CassetteError {
 
 /// One request and what came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Exchange {
+struct RecordedExchange {
     url: String,
     body: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ struct Exchange {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    chunks: Vec<Piece>,
+    chunks: Vec<RecordedChunk>,
     /// Why there was no answer, or no more of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cut: Option<String>,
@@ -74,16 +74,16 @@ struct Exchange {
 /// A piece of an answer: text where it is text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Piece {
+enum RecordedChunk {
     Text(String),
     Bytes(Vec<u8>),
 }
 
-impl Piece {
-    fn of(bytes: &[u8]) -> Piece {
+impl RecordedChunk {
+    fn from_bytes(bytes: &[u8]) -> RecordedChunk {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Piece::Text(text.to_owned()),
-            Err(_) => Piece::Bytes(bytes.to_vec()),
+            Ok(text) => RecordedChunk::Text(text.to_owned()),
+            Err(_) => RecordedChunk::Bytes(bytes.to_vec()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Cassette {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(|error| unusable(path, error))?;
-        Ok(Cassette::of(Inner { file: Some(file), ..Inner::default() }))
+        Ok(Cassette::with_state(CassetteState { file: Some(file), ..CassetteState::default() }))
     }
 
     /// One that was recorded, to be played.
@@ -106,35 +106,35 @@ impl Cassette {
 
     /// One that was recorded, as its text.
     pub fn parse(text: &str) -> Result<Cassette, CassetteError> {
-        let cassette = Cassette::of(Inner::default());
+        let cassette = Cassette::with_state(CassetteState::default());
         let mut exchanges = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let exchange: Exchange =
+            let exchange: RecordedExchange =
                 serde_json::from_str(line).map_err(|error| CassetteError::Line { line: at + 1, error })?;
-            let lasting = cassette.lasting(&exchange.body);
+            let lasting = cassette.without_volatile(&exchange.body);
             exchanges.push((exchange, lasting, false));
         }
         cassette.lock().exchanges = exchanges;
         Ok(cassette)
     }
 
-    fn of(inner: Inner) -> Cassette {
+    fn with_state(inner: CassetteState) -> Cassette {
         #[expect(clippy::expect_used, reason = "a constant, and tested")]
         let fleeting = Regex::new(r"\bt-[0-9a-z]{4,}\b|[0-9]+").expect("a pattern");
-        Cassette { inner: Mutex::new(inner), fleeting }
+        Cassette { inner: Mutex::new(inner), volatile: fleeting }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CassetteState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Learns of one more key that must not be on the tape.
-    pub(super) fn know(&self, endpoint: &Endpoint) {
+    pub(super) fn add_secrets(&self, endpoint: &Endpoint) {
         self.lock().secrets.extend(endpoint.secrets());
     }
 
-    pub(super) fn begin(self: &Arc<Self>, url: &Url, body: &[u8]) -> Recording {
-        let exchange = Exchange {
+    pub(super) fn begin_recording(self: &Arc<Self>, url: &Url, body: &[u8]) -> Recording {
+        let exchange = RecordedExchange {
             url: url.to_string(),
             body: serde_json::from_slice(body).unwrap_or_default(),
             status: None,
@@ -142,19 +142,19 @@ impl Cassette {
             chunks: Vec::new(),
             cut: Some("nobody waited for its end".to_owned()),
         };
-        Recording { cassette: self.clone(), exchange: Some(exchange), heard: Vec::new() }
+        Recording { cassette: self.clone(), exchange: Some(exchange), chunks: Vec::new() }
     }
 
-    fn write(&self, mut exchange: Exchange, heard: &[Bytes]) {
+    fn write(&self, mut exchange: RecordedExchange, heard: &[Bytes]) {
         let mut inner = self.lock();
         let whole = String::from_utf8_lossy(&heard.concat()).into_owned();
-        let clean = inner.scrub(whole.clone());
+        let clean = inner.redact(whole.clone());
         // A key may lie across two pieces.
         exchange.chunks = match clean == whole {
-            true => heard.iter().map(|bytes| Piece::of(bytes)).collect(),
-            false => vec![Piece::Text(clean)],
+            true => heard.iter().map(|bytes| RecordedChunk::from_bytes(bytes)).collect(),
+            false => vec![RecordedChunk::Text(clean)],
         };
-        let line = serde_json::to_string(&exchange).map(|line| inner.scrub(line));
+        let line = serde_json::to_string(&exchange).map(|line| inner.redact(line));
         let Some(file) = &mut inner.file else { return };
         let written = line.map_err(std::io::Error::from).and_then(|line| writeln!(file, "{line}"));
         if let Err(error) = written {
@@ -164,11 +164,11 @@ impl Cassette {
 
     /// Answers a request with what was recorded for it: for the very same one, or for one that differs only in what
     /// differs from run to run, such as the ids of tasks and times.
-    pub(super) fn play(&self, url: &Url, body: &[u8]) -> Result<Answer, ModelErrorKind> {
+    pub(super) fn replay(&self, url: &Url, body: &[u8]) -> Result<HttpResponse, ModelErrorKind> {
         let mut inner = self.lock();
-        let asked = inner.scrub(String::from_utf8_lossy(body).into_owned());
+        let asked = inner.redact(String::from_utf8_lossy(body).into_owned());
         let asked: Value = serde_json::from_str(&asked).unwrap_or_default();
-        let (url, lasting) = (inner.scrub(url.to_string()), self.lasting(&asked));
+        let (url, lasting) = (inner.redact(url.to_string()), self.without_volatile(&asked));
         let mut fresh = inner.exchanges.iter_mut().filter(|(old, _, played)| !played && old.url == url);
         let same = fresh.position(|(old, _, _)| old.body == asked);
         let mut fresh = inner.exchanges.iter_mut().filter(|(old, _, played)| !played && old.url == url);
@@ -196,46 +196,46 @@ impl Cassette {
     }
 
     /// The model that was first asked at a place, as far as it is in the request; `None` if none was.
-    pub(super) fn model_at(&self, base_url: &str) -> Option<String> {
+    pub(super) fn recorded_model(&self, base_url: &str) -> Option<String> {
         let below = format!("{}/", base_url.trim_end_matches('/'));
         let inner = self.lock();
         let (exchange, _, _) = inner.exchanges.iter().find(|(old, _, _)| old.url.starts_with(&below))?;
         Some(exchange.body["model"].as_str().unwrap_or_default().to_owned())
     }
 
-    fn answer(&self, exchange: Exchange, asked: &Value) -> Result<Answer, ModelErrorKind> {
+    fn answer(&self, exchange: RecordedExchange, asked: &Value) -> Result<HttpResponse, ModelErrorKind> {
         let Some(status) = exchange.status else {
             return Err(ModelErrorKind::Unreachable(exchange.cut.unwrap_or_default()));
         };
         // The ids of tasks as they are now.
         let (then, now) = (exchange.body.to_string(), asked.to_string());
         let ids: Vec<(&str, &str)> = self
-            .fleeting
+            .volatile
             .find_iter(&then)
-            .zip(self.fleeting.find_iter(&now))
+            .zip(self.volatile.find_iter(&now))
             .map(|(then, now)| (then.as_str(), now.as_str()))
             .filter(|(then, now)| then.starts_with("t-") && then != now)
             .collect();
         let renamed = |text: String| ids.iter().fold(text, |text, (then, now)| text.replace(then, now));
         let chunks = exchange.chunks.into_iter().map(|piece| match piece {
-            Piece::Text(text) => Bytes::from(renamed(text)),
-            Piece::Bytes(bytes) => Bytes::from(bytes),
+            RecordedChunk::Text(text) => Bytes::from(renamed(text)),
+            RecordedChunk::Bytes(bytes) => Bytes::from(bytes),
         });
         let header = |(name, value): (String, String)| {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(&value).ok()?))
         };
         let headers = exchange.headers.into_iter().filter_map(header).collect();
-        Ok(Answer { status, headers, body: Body::Tape { chunks: chunks.collect(), cut: exchange.cut } })
+        Ok(HttpResponse { status, headers, body: ResponseBody::Replay { chunks: chunks.collect(), cut: exchange.cut } })
     }
 
     /// A body without what differs from run to run.
-    fn lasting(&self, body: &Value) -> String {
-        self.fleeting.replace_all(&body.to_string(), "#").into_owned()
+    fn without_volatile(&self, body: &Value) -> String {
+        self.volatile.replace_all(&body.to_string(), "#").into_owned()
     }
 }
 
-impl Inner {
-    fn scrub(&self, text: String) -> String {
+impl CassetteState {
+    fn redact(&self, text: String) -> String {
         keys::scrub(text, &self.secrets)
     }
 }
@@ -253,12 +253,12 @@ fn unusable(path: &Path, error: std::io::Error) -> CassetteError {
 /// An exchange that is being recorded. It is written when it ends, however it ends.
 pub(super) struct Recording {
     cassette: Arc<Cassette>,
-    exchange: Option<Exchange>,
-    heard: Vec<Bytes>,
+    exchange: Option<RecordedExchange>,
+    chunks: Vec<Bytes>,
 }
 
 impl Recording {
-    pub(super) fn answered(mut self, status: u16, headers: &HeaderMap) -> Recording {
+    pub(super) fn record_response(mut self, status: u16, headers: &HeaderMap) -> Recording {
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
             let told = |name: &str| {
@@ -274,17 +274,17 @@ impl Recording {
         self
     }
 
-    pub(super) fn unreachable(mut self, why: &str) {
-        self.ended(Some(why));
+    pub(super) fn finish_unreachable(mut self, why: &str) {
+        self.finish(Some(why));
     }
 
-    pub(super) fn heard(&mut self, bytes: &Bytes) {
-        self.heard.push(bytes.clone());
+    pub(super) fn record_chunk(&mut self, bytes: &Bytes) {
+        self.chunks.push(bytes.clone());
     }
 
-    pub(super) fn ended(&mut self, cut: Option<&str>) {
+    pub(super) fn finish(&mut self, cut: Option<&str>) {
         if let Some(exchange) = self.exchange.take() {
-            self.cassette.write(Exchange { cut: cut.map(str::to_owned), ..exchange }, &self.heard);
+            self.cassette.write(RecordedExchange { cut: cut.map(str::to_owned), ..exchange }, &self.chunks);
         }
     }
 }
@@ -292,7 +292,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            self.cassette.write(exchange, &self.heard);
+            self.cassette.write(exchange, &self.chunks);
         }
     }
 }

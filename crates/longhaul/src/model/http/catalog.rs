@@ -8,12 +8,12 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Auth, Endpoint};
-use super::keys::{self, Key, Keys};
-use super::{Http, HttpError, Provider, options};
+use super::keys::{self, ApiKey, KeySource};
+use super::{HttpClient, HttpError, HttpModel, options};
 use crate::model::settings::ModelSettings;
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
 use crate::model::wire::openai_responses::OpenAiResponses;
-use crate::model::wire::{Anthropic, Gemini, Wire};
+use crate::model::wire::{Anthropic, Gemini, WireProtocol};
 
 /// Which protocol a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl ModelSpec {
                 let settings = ModelSettings { model: model.to_owned(), ..ModelSettings::default() };
                 Ok(ModelSpec { provider: provider.to_owned(), settings, ..ModelSpec::default() })
             }
-            _ => Err(CatalogError::NoName(name.to_owned())),
+            _ => Err(CatalogError::InvalidModelName(name.to_owned())),
         }
     }
 
@@ -81,7 +81,7 @@ impl ModelSpec {
 
 /// What is known of a provider.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct ProviderEntry {
     pub(super) name: &'static str,
     api: ApiType,
     pub(super) base_url: Option<&'static str>,
@@ -89,35 +89,35 @@ pub(super) struct Entry {
     /// The usual names of its key, the first one the one to tell people.
     pub(super) keys: &'static [&'static str],
     /// Whether it answers without a key.
-    open: bool,
+    keyless: bool,
     /// What `auto` asks for.
     pub(super) default_model: Option<&'static str>,
 }
 
-const fn chat(name: &'static str, base_url: &'static str, keys: &'static [&'static str]) -> Entry {
+const fn chat(name: &'static str, base_url: &'static str, keys: &'static [&'static str]) -> ProviderEntry {
     let base_url = Some(base_url);
-    Entry { name, api: ApiType::Chat, base_url, auth: Auth::Bearer, keys, open: false, default_model: None }
+    ProviderEntry { name, api: ApiType::Chat, base_url, auth: Auth::Bearer, keys, keyless: false, default_model: None }
 }
 
-const fn local(name: &'static str, base_url: Option<&'static str>) -> Entry {
-    Entry {
+const fn local(name: &'static str, base_url: Option<&'static str>) -> ProviderEntry {
+    ProviderEntry {
         name,
         api: ApiType::Chat,
         base_url,
         auth: Auth::Bearer,
         keys: &[],
-        open: true,
+        keyless: true,
         default_model: None,
     }
 }
 
-const fn picked(entry: Entry, model: &'static str) -> Entry {
-    Entry { default_model: Some(model), ..entry }
+const fn picked(entry: ProviderEntry, model: &'static str) -> ProviderEntry {
+    ProviderEntry { default_model: Some(model), ..entry }
 }
 
 /// All known providers, in the order in which `auto` looks for their keys.
-pub(super) const PROVIDERS: [Entry; 20] = [
-    Entry {
+pub(super) const PROVIDERS: [ProviderEntry; 20] = [
+    ProviderEntry {
         api: ApiType::Anthropic,
         auth: Auth::Anthropic,
         ..picked(
@@ -126,7 +126,7 @@ pub(super) const PROVIDERS: [Entry; 20] = [
         )
     },
     picked(chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"]), "gpt-5-mini"),
-    Entry {
+    ProviderEntry {
         api: ApiType::Gemini,
         auth: Auth::Google,
         ..picked(
@@ -149,7 +149,7 @@ pub(super) const PROVIDERS: [Entry; 20] = [
     chat("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"]),
     // A token for GitHub is in many environments, and seldom meant for this: nobody is given it by `auto`.
     chat("github-models", "https://models.github.ai/inference", &["GITHUB_TOKEN", "GH_TOKEN"]),
-    Entry {
+    ProviderEntry {
         auth: Auth::Azure,
         base_url: None,
         ..chat("azure", "", &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"])
@@ -163,7 +163,7 @@ pub(super) const PROVIDERS: [Entry; 20] = [
 ];
 
 /// Other spellings of the same.
-const SPELLINGS: [(&str, &str); 7] = [
+const PROVIDER_ALIASES: [(&str, &str); 7] = [
     ("gemini", "google"),
     ("github", "github-models"),
     ("llama.cpp", "llamacpp"),
@@ -173,8 +173,8 @@ const SPELLINGS: [(&str, &str); 7] = [
     ("aws-bedrock", "amazon-bedrock"),
 ];
 
-fn usual(provider: &str) -> &str {
-    SPELLINGS.iter().find(|(other, _)| *other == provider).map_or(provider, |(_, one)| one)
+fn canonical_provider(provider: &str) -> &str {
+    PROVIDER_ALIASES.iter().find(|(other, _)| *other == provider).map_or(provider, |(_, one)| one)
 }
 
 /// The names of all providers.
@@ -183,27 +183,27 @@ pub fn known_providers() -> impl Iterator<Item = &'static str> {
 }
 
 /// Where the keys of providers usually are: the name of a provider, and the variables that may have its key.
-pub fn usual_keys() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+pub fn provider_key_variables() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     PROVIDERS.iter().filter(|entry| !entry.keys.is_empty()).map(|entry| (entry.name, entry.keys))
 }
 
 /// The variables that may have the key of a provider.
-pub(crate) fn usual_keys_of(provider: &str) -> &'static [&'static str] {
-    PROVIDERS.iter().find(|entry| entry.name == usual(provider)).map_or(&[], |entry| entry.keys)
+pub(crate) fn key_variables_of(provider: &str) -> &'static [&'static str] {
+    PROVIDERS.iter().find(|entry| entry.name == canonical_provider(provider)).map_or(&[], |entry| entry.keys)
 }
 
 /// Whether a URL leads to where a provider is, or to this machine: nobody else hears what is sent there.
-pub(crate) fn is_at_home(provider: &str, url: &str) -> bool {
-    let entry = PROVIDERS.iter().find(|entry| entry.name == usual(provider));
+pub(crate) fn is_provider_or_local_url(provider: &str, url: &str) -> bool {
+    let entry = PROVIDERS.iter().find(|entry| entry.name == canonical_provider(provider));
     let home = entry.filter(|entry| entry.base_url.is_some());
     // Without a place of its own only this machine is home.
     let home = home.copied().unwrap_or(local("", Some("http://localhost")));
-    Url::parse(url.trim()).is_ok() && foreign(url, &home).is_none()
+    Url::parse(url.trim()).is_ok() && foreign_host(url, &home).is_none()
 }
 
 /// Whether this is the name of a provider, in any spelling.
 pub fn is_known_provider(name: &str) -> bool {
-    known_providers().any(|known| known == usual(name))
+    known_providers().any(|known| known == canonical_provider(name))
 }
 
 /// Those who serve their own models, under names that are the same for everybody. Gateways serve what others make, clouds what
@@ -213,24 +213,24 @@ const MAKERS: [&str; 6] = ["anthropic", "openai", "google", "mistral", "xai", "d
 /// How long a server of one's own may take to read a prompt.
 const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
 
-impl Http {
+impl HttpClient {
     /// The model of a provider that may be meant by a name that is not known, if one is near: a warning, and no more, for new models
     /// come out all the time. Only of makers, at their own place.
     pub fn meant(&self, provider: &str, model: &str) -> Option<&str> {
-        let maker = usual(provider);
-        if !MAKERS.contains(&maker) || self.0.options.places.contains_key(maker) {
+        let maker = canonical_provider(provider);
+        if !MAKERS.contains(&maker) || self.0.options.base_urls.contains_key(maker) {
             return None;
         }
         self.0.options.prices.meant(maker, model)
     }
 
     /// The model of this name, with the key that it needs.
-    pub fn model(&self, spec: &ModelSpec, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
+    pub fn model(&self, spec: &ModelSpec, keys: &dyn KeySource) -> Result<Arc<HttpModel>, CatalogError> {
         let name = spec.name();
         if spec.settings.model.is_empty() {
-            return Err(CatalogError::NoName(name));
+            return Err(CatalogError::InvalidModelName(name));
         }
-        let provider = usual(&spec.provider);
+        let provider = canonical_provider(&spec.provider);
         if provider == "amazon-bedrock" {
             return Err(CatalogError::Bedrock);
         }
@@ -239,26 +239,26 @@ impl Http {
         let entry = match (PROVIDERS.iter().find(|entry| entry.name == provider), &spec.custom, own_url) {
             (Some(entry), None, _) => *entry,
             (known, Some(_), Some(_)) | (known @ None, None, Some(_)) => {
-                Entry { name: known.map_or("custom", |entry| entry.name), ..local("", None) }
+                ProviderEntry { name: known.map_or("custom", |entry| entry.name), ..local("", None) }
             }
             (Some(entry), Some(_), None) => *entry,
-            (None, Some(_), None) => return Err(CatalogError::NoBaseUrl(name)),
-            (None, None, None) => return Err(CatalogError::Unknown(spec.provider.clone())),
+            (None, Some(_), None) => return Err(CatalogError::MissingBaseUrl(name)),
+            (None, None, None) => return Err(CatalogError::UnknownProvider(spec.provider.clone())),
         };
-        let place = || self.0.options.places.get(entry.name).map(String::as_str).or(entry.base_url);
+        let place = || self.0.options.base_urls.get(entry.name).map(String::as_str).or(entry.base_url);
         let Some(base_url) = own_url.map(String::as_str).or_else(place) else {
-            return Err(CatalogError::NoBaseUrl(name));
+            return Err(CatalogError::MissingBaseUrl(name));
         };
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
         let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
         let mut settings = spec.settings.clone();
-        let told = options::api_type(&mut settings).map_err(wrong)?;
+        let told = options::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
             true if options::needs_responses(&settings.model) => ApiType::Responses,
             _ => entry.api,
         };
         let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
-        let beside = options::translate(provider, api, &mut settings).map_err(wrong)?;
+        let beside = options::translate_opts(provider, api, &mut settings).map_err(wrong)?;
         let base_url = with_version(api, base_url);
         let base_url = match beside.api_version {
             Some(version) => with_api_version(base_url, &version),
@@ -270,65 +270,65 @@ impl Http {
             (_, auth) => auth,
         };
         let token_key = spec.token_key.as_deref().or(custom.token_key.as_deref());
-        let key = key(&name, token_key, &entry, own_url.is_some().then_some(base_url.as_str()), keys);
+        let key = find_key(&name, token_key, &entry, own_url.is_some().then_some(base_url.as_str()), keys);
         let key = match key {
             // A recording asks for no key.
-            Err(CatalogError::NoKey { .. }) if self.is_replaying() => None,
+            Err(CatalogError::MissingKey { .. }) if self.is_replaying() => None,
             key => key?,
         };
         let mut endpoint = Endpoint::new(&base_url, auth, key)?;
         for (name, value) in beside.headers {
             endpoint = endpoint.with_header(name, value);
         }
-        if entry.open {
-            endpoint = endpoint.first_byte(LOCAL_FIRST_BYTE);
+        if entry.keyless {
+            endpoint = endpoint.with_first_byte_timeout(LOCAL_FIRST_BYTE);
         }
-        let wire: Box<dyn Wire> = match api {
+        let wire: Box<dyn WireProtocol> = match api {
             // What speaks chat at a place of its own is, more often than not, a server of one's own.
-            ApiType::Chat => Box::new(OpenAiChat::new(Quirks::of(provider))),
+            ApiType::Chat => Box::new(OpenAiChat::new(Quirks::for_provider(provider))),
             ApiType::Responses => Box::new(OpenAiResponses::new()),
             ApiType::Anthropic => Box::new(Anthropic),
             ApiType::Gemini => Box::new(Gemini),
         };
-        let mut model = self.provider_of(&name, wire, settings, endpoint)?;
-        model.reads_text_calls = entry.open;
+        let mut model = self.build_model(&name, wire, settings, endpoint)?;
+        model.reads_text_calls = entry.keyless;
         // Whatever the provider is called here, its models have one price.
         let usual_name = format!("{provider}/{}", spec.settings.model);
-        model.price = model.price.or_else(|| self.0.options.prices.of(&usual_name));
-        model.tells_cost = matches!(provider, "openrouter" | "perplexity");
+        model.price = model.price.or_else(|| self.0.options.prices.price_of(&usual_name));
+        model.reports_cost = matches!(provider, "openrouter" | "perplexity");
         Ok(Arc::new(model))
     }
 }
 
 /// The key. A `token_key` that is named must be there; a usual one only where the provider needs it. A provider's
 /// usual key goes to that provider and to this machine, and to no other place that a `base_url` names.
-fn key(
+fn find_key(
     model: &str,
     token_key: Option<&str>,
-    entry: &Entry,
+    entry: &ProviderEntry,
     own_url: Option<&str>,
-    keys: &dyn Keys,
-) -> Result<Option<Key>, CatalogError> {
-    let missing = |names: &[&str]| CatalogError::NoKey {
+    keys: &dyn KeySource,
+) -> Result<Option<ApiKey>, CatalogError> {
+    let missing = |names: &[&str]| CatalogError::MissingKey {
         model: model.to_owned(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     if let Some(name) = token_key {
-        return keys::first(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
+        return keys::first_key(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
     }
-    match keys::first(keys, entry.keys) {
-        Some((name, key)) => match own_url.and_then(|url| foreign(url, entry)) {
+    match keys::first_key(keys, entry.keys) {
+        Some((name, key)) => match own_url.and_then(|url| foreign_host(url, entry)) {
             None => Ok(Some(key)),
-            Some(host) => Err(CatalogError::Elsewhere { model: model.to_owned(), host, name }),
+            Some(host) => Err(CatalogError::KeyForOtherHost { model: model.to_owned(), host, name }),
         },
-        None if entry.open || own_url.is_some() => Ok(None),
+        None if entry.keyless || own_url.is_some() => Ok(None),
         None => Err(missing(entry.keys)),
     }
 }
 
 /// The host of a URL, if it is neither this machine nor below the domain where the provider is. One that is given with
 /// every use, as Azure's, is never foreign.
-fn foreign(url: &str, entry: &Entry) -> Option<String> {
+fn foreign_host(url: &str, entry: &ProviderEntry) -> Option<String> {
     let (url, home) = (Url::parse(url.trim()).ok()?, Url::parse(entry.base_url?).ok()?);
     let host = url.host_str()?;
     let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -384,16 +384,16 @@ fn with_api_version(base_url: String, version: &str) -> String {
 pub enum CatalogError {
     /// Not `provider/model`.
     #[error("'{0}' does not name a model: write provider/model, such as openai/gpt-5")]
-    NoName(String),
+    InvalidModelName(String),
     /// A provider that nobody knows.
     #[error("there is no provider '{0}'; known are {names}. A provider of your own needs a base_url", names = names())]
-    Unknown(String),
+    UnknownProvider(String),
     /// A provider without a place of its own.
     #[error("{0}: this provider needs a base_url")]
-    NoBaseUrl(String),
+    MissingBaseUrl(String),
     /// No key.
     #[error("{model} needs a key: set {}", .names.join(" or "))]
-    NoKey {
+    MissingKey {
         /// The model.
         model: String,
         /// The names under which a key was looked for.
@@ -405,7 +405,7 @@ pub enum CatalogError {
          `token_key: {name}` if that key is meant for it, or name the key that is; for a server that wants none, write \
          local/MODEL"
     )]
-    Elsewhere {
+    KeyForOtherHost {
         /// The model.
         model: String,
         /// Where its key would go.
@@ -425,7 +425,7 @@ pub enum CatalogError {
          `longhaul demo` needs none of these",
         auto_keys()
     )]
-    Nothing,
+    NoModelFound,
     /// No way to it.
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -6,15 +6,15 @@ use crate::model::Model as _;
 use crate::model::http::{HttpOptions, NoKeys};
 use crate::model::settings::Thinking;
 
-fn http() -> Http {
-    Http::new(HttpOptions::default()).unwrap()
+fn http() -> HttpClient {
+    HttpClient::new(HttpOptions::default()).unwrap()
 }
 
 fn spec(name: &str) -> ModelSpec {
     ModelSpec::parse(name).unwrap()
 }
 
-fn with(names: &'static [&'static str]) -> impl Keys {
+fn with(names: &'static [&'static str]) -> impl KeySource {
     move |name: &str| names.contains(&name).then(|| SecretString::from(format!("sk-secret-of-{name}")))
 }
 
@@ -31,9 +31,9 @@ fn every_provider_that_has_a_place_can_be_asked_with_its_usual_key() {
         assert_eq!(model.name(), name);
         assert!(!format!("{model:?}").contains("secret"));
         match http.model(&spec(&name), &NoKeys) {
-            Ok(_) => assert!(entry.open, "{name} was made without a key"),
+            Ok(_) => assert!(entry.keyless, "{name} was made without a key"),
             Err(error) => {
-                assert!(!entry.open && error.to_string().contains(entry.keys[0]), "{name}: {error}");
+                assert!(!entry.keyless && error.to_string().contains(entry.keys[0]), "{name}: {error}");
             }
         }
     }
@@ -102,7 +102,7 @@ fn a_usual_key_goes_to_its_provider_and_to_this_machine_and_nowhere_else() {
         "https://127.0.0.1.evil.example",
     ] {
         let error = http.model(&at("openai/gpt-5", url), &all).unwrap_err();
-        assert!(matches!(error, CatalogError::Elsewhere { .. }), "{url}: {error}");
+        assert!(matches!(error, CatalogError::KeyForOtherHost { .. }), "{url}: {error}");
         let error = error.to_string();
         assert!(error.contains("token_key: OPENAI_API_KEY") && error.contains("local/"), "{error}");
         assert!(!error.contains("sk-secret"));
@@ -125,9 +125,9 @@ fn azure_is_found_with_and_without_its_path() {
 async fn auto_takes_the_first_key_and_says_what_to_set() {
     let http = http();
     let model =
-        http.auto_among(&with(&["OPENAI_API_KEY", "XAI_API_KEY", "GITHUB_TOKEN"]), &[]).await.unwrap();
+        http.auto_model_among(&with(&["OPENAI_API_KEY", "XAI_API_KEY", "GITHUB_TOKEN"]), &[]).await.unwrap();
     assert!(model.name().starts_with("openai/"), "{}", model.name());
-    let none = http.auto_among(&with(&["GITHUB_TOKEN"]), &[("ollama", "http://127.0.0.1:9/v1")]).await;
+    let none = http.auto_model_among(&with(&["GITHUB_TOKEN"]), &[("ollama", "http://127.0.0.1:9/v1")]).await;
     let error = none.unwrap_err().to_string();
     for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "Ollama", "longhaul demo"] {
         assert!(error.contains(word), "{error}");
@@ -183,7 +183,7 @@ fn options_of_docker_agent_are_translated_or_refused() {
     let model = with("google/gemini-3-pro", "google_search", true.into()).unwrap();
     assert_eq!(model.options()["tools"], serde_json::json!([{"googleSearch": {}}]));
     let model = with("ollama/x", "context_size", 4096.into()).unwrap();
-    assert!(model.options().is_empty() && model.window() == Some(4096));
+    assert!(model.options().is_empty() && model.context_window() == Some(4096));
     let model = with("openai/gpt-5", "service_tier", "flex".into()).unwrap();
     assert_eq!(model.options()["service_tier"], "flex", "what the provider itself takes is its own");
     for (name, key, value) in [
@@ -313,7 +313,7 @@ fn a_place_without_a_version_is_completed_as_the_sdks_do() {
     assert!(gemini.starts_with("https://gateway.example/v1beta/models/gemini-3-pro:"), "{gemini}");
     assert_eq!(url("openai/gpt-5", "https://gateway.example"), "https://gateway.example/chat/completions");
     let places = [("anthropic".to_owned(), "http://127.0.0.1:9".to_owned())].into();
-    let http = Http::new(HttpOptions { places, ..HttpOptions::default() }).unwrap();
+    let http = HttpClient::new(HttpOptions { base_urls: places, ..HttpOptions::default() }).unwrap();
     let model = http.model(&spec("anthropic/claude-sonnet-4-5"), &all).unwrap();
     assert_eq!(model.url(), "http://127.0.0.1:9/v1/messages");
 }

@@ -9,12 +9,12 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use super::{HttpError, HttpOptions};
 
-pub(super) fn build(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
+pub(super) fn build_client(options: &HttpOptions) -> Result<reqwest::Client, HttpError> {
     let wrong = |error: &dyn std::fmt::Display| HttpError::Client(error.to_string());
     let builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls().map_err(|error| wrong(&error))?)
+        .tls_backend_preconfigured(tls_config().map_err(|error| wrong(&error))?)
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(options.connect)
+        .connect_timeout(options.connect_timeout)
         // A key in a header of its own would go along to wherever the redirect points.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
@@ -28,7 +28,7 @@ pub(super) fn build(options: &HttpOptions) -> Result<reqwest::Client, HttpError>
 }
 
 /// How connections are kept private, with the certificates of this machine.
-pub(crate) fn tls() -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let mut config = match versions(provider.clone())?.with_platform_verifier() {
         Ok(config) => config.with_no_client_auth(),

@@ -7,7 +7,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::HttpError;
-use super::keys::{self, Key};
+use super::keys::{self, ApiKey};
 
 /// How a provider is shown a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,20 +37,20 @@ impl Auth {
 }
 
 /// A place, and the fingerprint of a key.
-pub(super) type Identity = (String, [u8; 32]);
+pub(super) type EndpointId = (String, [u8; 32]);
 
 /// Where a provider is, and how it is asked.
 #[derive(Clone)]
 pub struct Endpoint {
     base: Url,
-    key: Option<Key>,
+    key: Option<ApiKey>,
     headers: HeaderMap,
-    pub(super) first_byte: Option<Duration>,
+    pub(super) first_byte_timeout: Option<Duration>,
 }
 
 impl Endpoint {
     /// An endpoint below a URL, such as `https://api.openai.com/v1`.
-    pub fn new(base_url: &str, auth: Auth, key: Option<Key>) -> Result<Endpoint, HttpError> {
+    pub fn new(base_url: &str, auth: Auth, key: Option<ApiKey>) -> Result<Endpoint, HttpError> {
         let wrong = |why: &str| HttpError::BaseUrl(why.to_owned());
         let base = Url::parse(base_url.trim()).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none_or(str::is_empty) {
@@ -71,11 +71,11 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Endpoint { base, key, headers, first_byte: None })
+        Ok(Endpoint { base, key, headers, first_byte_timeout: None })
     }
 
     /// The same endpoint with one more header on every request.
-    pub fn header(self, name: &'static str, value: &'static str) -> Self {
+    pub fn with_header(self, name: &'static str, value: &'static str) -> Self {
         self.with_header(HeaderName::from_static(name), HeaderValue::from_static(value))
     }
 
@@ -85,8 +85,8 @@ impl Endpoint {
     }
 
     /// The same endpoint, which may take so long to begin its answer.
-    pub fn first_byte(mut self, time: Duration) -> Self {
-        self.first_byte = Some(time);
+    pub fn with_first_byte_timeout(mut self, time: Duration) -> Self {
+        self.first_byte_timeout = Some(time);
         self
     }
 
@@ -113,21 +113,21 @@ impl Endpoint {
     }
 
     /// What tells its gate from others.
-    pub(super) fn identity(&self) -> Identity {
+    pub(super) fn endpoint_id(&self) -> EndpointId {
         let place = format!("{}://{}{}", self.base.scheme(), self.host(), self.base.path());
-        (place, self.key.as_ref().map(Key::fingerprint).unwrap_or_default())
+        (place, self.key.as_ref().map(ApiKey::fingerprint).unwrap_or_default())
     }
 
     /// A text without the key, and without whatever the URL has in its query.
-    pub(super) fn scrub(&self, text: String) -> String {
+    pub(super) fn redact(&self, text: String) -> String {
         keys::scrub(text, &self.secrets())
     }
 
     /// What must not be seen: the key, and the values of the query, also as they are written there.
-    pub(super) fn secrets(&self) -> Vec<Key> {
+    pub(super) fn secrets(&self) -> Vec<ApiKey> {
         let raw = self.base.query().unwrap_or_default().split('&');
-        let raw = raw.map(|pair| Key::new(pair.split_once('=').map_or(pair, |(_, value)| value)));
-        let decoded = self.base.query_pairs().map(|(_, value)| Key::new(&value));
+        let raw = raw.map(|pair| ApiKey::new(pair.split_once('=').map_or(pair, |(_, value)| value)));
+        let decoded = self.base.query_pairs().map(|(_, value)| ApiKey::new(&value));
         raw.chain(decoded).chain(self.key.clone()).collect()
     }
 }
@@ -156,13 +156,13 @@ mod tests {
         for base in ["", "api.openai.com", "ftp://a.b", "https://me:secret@a.b", "http://"] {
             assert!(Endpoint::new(base, Auth::None, None).is_err(), "{base}");
         }
-        assert!(Endpoint::new("http://a", Auth::Bearer, Some(Key::new("two\nlines"))).is_err());
-        let key = Some(Key::new("sk-very-secret"));
+        assert!(Endpoint::new("http://a", Auth::Bearer, Some(ApiKey::new("two\nlines"))).is_err());
+        let key = Some(ApiKey::new("sk-very-secret"));
         let endpoint = Endpoint::new("https://a.b/v1?token=also-secret", Auth::Bearer, key).unwrap();
         assert!(!format!("{endpoint:?} {:?}", endpoint.headers()).contains("secret"));
-        assert_eq!(endpoint.scrub("sk-very-secret, also-secret".into()), "[key], [key]");
+        assert_eq!(endpoint.redact("sk-very-secret, also-secret".into()), "[key], [key]");
         let endpoint = Endpoint::new("https://a.b/v1?t=one%2Ftwo%2Bthree=four", Auth::None, None).unwrap();
         let shown = format!("{} one/two+three=four one%2Ftwo%2Bthree%3Dfour", endpoint.url("/x"));
-        assert_eq!(endpoint.scrub(shown), "https://a.b/v1/x?t=[key] [key] [key]");
+        assert_eq!(endpoint.redact(shown), "https://a.b/v1/x?t=[key] [key] [key]");
     }
 }

@@ -12,31 +12,31 @@ use super::endpoint::Endpoint;
 use crate::model::ModelErrorKind;
 
 /// What requests go out on.
-pub(super) enum Line {
+pub(super) enum Transport {
     /// The network, recorded or not.
-    Net { client: reqwest::Client, tape: Option<Arc<Cassette>> },
+    Network { client: reqwest::Client, tape: Option<Arc<Cassette>> },
     /// A recording.
-    Tape(Arc<Cassette>),
+    Replay(Arc<Cassette>),
 }
 
 /// The beginning of an answer.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
-    pub(super) body: Body,
+    pub(super) body: ResponseBody,
 }
 
 /// The rest of an answer.
-pub(super) enum Body {
-    Net { response: Box<reqwest::Response>, recording: Option<Box<Recording>> },
-    Tape { chunks: VecDeque<Bytes>, cut: Option<String> },
+pub(super) enum ResponseBody {
+    Network { response: Box<reqwest::Response>, recording: Option<Box<Recording>> },
+    Replay { chunks: VecDeque<Bytes>, cut: Option<String> },
 }
 
-impl Line {
+impl Transport {
     /// Learns of one more key that must not be on a tape.
-    pub(super) fn know(&self, endpoint: &Endpoint) {
-        if let Line::Net { tape: Some(tape), .. } | Line::Tape(tape) = self {
-            tape.know(endpoint);
+    pub(super) fn add_secrets(&self, endpoint: &Endpoint) {
+        if let Transport::Network { tape: Some(tape), .. } | Transport::Replay(tape) = self {
+            tape.add_secrets(endpoint);
         }
     }
 
@@ -46,51 +46,51 @@ impl Line {
         endpoint: &Endpoint,
         url: Url,
         body: Vec<u8>,
-    ) -> Result<Answer, ModelErrorKind> {
+    ) -> Result<HttpResponse, ModelErrorKind> {
         match self {
-            Line::Net { client, tape } => {
-                let recording = tape.as_ref().map(|tape| tape.begin(&url, &body));
+            Transport::Network { client, tape } => {
+                let recording = tape.as_ref().map(|tape| tape.begin_recording(&url, &body));
                 match client.post(url).headers(endpoint.headers()).body(body).send().await {
                     Ok(mut response) => {
                         let status = response.status().as_u16();
                         let headers = std::mem::take(response.headers_mut());
                         let recording =
-                            recording.map(|recording| Box::new(recording.answered(status, &headers)));
+                            recording.map(|recording| Box::new(recording.record_response(status, &headers)));
                         let response = Box::new(response);
-                        Ok(Answer { status, headers, body: Body::Net { response, recording } })
+                        Ok(HttpResponse { status, headers, body: ResponseBody::Network { response, recording } })
                     }
                     Err(error) => {
                         let why = format!("{}: {}", endpoint.host(), root_of(error));
                         if let Some(recording) = recording {
-                            recording.unreachable(&why);
+                            recording.finish_unreachable(&why);
                         }
                         Err(ModelErrorKind::Unreachable(why))
                     }
                 }
             }
-            Line::Tape(tape) => tape.play(&url, &body),
+            Transport::Replay(tape) => tape.replay(&url, &body),
         }
     }
 }
 
-impl Body {
+impl ResponseBody {
     /// More of the answer, or its end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
+    pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
         match self {
-            Body::Net { response, recording } => {
+            ResponseBody::Network { response, recording } => {
                 let next = response.chunk().await.map_err(root_of);
                 if let Some(recording) = recording {
                     match &next {
-                        Ok(Some(bytes)) => recording.heard(bytes),
-                        Ok(None) => recording.ended(None),
-                        Err(why) => recording.ended(Some(why.as_str())),
+                        Ok(Some(bytes)) => recording.record_chunk(bytes),
+                        Ok(None) => recording.finish(None),
+                        Err(why) => recording.finish(Some(why.as_str())),
                     }
                 }
-                next.map_err(ModelErrorKind::Cut)
+                next.map_err(ModelErrorKind::Truncated)
             }
-            Body::Tape { chunks, cut } => match chunks.pop_front() {
+            ResponseBody::Replay { chunks, cut } => match chunks.pop_front() {
                 Some(bytes) => Ok(Some(bytes)),
-                None => cut.take().map_or(Ok(None), |why| Err(ModelErrorKind::Cut(why))),
+                None => cut.take().map_or(Ok(None), |why| Err(ModelErrorKind::Truncated(why))),
             },
         }
     }

@@ -8,19 +8,19 @@ use futures::StreamExt as _;
 use futures::stream;
 use tokio::time::Instant;
 
-use crate::model::{Chunk, Held, Model, ModelError, ModelErrorKind, ReplyStream, Request};
+use crate::model::{ReplyChunk, RequestDelay, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
 
 /// A model with others behind it, which are asked when it fails.
 ///
 /// A model that failed is left alone for a while, by all tasks.
-pub struct Fallback {
+pub struct FallbackModel {
     models: Vec<Arc<dyn Model>>,
     retries: u32,
     cooldown: Duration,
-    cool: Mutex<Vec<Option<Instant>>>,
+    cooling_until: Mutex<Vec<Option<Instant>>>,
 }
 
-impl Fallback {
+impl FallbackModel {
     /// A model and its stand-ins, in the order in which they are asked. A failure that may pass is tried `retries` times
     /// on the same model, unless it is a rate limit.
     pub fn new(
@@ -28,15 +28,15 @@ impl Fallback {
         others: impl IntoIterator<Item = Arc<dyn Model>>,
         retries: u32,
         cooldown: Duration,
-    ) -> Fallback {
+    ) -> FallbackModel {
         let models: Vec<_> = std::iter::once(first).chain(others).collect();
         let cool = Mutex::new(vec![None; models.len()]);
-        Fallback { models, retries, cooldown, cool }
+        FallbackModel { models, retries, cooldown, cooling_until: cool }
     }
 
     /// Those to be asked, in order: the ones that are well, or, if none is, the one that will be well first.
     fn order(&self) -> VecDeque<usize> {
-        let cool = self.cool.lock().unwrap_or_else(PoisonError::into_inner);
+        let cool = self.cooling_until.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let well = |at: &usize| cool.get(*at).copied().flatten().is_none_or(|until| until <= now);
         let order: VecDeque<usize> = (0..self.models.len()).filter(well).collect();
@@ -48,9 +48,9 @@ impl Fallback {
         }
     }
 
-    fn leave_alone(&self, at: usize, error: &ModelError) {
+    fn start_cooldown(&self, at: usize, error: &ModelError) {
         let time = self.cooldown.max(error.retry_after.unwrap_or_default());
-        let mut cool = self.cool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cool = self.cooling_until.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = cool.get_mut(at) {
             *slot = Some(Instant::now() + time);
         }
@@ -58,50 +58,50 @@ impl Fallback {
     }
 
     /// Whether an error is the model's last word for now.
-    fn gives_up(&self, error: &ModelError, retry: u32) -> bool {
+    fn should_fall_back(&self, error: &ModelError, retry: u32) -> bool {
         let limited = matches!(error.kind, ModelErrorKind::RateLimited(_));
-        !error.kind.is_passing() || limited || retry >= self.retries
+        !error.kind.is_transient() || limited || retry >= self.retries
     }
 }
 
-impl Model for Fallback {
+impl Model for FallbackModel {
     fn name(&self) -> &str {
         self.models.first().map_or("", |model| model.name())
     }
 
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
-        let attempt = Attempt { of: self, request, rest: self.order(), now: None, turned: false };
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        let attempt = FallbackStream { of: self, request, rest: self.order(), now: None, turned: false };
         stream::unfold(attempt, async |mut attempt| attempt.next().await.map(|item| (item, attempt))).boxed()
     }
 
-    fn window(&self) -> Option<u64> {
-        self.models.iter().filter_map(|model| model.window()).min()
+    fn context_window(&self) -> Option<u64> {
+        self.models.iter().filter_map(|model| model.context_window()).min()
     }
 
-    fn unpriced(&self) -> Option<String> {
-        self.models.iter().find_map(|model| model.unpriced())
+    fn unpriced_model(&self) -> Option<String> {
+        self.models.iter().find_map(|model| model.unpriced_model())
     }
 }
 
-impl std::fmt::Debug for Fallback {
+impl std::fmt::Debug for FallbackModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.models.iter().map(|model| model.name())).finish()
     }
 }
 
-struct Attempt<'a> {
-    of: &'a Fallback,
-    request: Request<'a>,
+struct FallbackStream<'a> {
+    of: &'a FallbackModel,
+    request: ModelRequest<'a>,
     rest: VecDeque<usize>,
     now: Option<(usize, ReplyStream<'a>)>,
     /// Whether it is to be told that somebody else is asked now.
     turned: bool,
 }
 
-impl Attempt<'_> {
-    async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
+impl FallbackStream<'_> {
+    async fn next(&mut self) -> Option<Result<ReplyChunk, ModelError>> {
         if std::mem::take(&mut self.turned) {
-            return Some(Ok(Chunk::Sent));
+            return Some(Ok(ReplyChunk::Resumed));
         }
         let (at, stream) = match &mut self.now {
             Some((at, stream)) => (*at, stream),
@@ -117,13 +117,13 @@ impl Attempt<'_> {
         };
         self.now = None;
         let next = self.rest.front().and_then(|at| self.of.models.get(*at));
-        let Some(next) = next.filter(|_| self.of.gives_up(&error, self.request.retry)) else {
+        let Some(next) = next.filter(|_| self.of.should_fall_back(&error, self.request.retry)) else {
             self.rest.clear();
             return Some(Err(error));
         };
-        self.of.leave_alone(at, &error);
+        self.of.start_cooldown(at, &error);
         self.turned = true;
         let why = format!("{error}; {} is asked instead", next.name());
-        Some(Ok(Chunk::Held(Held { why, left: Some(Duration::ZERO) })))
+        Some(Ok(ReplyChunk::Delayed(RequestDelay { reason: why, remaining: Some(Duration::ZERO) })))
     }
 }

@@ -6,7 +6,7 @@ const PAGE: &str = "an HTML page";
 const PACKED: &str = "a compressed body (gzip or the like), which was not asked for";
 
 /// What the headers say that it is, if that cannot be an answer.
-pub(super) fn by_headers(headers: &HeaderMap) -> Option<&'static str> {
+pub(super) fn detect_by_headers(headers: &HeaderMap) -> Option<&'static str> {
     let said = |name| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
     };
@@ -18,7 +18,7 @@ pub(super) fn by_headers(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 /// What its first bytes say that it is.
-pub(super) fn by_beginning(bytes: &[u8]) -> Option<&'static str> {
+pub(super) fn detect_by_first_bytes(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let begins =
         |word: &str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()));
@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn pages_and_packed_bodies_are_known_by_their_beginning() {
-        assert_eq!(by_beginning(b"\r\n<!DOCTYPE HTML><title>x</title>"), Some(PAGE));
-        assert_eq!(by_beginning(b"<html>"), Some(PAGE));
-        assert_eq!(by_beginning(b"\x1f\x8b\x08\0"), Some(PACKED));
+        assert_eq!(detect_by_first_bytes(b"\r\n<!DOCTYPE HTML><title>x</title>"), Some(PAGE));
+        assert_eq!(detect_by_first_bytes(b"<html>"), Some(PAGE));
+        assert_eq!(detect_by_first_bytes(b"\x1f\x8b\x08\0"), Some(PACKED));
         for fine in [&b"data: <html>"[..], b"", b"{", b": ping", b"event: x"] {
-            assert_eq!(by_beginning(fine), None);
+            assert_eq!(detect_by_first_bytes(fine), None);
         }
     }
 }

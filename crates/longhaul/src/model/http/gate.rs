@@ -14,36 +14,36 @@ use futures::future::BoxFuture;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::model::Held;
+use crate::model::RequestDelay;
 
 /// Uninvited retries that may happen at once.
-const BUDGET: f64 = 10.0;
+const RETRY_BUDGET: f64 = 10.0;
 /// What an answer pays for.
-const PER_ANSWER: f64 = 2.0;
+const RETRIES_PER_ANSWER: f64 = 2.0;
 /// How long one retry takes to be earned by waiting.
-const EARNED_IN: Duration = Duration::from_secs(5);
+const RETRY_REFILL_TIME: Duration = Duration::from_secs(5);
 /// How long a full house is not worth telling.
-const SOON: Duration = Duration::from_secs(1);
+const UNREPORTED_WAIT: Duration = Duration::from_secs(1);
 /// How often somebody who waits without an end in sight is heard of.
-const STILL_HERE: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// Over how long at most those are spread who wait for the same moment.
-const SPREAD: Duration = Duration::from_secs(1);
+const MAX_SPREAD: Duration = Duration::from_secs(1);
 
 /// How soon somebody goes whose time has come.
-const PROMPT: Duration = Duration::from_millis(50);
+const SAME_WAVE: Duration = Duration::from_millis(50);
 
 /// The gate of one endpoint and key.
 #[derive(Debug)]
-pub(super) struct Gate {
-    places: usize,
-    seats: Arc<Semaphore>,
-    state: Mutex<State>,
-    earned: Notify,
+pub(super) struct RateLimitGate {
+    capacity: usize,
+    permits: Arc<Semaphore>,
+    state: Mutex<GateState>,
+    retry_earned: Notify,
 }
 
 #[derive(Debug)]
-struct State {
-    closed: Option<Closed>,
+struct GateState {
+    pause: Option<RateLimitPause>,
     budget: f64,
     counted: Instant,
     /// How many wait for the budget.
@@ -52,99 +52,99 @@ struct State {
 
 /// A provider that wants to be left alone.
 #[derive(Debug, Clone, Copy)]
-struct Closed {
+struct RateLimitPause {
     /// Nothing is sent before this.
     until: Instant,
     /// Over how long those are spread out who wait for it.
     spread: Duration,
     /// When it was said.
-    heard: Instant,
+    since: Instant,
 }
 
-impl Gate {
-    pub(super) fn new(places: usize) -> Arc<Gate> {
+impl RateLimitGate {
+    pub(super) fn new(places: usize) -> Arc<RateLimitGate> {
         let places = places.clamp(1, Semaphore::MAX_PERMITS);
-        let state = State { closed: None, budget: BUDGET, counted: Instant::now(), queue: 0 };
+        let state = GateState { pause: None, budget: RETRY_BUDGET, counted: Instant::now(), queue: 0 };
         let seats = Arc::new(Semaphore::new(places));
-        Arc::new(Gate { places, seats, state: Mutex::new(state), earned: Notify::new() })
+        Arc::new(RateLimitGate { capacity: places, permits: seats, state: Mutex::new(state), retry_earned: Notify::new() })
     }
 
     /// Stands in line. `jitter`, in 0..1, spreads out those who wait for the same moment.
-    pub(super) fn line_up(self: &Arc<Self>, retry: bool, jitter: f64) -> Ticket {
-        Ticket { gate: self.clone(), paid: !retry, jitter, told: None, due: None, seat: None, queued: false }
+    pub(super) fn enqueue(self: &Arc<Self>, retry: bool, jitter: f64) -> GateTicket {
+        GateTicket { gate: self.clone(), retry_granted: !retry, jitter, reported: None, due: None, permit: None, queued: false }
     }
 
     /// The provider answered.
-    pub(super) fn answered(&self) {
-        self.pay(PER_ANSWER);
+    pub(super) fn on_answer(&self) {
+        self.add_retries(RETRIES_PER_ANSWER);
     }
 
     /// The provider wants to be left alone for so long. It invites a retry with that, so the budget need not pay.
-    pub(super) fn close(&self, wish: Duration) {
+    pub(super) fn pause_for(&self, wish: Duration) {
         let heard = Instant::now();
-        let closed = Closed { until: heard + wish, spread: (wish / 2).min(SPREAD), heard };
-        self.with(|state| {
-            if state.closed.is_none_or(|old| old.until < closed.until) {
-                state.closed = Some(closed);
+        let closed = RateLimitPause { until: heard + wish, spread: (wish / 2).min(MAX_SPREAD), since: heard };
+        self.with_state(|state| {
+            if state.pause.is_none_or(|old| old.until < closed.until) {
+                state.pause = Some(closed);
             }
         });
-        self.pay(1.0);
+        self.add_retries(1.0);
     }
 
     /// For how long it is still closed.
-    pub(super) fn left(&self) -> Option<Duration> {
-        self.closed().map(|closed| closed.until.saturating_duration_since(Instant::now()))
+    pub(super) fn pause_remaining(&self) -> Option<Duration> {
+        self.current_pause().map(|closed| closed.until.saturating_duration_since(Instant::now()))
     }
 
-    fn closed(&self) -> Option<Closed> {
+    fn current_pause(&self) -> Option<RateLimitPause> {
         let now = Instant::now();
-        self.with(|state| state.closed).filter(|closed| closed.until > now)
+        self.with_state(|state| state.pause).filter(|closed| closed.until > now)
     }
 
-    fn pay(&self, tries: f64) {
-        self.with(|state| {
-            state.budget = (state.budget + tries).min(BUDGET + state.queue as f64);
+    fn add_retries(&self, tries: f64) {
+        self.with_state(|state| {
+            state.budget = (state.budget + tries).min(RETRY_BUDGET + state.queue as f64);
         });
         for _ in 0..tries as usize {
-            self.earned.notify_one();
+            self.retry_earned.notify_one();
         }
     }
 
     /// Takes one retry from the budget, or says when there will be one.
-    fn take(&self) -> Result<(), Instant> {
+    fn take_retry(&self) -> Result<(), Instant> {
         let now = Instant::now();
-        self.with(|state| {
-            let earned = now.saturating_duration_since(state.counted).as_secs_f64() / EARNED_IN.as_secs_f64();
-            state.budget = (state.budget + earned).min(BUDGET.max(state.budget));
+        self.with_state(|state| {
+            let earned = now.saturating_duration_since(state.counted).as_secs_f64() / RETRY_REFILL_TIME.as_secs_f64();
+            state.budget = (state.budget + earned).min(RETRY_BUDGET.max(state.budget));
             state.counted = now;
             // The clock has no fractions below a nanosecond; a try that is missing less is there.
             if state.budget >= 1.0 - 1e-6 {
                 state.budget = (state.budget - 1.0).max(0.0);
                 return Ok(());
             }
-            Err(now + EARNED_IN.mul_f64(1.0 - state.budget))
+            Err(now + RETRY_REFILL_TIME.mul_f64(1.0 - state.budget))
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, work: impl FnOnce(&mut GateState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Somebody at the gate.
-pub(super) struct Ticket {
-    gate: Arc<Gate>,
-    paid: bool,
+pub(super) struct GateTicket {
+    gate: Arc<RateLimitGate>,
+    retry_granted: bool,
     jitter: f64,
-    told: Option<(Why, Instant)>,
+    reported: Option<(DelayReason, Instant)>,
     /// When its time came, if it waited for one.
     due: Option<Instant>,
-    seat: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
+    permit: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     queued: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum DelayReason {
     Closed,
     Budget,
     Full,
@@ -152,68 +152,68 @@ enum Why {
 
 /// What comes next for somebody at the gate.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum GateStep {
     /// It waits; ask again.
-    Held(Held),
+    Wait(RequestDelay),
     /// It may send now, and is counted until this is dropped.
-    Go(Seat),
+    Proceed(RequestPermit),
 }
 
 /// A place among the requests under way.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct RequestPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Ticket {
+impl GateTicket {
     /// Waits at the gate. Returns once the request may be sent, and before that whenever there is something new to
     /// tell about the wait.
-    pub(super) async fn next(&mut self) -> Next {
+    pub(super) async fn next_step(&mut self) -> GateStep {
         loop {
-            if let Some(closed) = self.heeds() {
+            if let Some(closed) = self.binding_pause() {
                 let until = closed.until + closed.spread.mul_f64(self.jitter);
-                if let Some(held) = self.tell(Why::Closed, Some(until), until) {
-                    return Next::Held(held);
+                if let Some(held) = self.report_delay(DelayReason::Closed, Some(until), until) {
+                    return GateStep::Wait(held);
                 }
                 sleep_until(until).await;
                 self.due = Some(until);
                 continue;
             }
-            if !self.paid {
-                if let Some(held) = self.pay().await {
-                    return Next::Held(held);
+            if !self.retry_granted {
+                if let Some(held) = self.acquire_retry().await {
+                    return GateStep::Wait(held);
                 }
                 continue;
             }
-            match self.sit().await {
-                Ok(_) if self.heeds().is_some() => {}
-                Ok(seat) => return Next::Go(seat),
-                Err(held) => return Next::Held(held),
+            match self.acquire_permit().await {
+                Ok(_) if self.binding_pause().is_some() => {}
+                Ok(seat) => return GateStep::Proceed(seat),
+                Err(held) => return GateStep::Wait(held),
             }
         }
     }
 
     /// The wish of the provider that it has to heed. Whose time had come before the wish was heard goes: with those it
     /// waited with, which are under way already, and not one by one, each to be told the same.
-    fn heeds(&self) -> Option<Closed> {
-        let closed = self.gate.closed()?;
-        let goes = |due: Instant| due <= closed.heard && due.elapsed() < PROMPT;
+    fn binding_pause(&self) -> Option<RateLimitPause> {
+        let closed = self.gate.current_pause()?;
+        let goes = |due: Instant| due <= closed.since && due.elapsed() < SAME_WAVE;
         (!self.due.is_some_and(goes)).then_some(closed)
     }
 
-    async fn pay(&mut self) -> Option<Held> {
-        let Err(at) = self.gate.take() else {
-            (self.paid, self.queued) = (true, self.unqueue());
+    async fn acquire_retry(&mut self) -> Option<RequestDelay> {
+        let Err(at) = self.gate.take_retry() else {
+            (self.retry_granted, self.queued) = (true, self.unqueue());
             return None;
         };
         if !std::mem::replace(&mut self.queued, true) {
-            self.gate.with(|state| state.queue += 1);
+            self.gate.with_state(|state| state.queue += 1);
         }
-        if let Some(held) = self.tell(Why::Budget, Some(at), Instant::now() + STILL_HERE) {
+        if let Some(held) = self.report_delay(DelayReason::Budget, Some(at), Instant::now() + REPORT_INTERVAL) {
             return Some(held);
         }
         tokio::select! {
-            () = self.gate.earned.notified() => {}
+            () = self.gate.retry_earned.notified() => {}
             () = sleep_until(at) => {}
         }
         None
@@ -221,59 +221,59 @@ impl Ticket {
 
     fn unqueue(&mut self) -> bool {
         if std::mem::take(&mut self.queued) {
-            self.gate.with(|state| state.queue = state.queue.saturating_sub(1));
+            self.gate.with_state(|state| state.queue = state.queue.saturating_sub(1));
         }
         false
     }
 
-    async fn sit(&mut self) -> Result<Seat, Held> {
-        if self.seat.is_none() {
-            if let Ok(permit) = self.gate.seats.clone().try_acquire_owned() {
-                return Ok(Seat { _permit: Some(permit) });
+    async fn acquire_permit(&mut self) -> Result<RequestPermit, RequestDelay> {
+        if self.permit.is_none() {
+            if let Ok(permit) = self.gate.permits.clone().try_acquire_owned() {
+                return Ok(RequestPermit { _permit: Some(permit) });
             }
-            let seats = self.gate.seats.clone();
-            self.seat = Some(Box::pin(async move { seats.acquire_owned().await.ok() }));
+            let seats = self.gate.permits.clone();
+            self.permit = Some(Box::pin(async move { seats.acquire_owned().await.ok() }));
         }
-        let heard_at = match self.told {
-            Some((Why::Full, at)) => at,
-            _ => Instant::now() + SOON,
+        let heard_at = match self.reported {
+            Some((DelayReason::Full, at)) => at,
+            _ => Instant::now() + UNREPORTED_WAIT,
         };
-        let Some(waiting) = &mut self.seat else { return Ok(Seat { _permit: None }) };
+        let Some(waiting) = &mut self.permit else { return Ok(RequestPermit { _permit: None }) };
         match timeout_at(heard_at, Pin::new(waiting)).await {
             Ok(permit) => {
-                self.seat = None;
-                Ok(Seat { _permit: permit })
+                self.permit = None;
+                Ok(RequestPermit { _permit: permit })
             }
             Err(_) => {
-                self.told = None;
-                let held = self.tell(Why::Full, None, Instant::now() + STILL_HERE);
-                Err(held.unwrap_or_else(|| self.held(Why::Full, None)))
+                self.reported = None;
+                let held = self.report_delay(DelayReason::Full, None, Instant::now() + REPORT_INTERVAL);
+                Err(held.unwrap_or_else(|| self.delay(DelayReason::Full, None)))
             }
         }
     }
 
     /// What to tell, unless it was told and nothing has changed. It is told again after `again`.
-    fn tell(&mut self, why: Why, until: Option<Instant>, again: Instant) -> Option<Held> {
-        match self.told {
+    fn report_delay(&mut self, why: DelayReason, until: Option<Instant>, again: Instant) -> Option<RequestDelay> {
+        match self.reported {
             // A moment that moved by less than this is the same moment.
             Some((old, at)) if old == why && again <= at + Duration::from_secs(1) => return None,
-            Some((Why::Budget, at)) if why == Why::Budget && Instant::now() < at => return None,
-            _ => self.told = Some((why, again)),
+            Some((DelayReason::Budget, at)) if why == DelayReason::Budget && Instant::now() < at => return None,
+            _ => self.reported = Some((why, again)),
         }
-        Some(self.held(why, until))
+        Some(self.delay(why, until))
     }
 
-    fn held(&self, why: Why, until: Option<Instant>) -> Held {
+    fn delay(&self, why: DelayReason, until: Option<Instant>) -> RequestDelay {
         let why = match why {
-            Why::Closed => "the provider wants to be left alone for a while".to_owned(),
-            Why::Budget => "the provider does not answer; tries are made only now and then".to_owned(),
-            Why::Full => format!("{} requests are under way, which is as many as may be", self.gate.places),
+            DelayReason::Closed => "the provider wants to be left alone for a while".to_owned(),
+            DelayReason::Budget => "the provider does not answer; tries are made only now and then".to_owned(),
+            DelayReason::Full => format!("{} requests are under way, which is as many as may be", self.gate.capacity),
         };
-        Held { why, left: until.map(|until| until.saturating_duration_since(Instant::now())) }
+        RequestDelay { reason: why, remaining: until.map(|until| until.saturating_duration_since(Instant::now())) }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for GateTicket {
     fn drop(&mut self) {
         self.unqueue();
     }

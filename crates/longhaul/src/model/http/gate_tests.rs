@@ -5,9 +5,9 @@ use futures::FutureExt as _;
 use super::*;
 
 /// Waits at the gate like a runner does: whatever it is told, it goes on waiting.
-async fn pass(ticket: &mut Ticket) -> Seat {
+async fn pass(ticket: &mut GateTicket) -> RequestPermit {
     loop {
-        if let Next::Go(seat) = ticket.next().await {
+        if let GateStep::Proceed(seat) = ticket.next_step().await {
             return seat;
         }
     }
@@ -19,26 +19,26 @@ fn seconds(n: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_may_be_are_under_way() {
-    let gate = Gate::new(2);
-    let first = pass(&mut gate.line_up(false, 0.0)).await;
-    let _second = pass(&mut gate.line_up(false, 0.0)).await;
-    let mut third = gate.line_up(false, 0.0);
-    let Next::Held(held) = third.next().await else { panic!("there is no place") };
-    assert!(held.why.contains("2 requests") && held.left.is_none(), "{held:?}");
+    let gate = RateLimitGate::new(2);
+    let first = pass(&mut gate.enqueue(false, 0.0)).await;
+    let _second = pass(&mut gate.enqueue(false, 0.0)).await;
+    let mut third = gate.enqueue(false, 0.0);
+    let GateStep::Wait(held) = third.next_step().await else { panic!("there is no place") };
+    assert!(held.reason.contains("2 requests") && held.remaining.is_none(), "{held:?}");
     let began = Instant::now();
-    let Next::Held(_) = third.next().await else { panic!("there is no place") };
-    assert_eq!(began.elapsed(), STILL_HERE, "who waits without an end is heard of now and then");
+    let GateStep::Wait(_) = third.next_step().await else { panic!("there is no place") };
+    assert_eq!(began.elapsed(), REPORT_INTERVAL, "who waits without an end is heard of now and then");
     drop(first);
     assert!(pass(&mut third).now_or_never().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn places_are_given_in_the_order_of_coming_and_back_when_nobody_wants_them() {
-    let gate = Gate::new(1);
-    let only = pass(&mut gate.line_up(false, 0.0)).await;
-    let (mut a, mut b) = (gate.line_up(false, 0.0), gate.line_up(false, 0.0));
-    assert!(matches!(a.next().await, Next::Held(_)));
-    assert!(matches!(b.next().await, Next::Held(_)));
+    let gate = RateLimitGate::new(1);
+    let only = pass(&mut gate.enqueue(false, 0.0)).await;
+    let (mut a, mut b) = (gate.enqueue(false, 0.0), gate.enqueue(false, 0.0));
+    assert!(matches!(a.next_step().await, GateStep::Wait(_)));
+    assert!(matches!(b.next_step().await, GateStep::Wait(_)));
     drop(only);
     assert!(pass(&mut b).now_or_never().is_none(), "it is not its turn");
     drop(a);
@@ -47,17 +47,17 @@ async fn places_are_given_in_the_order_of_coming_and_back_when_nobody_wants_them
 
 #[tokio::test(start_paused = true)]
 async fn a_wish_holds_for_all_and_nobody_comes_before_its_time() {
-    let gate = Gate::new(64);
+    let gate = RateLimitGate::new(64);
     let began = Instant::now();
-    gate.close(seconds(2));
-    gate.close(seconds(1));
+    gate.pause_for(seconds(2));
+    gate.pause_for(seconds(1));
     let passed = Arc::new(AtomicUsize::new(0));
     let waiting = (0..16).map(|n| {
         let (gate, passed) = (gate.clone(), passed.clone());
         async move {
-            let mut ticket = gate.line_up(n % 2 == 0, f64::from(n) / 16.0);
-            let Next::Held(held) = ticket.next().await else { panic!("it is closed") };
-            assert!(held.left.unwrap() >= seconds(2) && held.left.unwrap() <= seconds(3));
+            let mut ticket = gate.enqueue(n % 2 == 0, f64::from(n) / 16.0);
+            let GateStep::Wait(held) = ticket.next_step().await else { panic!("it is closed") };
+            assert!(held.remaining.unwrap() >= seconds(2) && held.remaining.unwrap() <= seconds(3));
             let seat = pass(&mut ticket).await;
             passed.fetch_add(1, Ordering::Relaxed);
             assert!(began.elapsed() >= seconds(2) && began.elapsed() <= seconds(3));
@@ -66,19 +66,19 @@ async fn a_wish_holds_for_all_and_nobody_comes_before_its_time() {
     });
     let seats = futures::future::join_all(waiting).await;
     assert_eq!((seats.len(), passed.load(Ordering::Relaxed)), (16, 16));
-    assert!(gate.left().is_none());
-    let mut late = gate.line_up(false, 0.9);
+    assert!(gate.pause_remaining().is_none());
+    let mut late = gate.enqueue(false, 0.9);
     assert!(pass(&mut late).now_or_never().is_some(), "who comes after it does not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wish_that_is_heard_while_waiting_for_a_place_counts_too() {
-    let gate = Gate::new(1);
-    let only = pass(&mut gate.line_up(false, 0.0)).await;
-    let mut ticket = gate.line_up(false, 0.0);
-    assert!(matches!(ticket.next().await, Next::Held(_)));
+    let gate = RateLimitGate::new(1);
+    let only = pass(&mut gate.enqueue(false, 0.0)).await;
+    let mut ticket = gate.enqueue(false, 0.0);
+    assert!(matches!(ticket.next_step().await, GateStep::Wait(_)));
     let began = Instant::now();
-    gate.close(seconds(30));
+    gate.pause_for(seconds(30));
     drop(only);
     let _seat = pass(&mut ticket).await;
     assert!(began.elapsed() >= seconds(30));
@@ -87,13 +87,13 @@ async fn a_wish_that_is_heard_while_waiting_for_a_place_counts_too() {
 /// However many wait: an outage meets the budget and then one try every few seconds.
 #[tokio::test(start_paused = true)]
 async fn an_outage_meets_a_trickle() {
-    let gate = Gate::new(64);
+    let gate = RateLimitGate::new(64);
     let tries = Arc::new(AtomicUsize::new(0));
     let waiting = (0..200).map(|n| {
         let (gate, tries) = (gate.clone(), tries.clone());
         async move {
             loop {
-                drop(pass(&mut gate.line_up(true, f64::from(n) / 200.0)).await);
+                drop(pass(&mut gate.enqueue(true, f64::from(n) / 200.0)).await);
                 tries.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
@@ -108,39 +108,39 @@ async fn an_outage_meets_a_trickle() {
 /// Each answer lets two more through: after an outage all are back within a few rounds.
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_all_come_back_soon() {
-    let gate = Gate::new(64);
-    while gate.take().is_ok() {}
+    let gate = RateLimitGate::new(64);
+    while gate.take_retry().is_ok() {}
     let began = Instant::now();
     let waiting = (0..200).map(|_| {
         let gate = gate.clone();
         async move {
-            let seat = pass(&mut gate.line_up(true, 0.0)).await;
+            let seat = pass(&mut gate.enqueue(true, 0.0)).await;
             // The round trip.
             tokio::time::sleep(Duration::from_millis(300)).await;
-            gate.answered();
+            gate.on_answer();
             drop(seat);
         }
     });
     futures::future::join_all(waiting).await;
     assert!(began.elapsed() < seconds(9), "{:?}", began.elapsed());
-    assert!(gate.with(|state| state.queue) == 0);
+    assert!(gate.with_state(|state| state.queue) == 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_tries_are_never_charged_and_idle_time_earns_no_more_than_the_budget() {
-    let gate = Gate::new(4);
+    let gate = RateLimitGate::new(4);
     for _ in 0..100 {
-        drop(pass(&mut gate.line_up(false, 0.0)).await);
+        drop(pass(&mut gate.enqueue(false, 0.0)).await);
     }
     tokio::time::sleep(seconds(3600)).await;
     let mut tries = 0;
-    while gate.take().is_ok() {
+    while gate.take_retry().is_ok() {
         tries += 1;
     }
     assert_eq!(tries, 10);
-    let mut held = gate.line_up(true, 0.0);
-    let Next::Held(told) = held.next().await else { panic!("nothing is left") };
-    assert_eq!(told.left, Some(EARNED_IN));
-    gate.close(Duration::ZERO);
+    let mut held = gate.enqueue(true, 0.0);
+    let GateStep::Wait(told) = held.next_step().await else { panic!("nothing is left") };
+    assert_eq!(told.remaining, Some(RETRY_REFILL_TIME));
+    gate.pause_for(Duration::ZERO);
     assert!(pass(&mut held).now_or_never().is_some(), "who is invited need not pay");
 }

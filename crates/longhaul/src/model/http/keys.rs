@@ -7,12 +7,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 /// Where keys come from. The library reads no environment; whoever calls it does, or has them from elsewhere.
-pub trait Keys: Send + Sync {
+pub trait KeySource: Send + Sync {
     /// The key of a name such as `OPENAI_API_KEY`.
     fn key(&self, name: &str) -> Option<SecretString>;
 }
 
-impl<F: Fn(&str) -> Option<SecretString> + Send + Sync> Keys for F {
+impl<F: Fn(&str) -> Option<SecretString> + Send + Sync> KeySource for F {
     fn key(&self, name: &str) -> Option<SecretString> {
         self(name)
     }
@@ -22,29 +22,29 @@ impl<F: Fn(&str) -> Option<SecretString> + Send + Sync> Keys for F {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoKeys;
 
-impl Keys for NoKeys {
+impl KeySource for NoKeys {
     fn key(&self, _name: &str) -> Option<SecretString> {
         None
     }
 }
 
 /// The first of these names that has a key, and the key without the white space that clings to it.
-pub(super) fn first(keys: &dyn Keys, names: &[&str]) -> Option<(String, Key)> {
+pub(super) fn first_key(keys: &dyn KeySource, names: &[&str]) -> Option<(String, ApiKey)> {
     names.iter().find_map(|name| {
         let key = keys.key(name)?;
         let key = key.expose_secret().trim();
-        (!key.is_empty()).then(|| ((*name).to_owned(), Key::new(key)))
+        (!key.is_empty()).then(|| ((*name).to_owned(), ApiKey::new(key)))
     })
 }
 
 /// A key. It shows itself to nobody.
 #[derive(Clone)]
-pub struct Key(SecretString);
+pub struct ApiKey(SecretString);
 
-impl Key {
+impl ApiKey {
     /// A key of this text.
-    pub fn new(text: &str) -> Key {
-        Key(SecretString::from(text.to_owned()))
+    pub fn new(text: &str) -> ApiKey {
+        ApiKey(SecretString::from(text.to_owned()))
     }
 
     pub(super) fn expose(&self) -> &str {
@@ -58,16 +58,16 @@ impl Key {
 
     /// A text without this key in it.
     #[cfg(test)]
-    fn scrub(&self, text: String) -> String {
+    fn redact(&self, text: String) -> String {
         scrub(text, std::slice::from_ref(self))
     }
 }
 
 /// A text without these secrets in it: as they are, as JSON or a URL write them, whole or cut off.
-pub(super) fn scrub(text: String, secrets: &[Key]) -> String {
+pub(super) fn scrub(text: String, secrets: &[ApiKey]) -> String {
     let mut forms: Vec<String> = Vec::new();
     // Anything shorter is no key but a stand-in such as `none`, and may be a word of the text.
-    for secret in secrets.iter().map(Key::expose).filter(|secret| secret.len() >= 8) {
+    for secret in secrets.iter().map(ApiKey::expose).filter(|secret| secret.len() >= 8) {
         let json = serde_json::to_string(secret).unwrap_or_default();
         let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
         let url = Url::parse_with_params("http://h", [("", secret)]).ok();
@@ -77,7 +77,7 @@ pub(super) fn scrub(text: String, secrets: &[Key]) -> String {
     forms.sort_unstable();
     forms.dedup();
     // The whole before the half: of what is written in a way of its own the rest would be left.
-    let whole = forms.iter().fold(text, |text, form| text.replace(form, SCRUBBED));
+    let whole = forms.iter().fold(text, |text, form| text.replace(form, REDACTED));
     forms.iter().fold(whole, |text, form| without_half(text, form))
 }
 
@@ -92,7 +92,7 @@ fn without_half(text: String, word: &str) -> String {
     let mut rest = text.as_str();
     while let Some(at) = rest.find(beginning) {
         clean.push_str(&rest[..at]);
-        clean.push_str(SCRUBBED);
+        clean.push_str(REDACTED);
         let same = rest[at..].bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
         rest = &rest[rest.ceil_char_boundary(at + same)..];
     }
@@ -101,11 +101,11 @@ fn without_half(text: String, word: &str) -> String {
 }
 
 /// What stands where a key was.
-pub(super) const SCRUBBED: &str = "[key]";
+pub(super) const REDACTED: &str = "[key]";
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SCRUBBED)
+        f.write_str(REDACTED)
     }
 }
 
@@ -120,16 +120,16 @@ mod tests {
             "REAL" => Some(SecretString::from("sk-very-secret\n".to_owned())),
             _ => None,
         };
-        let (name, key) = first(&keys, &["NONE", "EMPTY", "REAL"]).unwrap();
+        let (name, key) = first_key(&keys, &["NONE", "EMPTY", "REAL"]).unwrap();
         assert_eq!((name.as_str(), key.expose()), ("REAL", "sk-very-secret"));
         assert_eq!(format!("{key:?}"), "[key]");
-        assert_eq!(key.scrub("bad key sk-very-secret!".into()), "bad key [key]!");
-        assert_eq!(key.scrub("sk-very is not it".into()), "sk-very is not it");
-        assert_eq!(key.scrub("cut off: sk-very-sec… (401)".into()), "cut off: [key]… (401)");
-        assert_eq!(Key::new("none").scrub("none of it".into()), "none of it");
-        let odd = Key::new("a/b+c=\"d\\e&f");
+        assert_eq!(key.redact("bad key sk-very-secret!".into()), "bad key [key]!");
+        assert_eq!(key.redact("sk-very is not it".into()), "sk-very is not it");
+        assert_eq!(key.redact("cut off: sk-very-sec… (401)".into()), "cut off: [key]… (401)");
+        assert_eq!(ApiKey::new("none").redact("none of it".into()), "none of it");
+        let odd = ApiKey::new("a/b+c=\"d\\e&f");
         let shown = format!("{0} {0:?} a%2Fb%2Bc%3D%22d%5Ce%26f", odd.expose());
-        assert_eq!(odd.scrub(shown), "[key] \"[key]\" [key]");
-        assert!(first(&NoKeys, &["REAL"]).is_none());
+        assert_eq!(odd.redact(shown), "[key] \"[key]\" [key]");
+        assert!(first_key(&NoKeys, &["REAL"]).is_none());
     }
 }

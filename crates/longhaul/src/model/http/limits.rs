@@ -6,28 +6,28 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
 /// No provider is believed that wants to be left alone for longer.
-const LONGEST: Duration = Duration::from_secs(48 * 3600);
+const MAX_DELAY: Duration = Duration::from_secs(48 * 3600);
 
 /// How long the provider wants to be left alone, from whichever header says so. Its limits only count where they were
 /// the reason: they are told with every answer.
-pub(super) fn wish(headers: &HeaderMap, limited: bool, now: Timestamp) -> Option<Duration> {
+pub(super) fn delay_from_headers(headers: &HeaderMap, limited: bool, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let in_words = text("retry-after-ms")
         .and_then(|ms| seconds(ms.parse::<f64>().ok()? / 1000.0))
-        .or_else(|| text("retry-after").and_then(|when| moment(when, now)));
-    in_words.or_else(|| used_up(headers, now).filter(|_| limited)).map(|wish| wish.min(LONGEST))
+        .or_else(|| text("retry-after").and_then(|when| parse_delay(when, now)));
+    in_words.or_else(|| exhausted_limit_delay(headers, now).filter(|_| limited)).map(|wish| wish.min(MAX_DELAY))
 }
 
 /// The longest time until one of the limits that are used up is fresh again. Where the provider does not say how much
 /// is left of any of them, all count.
-fn used_up(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+fn exhausted_limit_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let (mut spent, mut untold) = (None, None);
     for (name, value) in headers {
         let name = name.as_str();
         if !name.contains("ratelimit") || !name.contains("reset") {
             continue;
         }
-        let Some(left) = value.to_str().ok().and_then(|when| moment(when.trim(), now)) else { continue };
+        let Some(left) = value.to_str().ok().and_then(|when| parse_delay(when.trim(), now)) else { continue };
         let remaining = headers.get(name.replace("reset", "remaining")).and_then(|n| n.to_str().ok());
         match remaining.map(|n| n.trim().parse::<f64>()) {
             Some(Ok(n)) if n > 0.0 => {}
@@ -39,7 +39,7 @@ fn used_up(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 }
 
 /// A time from now: seconds, `6m0.5s`, a date, or the seconds or milliseconds of an epoch.
-fn moment(text: &str, now: Timestamp) -> Option<Duration> {
+fn parse_delay(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
         return match number {
             n if n > 1e11 => until(Timestamp::from_millisecond(n as i64).ok()?, now),
@@ -98,7 +98,7 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        wish(&pairs.iter().map(pair).collect(), true, now).map(|wish| wish.as_millis())
+        delay_from_headers(&pairs.iter().map(pair).collect(), true, now).map(|wish| wish.as_millis())
     }
 
     #[test]
@@ -132,8 +132,8 @@ mod tests {
         for nonsense in ["", "soon", "-5", "NaN", "inf", "5 parsecs", "1.2.3s", "s"] {
             assert_eq!(told(&[("retry-after", nonsense)]), None, "{nonsense}");
         }
-        assert_eq!(told(&[("retry-after", "31536000")]), Some(LONGEST.as_millis()));
-        assert_eq!(told(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]), Some(LONGEST.as_millis()));
+        assert_eq!(told(&[("retry-after", "31536000")]), Some(MAX_DELAY.as_millis()));
+        assert_eq!(told(&[("retry-after", "Sat, 15 Nov 2036 12:00:07 GMT")]), Some(MAX_DELAY.as_millis()));
         assert_eq!(told(&[]), None);
     }
 }

@@ -5,41 +5,41 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::catalog::{Entry, PROVIDERS};
-use super::exchange::Line;
-use super::{CatalogError, Http, Keys, ModelSpec, Provider, keys};
+use super::catalog::{ProviderEntry, PROVIDERS};
+use super::exchange::Transport;
+use super::{CatalogError, HttpClient, KeySource, ModelSpec, HttpModel, keys};
 
 /// How long a server on this machine may take to say that it is there.
-const THERE: Duration = Duration::from_millis(750);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
 
 #[derive(Deserialize)]
-struct Listed {
+struct ModelList {
     #[serde(default)]
-    data: Vec<One>,
+    data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct One {
+struct ListedModel {
     id: String,
 }
 
-impl Http {
+impl HttpClient {
     /// The first provider whose key is set, or a server on this machine that answers.
-    pub async fn auto(&self, keys: &dyn Keys) -> Result<Arc<Provider>, CatalogError> {
-        self.auto_among(keys, &self.servers()).await
+    pub async fn auto_model(&self, keys: &dyn KeySource) -> Result<Arc<HttpModel>, CatalogError> {
+        self.auto_model_among(keys, &self.local_server_urls()).await
     }
 
     /// Where servers on this machine are looked for.
-    fn servers(&self) -> [(&'static str, &str); 2] {
+    fn local_server_urls(&self) -> [(&'static str, &str); 2] {
         ["ollama", "llamacpp"].map(|name| {
             let entry = PROVIDERS.iter().find(|entry| entry.name == name);
-            let place = self.0.options.places.get(name).map(String::as_str);
+            let place = self.0.options.base_urls.get(name).map(String::as_str);
             (name, place.or(entry.and_then(|entry| entry.base_url)).unwrap_or_default())
         })
     }
 
     /// The servers on this machine that are looked for: name, place, and a model of it if it answers.
-    pub async fn servers_here(&self) -> Vec<(&'static str, String, Option<String>)> {
+    pub async fn probe_local_servers(&self) -> Vec<(&'static str, String, Option<String>)> {
         let ask = |(name, place): (&'static str, &str)| {
             let place = place.to_owned();
             async move {
@@ -47,16 +47,16 @@ impl Http {
                 (name, place, model)
             }
         };
-        futures::future::join_all(self.servers().map(ask)).await
+        futures::future::join_all(self.local_server_urls().map(ask)).await
     }
 
     /// The same, with these servers.
-    pub async fn auto_among(
+    pub async fn auto_model_among(
         &self,
-        keys: &dyn Keys,
+        keys: &dyn KeySource,
         servers: &[(&str, &str)],
-    ) -> Result<Arc<Provider>, CatalogError> {
-        if let Some(found) = self.auto_by_key(keys) {
+    ) -> Result<Arc<HttpModel>, CatalogError> {
+        if let Some(found) = self.auto_model_by_key(keys) {
             return found;
         }
         for (provider, base_url) in servers {
@@ -65,14 +65,14 @@ impl Http {
                 return self.model(&ModelSpec { base_url: Some((*base_url).to_owned()), ..spec }, keys);
             }
         }
-        Err(CatalogError::Nothing)
+        Err(CatalogError::NoModelFound)
     }
 
     /// The first provider whose key is set, if one is; in a recording, the one that was asked.
-    pub fn auto_by_key(&self, keys: &dyn Keys) -> Option<Result<Arc<Provider>, CatalogError>> {
-        let fits = |entry: &&Entry| match self.line() {
-            Line::Net { .. } => keys::first(keys, entry.keys).is_some(),
-            Line::Tape(tape) => entry.base_url.is_some_and(|url| tape.model_at(url).is_some()),
+    pub fn auto_model_by_key(&self, keys: &dyn KeySource) -> Option<Result<Arc<HttpModel>, CatalogError>> {
+        let fits = |entry: &&ProviderEntry| match self.transport() {
+            Transport::Network { .. } => keys::first_key(keys, entry.keys).is_some(),
+            Transport::Replay(tape) => entry.base_url.is_some_and(|url| tape.recorded_model(url).is_some()),
         };
         let entry = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).find(fits)?;
         let name = format!("{}/{}", entry.name, entry.default_model?);
@@ -81,17 +81,17 @@ impl Http {
 
     /// Whether a recording answers, and no network is used.
     pub(super) fn is_replaying(&self) -> bool {
-        matches!(self.line(), Line::Tape(_))
+        matches!(self.transport(), Transport::Replay(_))
     }
 
     async fn first_model(&self, base_url: &str) -> Option<String> {
-        let client = match self.line() {
-            Line::Net { client, .. } => client,
-            Line::Tape(tape) => return tape.model_at(base_url),
+        let client = match self.transport() {
+            Transport::Network { client, .. } => client,
+            Transport::Replay(tape) => return tape.recorded_model(base_url),
         };
-        let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(THERE).send();
+        let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(PROBE_TIMEOUT).send();
         let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
-        let listed: Listed = serde_json::from_slice(&body).ok()?;
+        let listed: ModelList = serde_json::from_slice(&body).ok()?;
         listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))
     }
 }

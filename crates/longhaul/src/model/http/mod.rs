@@ -31,129 +31,129 @@ mod local;
 mod options;
 mod provider;
 
-pub(crate) use client::tls;
+pub(crate) use client::tls_config;
 
 pub use cassette::{Cassette, CassetteError};
 pub use catalog::{
-    ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers, usual_keys,
+    ApiType, CatalogError, CustomProvider, ModelSpec, is_known_provider, known_providers, provider_key_variables,
 };
-pub(crate) use catalog::{is_at_home, usual_keys_of};
+pub(crate) use catalog::{is_provider_or_local_url, key_variables_of};
 pub use endpoint::{Auth, Endpoint};
-pub use fallback::Fallback;
-pub use keys::{Key, Keys, NoKeys};
-pub use provider::Provider;
+pub use fallback::FallbackModel;
+pub use keys::{ApiKey, KeySource, NoKeys};
+pub use provider::HttpModel;
 
-use crate::model::prices::Prices;
+use crate::model::prices::PriceTable;
 use crate::model::settings::ModelSettings;
-use crate::model::wire::Wire;
-use endpoint::Identity;
-use exchange::Line;
-use gate::Gate;
+use crate::model::wire::WireProtocol;
+use endpoint::EndpointId;
+use exchange::Transport;
+use gate::RateLimitGate;
 
 /// How providers are asked.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// How long a connection may take to come about.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// How long an answer may take to begin.
-    pub first_byte: Duration,
+    pub first_byte_timeout: Duration,
     /// How long an answer may pause.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// How many requests may be under way at once, for each endpoint and key.
-    pub concurrent: usize,
+    pub max_concurrent: usize,
     /// Whether the proxies of the machine, its environment variables included, are used.
     pub system_proxy: bool,
     /// What tokens cost.
-    pub prices: Prices,
+    pub prices: PriceTable,
     /// Where providers are that are not at their usual place, such as a server of this machine at another port: base
     /// URLs by the provider's name.
-    pub places: HashMap<String, String>,
+    pub base_urls: HashMap<String, String>,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
         HttpOptions {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(120),
-            silence: Duration::from_secs(120),
-            concurrent: 64,
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(120),
+            max_concurrent: 64,
             system_proxy: false,
-            prices: Prices::shipped(),
-            places: HashMap::new(),
+            prices: PriceTable::built_in(),
+            base_urls: HashMap::new(),
         }
     }
 }
 
 /// The way out: one a process, cloned freely. Connections and gates are shared by all that is made with it.
 #[derive(Clone)]
-pub struct Http(Arc<Inner>);
+pub struct HttpClient(Arc<HttpClientInner>);
 
-struct Inner {
+struct HttpClientInner {
     options: HttpOptions,
-    line: Line,
-    gates: Mutex<HashMap<Identity, Arc<Gate>>>,
+    transport: Transport,
+    gates: Mutex<HashMap<EndpointId, Arc<RateLimitGate>>>,
 }
 
-impl Http {
+impl HttpClient {
     /// A way to the network.
-    pub fn new(options: HttpOptions) -> Result<Http, HttpError> {
-        let line = Line::Net { client: client::build(&options)?, tape: None };
-        Ok(Http::over(options, line))
+    pub fn new(options: HttpOptions) -> Result<HttpClient, HttpError> {
+        let line = Transport::Network { client: client::build_client(&options)?, tape: None };
+        Ok(HttpClient::with_transport(options, line))
     }
 
     /// The same, and what goes over it is recorded.
-    pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<Http, HttpError> {
-        let line = Line::Net { client: client::build(&options)?, tape: Some(Arc::new(cassette)) };
-        Ok(Http::over(options, line))
+    pub fn recording(options: HttpOptions, cassette: Cassette) -> Result<HttpClient, HttpError> {
+        let line = Transport::Network { client: client::build_client(&options)?, tape: Some(Arc::new(cassette)) };
+        Ok(HttpClient::with_transport(options, line))
     }
 
     /// No network at all: what was recorded is answered again.
-    pub fn replaying(options: HttpOptions, cassette: Cassette) -> Http {
-        Http::over(options, Line::Tape(Arc::new(cassette)))
+    pub fn replaying(options: HttpOptions, cassette: Cassette) -> HttpClient {
+        HttpClient::with_transport(options, Transport::Replay(Arc::new(cassette)))
     }
 
-    fn over(options: HttpOptions, line: Line) -> Http {
-        Http(Arc::new(Inner { options, line, gates: Mutex::default() }))
+    fn with_transport(options: HttpOptions, line: Transport) -> HttpClient {
+        HttpClient(Arc::new(HttpClientInner { options, transport: line, gates: Mutex::default() }))
     }
 
     /// A model that speaks this wire at this endpoint. `name` is what people call it.
-    pub fn provider(
+    pub fn model_with_wire(
         &self,
         name: &str,
-        wire: impl Wire,
+        wire: impl WireProtocol,
         settings: ModelSettings,
         endpoint: Endpoint,
-    ) -> Result<Provider, HttpError> {
-        self.provider_of(name, Box::new(wire), settings, endpoint)
+    ) -> Result<HttpModel, HttpError> {
+        self.build_model(name, Box::new(wire), settings, endpoint)
     }
 
-    fn provider_of(
+    fn build_model(
         &self,
         name: &str,
-        wire: Box<dyn Wire>,
+        wire: Box<dyn WireProtocol>,
         settings: ModelSettings,
         endpoint: Endpoint,
-    ) -> Result<Provider, HttpError> {
-        wire.check(&settings).map_err(|why| HttpError::Settings { model: name.to_owned(), why })?;
-        self.line().know(&endpoint);
-        Ok(Provider::new(self.clone(), name, wire, settings, endpoint))
+    ) -> Result<HttpModel, HttpError> {
+        wire.check_settings(&settings).map_err(|why| HttpError::Settings { model: name.to_owned(), why })?;
+        self.transport().add_secrets(&endpoint);
+        Ok(HttpModel::new(self.clone(), name, wire, settings, endpoint))
     }
 
     fn options(&self) -> &HttpOptions {
         &self.0.options
     }
 
-    fn line(&self) -> &Line {
-        &self.0.line
+    fn transport(&self) -> &Transport {
+        &self.0.transport
     }
 
-    fn gate(&self, endpoint: &Endpoint) -> Arc<Gate> {
+    fn gate(&self, endpoint: &Endpoint) -> Arc<RateLimitGate> {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.entry(endpoint.identity()).or_insert_with(|| Gate::new(self.0.options.concurrent)).clone()
+        gates.entry(endpoint.endpoint_id()).or_insert_with(|| RateLimitGate::new(self.0.options.max_concurrent)).clone()
     }
 }
 
-impl std::fmt::Debug for Http {
+impl std::fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Http").finish_non_exhaustive()
     }

@@ -56,7 +56,7 @@ pub(super) struct Beside {
 }
 
 /// Takes the protocol out of the options.
-pub(super) fn api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, String> {
+pub(super) fn take_api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, String> {
     let Some(value) = settings.provider_opts.remove("api_type") else { return Ok(None) };
     serde_json::from_value(value.clone()).map(Some).map_err(|_| {
         format!(
@@ -66,7 +66,7 @@ pub(super) fn api_type(settings: &mut ModelSettings) -> Result<Option<ApiType>, 
 }
 
 /// Translates what can be, and gives what comes of it beside the body.
-pub(super) fn translate(
+pub(super) fn translate_opts(
     provider: &str,
     api: ApiType,
     settings: &mut ModelSettings,

@@ -7,7 +7,7 @@ use serde_saphyr::{Location, MessageFormatter as _, UserMessageFormatter};
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
+pub enum ModelScriptError {
     /// The file cannot be read.
     #[error("the script {} cannot be read: {source}", path.display())]
     Unreadable {
@@ -18,12 +18,12 @@ pub enum ScriptError {
     },
     /// The script is wrong.
     #[error(transparent)]
-    Wrong(Box<Mistake>),
+    Invalid(Box<ScriptProblem>),
 }
 
 /// A mistake in a script: where it is, what stands there, and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ScriptProblem {
     /// The script, as its reader named it.
     pub script: String,
     /// The line, from 1; 0 where it is not known.
@@ -36,9 +36,9 @@ pub struct Mistake {
     pub text: String,
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ScriptProblem {}
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ScriptProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
             return write!(f, "{}: {}", self.script, self.message);
@@ -50,19 +50,19 @@ impl fmt::Display for Mistake {
 
 /// The text of a script under its name: what mistakes are shown in.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct ScriptSource<'a> {
     pub(super) name: &'a str,
     pub(super) yaml: &'a str,
 }
 
-impl Source<'_> {
+impl ScriptSource<'_> {
     /// A mistake at a place.
-    pub(super) fn wrong(&self, at: Location, message: impl Into<String>) -> ScriptError {
+    pub(super) fn error_at(&self, at: Location, message: impl Into<String>) -> ModelScriptError {
         self.wrong_at(at.line(), at.column(), message.into())
     }
 
     /// A mistake in the `line`-th line of a text that begins at `at`.
-    pub(super) fn wrong_in(&self, at: Location, line: usize, message: String) -> ScriptError {
+    pub(super) fn error_in_text(&self, at: Location, line: usize, message: String) -> ModelScriptError {
         // Only the lines of a literal block are those of its text, from the one after its mark.
         let above = (1..at.line()).rev().find(|n| !self.line(*n).trim().is_empty());
         let mark = above.filter(|n| opens_block(self.line(*n)));
@@ -72,12 +72,12 @@ impl Source<'_> {
                 let indent = self.line(line).chars().take_while(|c| *c == ' ').count();
                 self.wrong_at(line, u64::try_from(indent).unwrap_or(0) + 1, message)
             }
-            _ => self.wrong(at, message),
+            _ => self.error_at(at, message),
         }
     }
 
     /// What the YAML reader found wrong.
-    pub(super) fn unreadable(&self, error: &serde_saphyr::Error) -> ScriptError {
+    pub(super) fn yaml_error(&self, error: &serde_saphyr::Error) -> ModelScriptError {
         let (line, column) = match error.location() {
             Some(at) if at != Location::UNKNOWN => (at.line(), at.column()),
             _ => (0, 0),
@@ -92,10 +92,10 @@ impl Source<'_> {
         self.wrong_at(line, column, message)
     }
 
-    fn wrong_at(&self, line: u64, column: u64, message: String) -> ScriptError {
+    fn wrong_at(&self, line: u64, column: u64, message: String) -> ModelScriptError {
         let shown = self.line(line).trim_end().chars().take(120);
         let text = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-        ScriptError::Wrong(Box::new(Mistake { script: self.name.to_owned(), line, column, message, text }))
+        ModelScriptError::Invalid(Box::new(ScriptProblem { script: self.name.to_owned(), line, column, message, text }))
     }
 
     fn line(&self, line: u64) -> &str {

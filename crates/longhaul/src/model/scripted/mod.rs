@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
 
-use super::{Model, ReplyStream, Request};
+use super::{Model, ReplyStream, ModelRequest};
 
 mod error;
 mod play;
@@ -28,32 +28,32 @@ mod tests;
 #[cfg(test)]
 mod wrong_tests;
 
-pub use error::{Mistake, ScriptError};
-pub use script::Script;
+pub use error::{ScriptProblem, ModelScriptError};
+pub use script::ModelScript;
 
 /// What the model is called, in replies and in errors.
 const NAME: &str = "scripted";
 
 /// A model that plays a [`Script`].
 #[derive(Debug, Clone)]
-pub struct Scripted {
-    script: Arc<Script>,
+pub struct ScriptedModel {
+    script: Arc<ModelScript>,
 }
 
-impl Scripted {
+impl ScriptedModel {
     /// A model that plays `script`.
-    pub fn new(script: Arc<Script>) -> Self {
-        Scripted { script }
+    pub fn new(script: Arc<ModelScript>) -> Self {
+        ScriptedModel { script }
     }
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn name(&self) -> &str {
         NAME
     }
 
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
-        stream::unfold(play::Play::new(self, request), |mut play| async move {
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        stream::unfold(play::ScriptPlayback::new(self, request), |mut play| async move {
             play.next().await.map(|item| (item, play))
         })
         .boxed()

@@ -3,28 +3,28 @@
 use std::mem;
 use std::time::Duration;
 
-use super::script::{Mishap, Pace, Script, Turn, failed};
-use super::talk::Talk;
-use super::{NAME, Scripted};
+use super::script::{ScriptedFailure, StreamPace, ModelScript, ScriptTurn, describe_template_failure};
+use super::talk::TemplateContext;
+use super::{NAME, ScriptedModel};
 use crate::message::{Block, Call, Message, Reply, StopReason, Usage};
-use crate::model::{Chunk, ModelError, ModelErrorKind, Request};
+use crate::model::{ReplyChunk, ModelError, ModelErrorKind, ModelRequest};
 
 /// A reply on its way: what is still to come.
-pub(super) struct Play<'a> {
-    request: Option<(&'a Script, Request<'a>)>,
-    take: Option<Take>,
+pub(super) struct ScriptPlayback<'a> {
+    request: Option<(&'a ModelScript, ModelRequest<'a>)>,
+    take: Option<PlannedReply>,
 }
 
 /// What is streamed, and how it ends.
-struct Take {
-    reasoning: Rest,
-    text: Rest,
-    pace: Pace,
+struct PlannedReply {
+    reasoning: UnsentText,
+    text: UnsentText,
+    pace: StreamPace,
     chunks: u32,
-    ending: Ending,
+    ending: PlannedEnd,
 }
 
-enum Ending {
+enum PlannedEnd {
     Done(Box<Reply>),
     Fails(ModelError),
     Hangs,
@@ -33,14 +33,14 @@ enum Ending {
 
 /// A text of which some is already sent.
 #[derive(Default)]
-struct Rest {
+struct UnsentText {
     text: String,
     sent: usize,
 }
 
-impl Rest {
+impl UnsentText {
     fn new(text: String) -> Self {
-        Rest { text, sent: 0 }
+        UnsentText { text, sent: 0 }
     }
 
     /// The next `chunk` characters.
@@ -60,14 +60,14 @@ impl Rest {
     }
 }
 
-impl<'a> Play<'a> {
-    pub(super) fn new(model: &'a Scripted, request: Request<'a>) -> Self {
-        Play { request: Some((&model.script, request)), take: None }
+impl<'a> ScriptPlayback<'a> {
+    pub(super) fn new(model: &'a ScriptedModel, request: ModelRequest<'a>) -> Self {
+        ScriptPlayback { request: Some((&model.script, request)), take: None }
     }
 
-    pub(super) async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<ReplyChunk, ModelError>> {
         if let Some((script, request)) = self.request.take() {
-            match Take::new(script, &request) {
+            match PlannedReply::new(script, &request) {
                 Ok(take) => {
                     rest_for(take.pace.delay).await;
                     self.take = Some(take);
@@ -86,11 +86,11 @@ impl<'a> Play<'a> {
             take.chunks += 1;
             return Some(Ok(chunk));
         }
-        match mem::replace(&mut take.ending, Ending::Over) {
-            Ending::Done(reply) => Some(Ok(Chunk::Done(reply))),
-            Ending::Fails(error) => Some(Err(error)),
-            Ending::Hangs => std::future::pending().await,
-            Ending::Over => None,
+        match mem::replace(&mut take.ending, PlannedEnd::Over) {
+            PlannedEnd::Done(reply) => Some(Ok(ReplyChunk::Done(reply))),
+            PlannedEnd::Fails(error) => Some(Err(error)),
+            PlannedEnd::Hangs => std::future::pending().await,
+            PlannedEnd::Over => None,
         }
     }
 }
@@ -101,48 +101,48 @@ async fn rest_for(time: Duration) {
     }
 }
 
-impl Take {
-    fn new(script: &Script, request: &Request<'_>) -> Result<Take, String> {
-        let turn = script.turn(request)?;
+impl PlannedReply {
+    fn new(script: &ModelScript, request: &ModelRequest<'_>) -> Result<PlannedReply, String> {
+        let turn = script.find_turn(request)?;
         let mishap = usize::try_from(request.retry).ok().and_then(|retry| turn.errors.get(retry));
-        let mut take = Take {
-            reasoning: Rest::default(),
-            text: Rest::default(),
+        let mut take = PlannedReply {
+            reasoning: UnsentText::default(),
+            text: UnsentText::default(),
             pace: turn.pace,
             chunks: 0,
-            ending: Ending::Over,
+            ending: PlannedEnd::Over,
         };
         match mishap {
-            Some(Mishap::Status { status, retry_after, message }) => {
-                take.ending = Ending::Fails(failure(*status, *retry_after, message));
+            Some(ScriptedFailure::Status { status, retry_after, message }) => {
+                take.ending = PlannedEnd::Fails(failure(*status, *retry_after, message));
                 return Ok(take);
             }
-            Some(Mishap::Empty) => {
-                take.ending = Ending::Done(Box::new(reply(request, Vec::new(), turn)));
+            Some(ScriptedFailure::Empty) => {
+                take.ending = PlannedEnd::Done(Box::new(reply(request, Vec::new(), turn)));
                 return Ok(take);
             }
-            Some(Mishap::Cut | Mishap::Hang) | None => {}
+            Some(ScriptedFailure::Cut | ScriptedFailure::Hang) | None => {}
         }
-        let blocks = blocks(script, request, turn).map_err(|error| failed(request, &error))?;
+        let blocks = blocks(script, request, turn).map_err(|error| describe_template_failure(request, &error))?;
         for block in &blocks {
             match block {
-                Block::Text(text) => take.text = Rest::new(text.clone()),
-                Block::Reasoning { text, .. } => take.reasoning = Rest::new(text.clone()),
+                Block::Text(text) => take.text = UnsentText::new(text.clone()),
+                Block::Reasoning { text, .. } => take.reasoning = UnsentText::new(text.clone()),
                 Block::Call(_) => {}
             }
         }
         match mishap {
-            None => take.ending = Ending::Done(Box::new(reply(request, blocks, turn))),
-            Some(Mishap::Hang) => {
+            None => take.ending = PlannedEnd::Done(Box::new(reply(request, blocks, turn))),
+            Some(ScriptedFailure::Hang) => {
                 let first = take.chunk();
-                take.text = Rest::default();
-                take.reasoning = Rest::default();
+                take.text = UnsentText::default();
+                take.reasoning = UnsentText::default();
                 match first {
-                    Some(Chunk::Text(text)) => take.text = Rest::new(text),
-                    Some(Chunk::Reasoning(text)) => take.reasoning = Rest::new(text),
+                    Some(ReplyChunk::Text(text)) => take.text = UnsentText::new(text),
+                    Some(ReplyChunk::Reasoning(text)) => take.reasoning = UnsentText::new(text),
                     _ => {}
                 }
-                take.ending = Ending::Hangs;
+                take.ending = PlannedEnd::Hangs;
             }
             Some(_) => {
                 let half = take.text.text.chars().count() / 2;
@@ -152,9 +152,9 @@ impl Take {
         Ok(take)
     }
 
-    fn chunk(&mut self) -> Option<Chunk> {
-        let thought = self.reasoning.next(self.pace.chunk).map(Chunk::Reasoning);
-        thought.or_else(|| self.text.next(self.pace.chunk).map(Chunk::Text))
+    fn chunk(&mut self) -> Option<ReplyChunk> {
+        let thought = self.reasoning.next(self.pace.chunk).map(ReplyChunk::Reasoning);
+        thought.or_else(|| self.text.next(self.pace.chunk).map(ReplyChunk::Text))
     }
 }
 
@@ -169,19 +169,19 @@ fn failure(status: u16, retry_after: Option<Duration>, message: &str) -> ModelEr
     ModelError { model: NAME.to_owned(), kind, retry_after }
 }
 
-fn blocks(script: &Script, request: &Request<'_>, turn: &Turn) -> Result<Vec<Block>, minijinja::Error> {
+fn blocks(script: &ModelScript, request: &ModelRequest<'_>, turn: &ScriptTurn) -> Result<Vec<Block>, minijinja::Error> {
     let mut seen = None;
-    let mut talk = || seen.get_or_insert_with(|| Talk::new(request).value()).clone();
+    let mut talk = || seen.get_or_insert_with(|| TemplateContext::new(request).into_value()).clone();
     let texts = usize::from(turn.text.is_some()) + usize::from(turn.reasoning.is_some());
     let mut blocks = Vec::with_capacity(texts + turn.calls.len());
     if let Some(reasoning) = &turn.reasoning {
-        let text = script.templates.text(reasoning, &mut talk)?;
+        let text = script.templates.render_text(reasoning, &mut talk)?;
         if !text.is_empty() {
             blocks.push(Block::Reasoning { text, opaque: None });
         }
     }
     if let Some(text) = &turn.text {
-        let text = script.templates.text(text, &mut talk)?;
+        let text = script.templates.render_text(text, &mut talk)?;
         if !text.is_empty() {
             blocks.push(Block::Text(text));
         }
@@ -190,20 +190,20 @@ fn blocks(script: &Script, request: &Request<'_>, turn: &Turn) -> Result<Vec<Blo
         blocks.push(Block::Call(Call {
             id: format!("call_{}_{index}", u64::from(request.turn) + 1),
             tool: tool.clone(),
-            arguments: script.templates.arguments(arguments, &mut talk)?,
+            arguments: script.templates.render_arguments(arguments, &mut talk)?,
         }));
     }
     Ok(blocks)
 }
 
-fn reply(request: &Request<'_>, blocks: Vec<Block>, turn: &Turn) -> Reply {
+fn reply(request: &ModelRequest<'_>, blocks: Vec<Block>, turn: &ScriptTurn) -> Reply {
     let usage = turn.usage.unwrap_or_else(|| estimate(request, &blocks));
     let stop = if blocks.is_empty() && turn.stop == StopReason::Calls { StopReason::End } else { turn.stop };
     Reply { blocks, stop, usage, model: NAME.to_owned(), cost: Some(0) }
 }
 
 /// A token is four bytes. The last reply tells what was used up to it, so only what is new is looked at.
-fn estimate(request: &Request<'_>, blocks: &[Block]) -> Usage {
+fn estimate(request: &ModelRequest<'_>, blocks: &[Block]) -> Usage {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
     let mut input = 0;
     let mut known = false;

@@ -8,37 +8,37 @@ use minijinja::Error;
 use regex::Regex;
 use serde_saphyr::{Location, Spanned};
 
-use super::error::{ScriptError, Source};
-use super::shape::{self, AgentShape, CaseShape, ErrorShape, PaceShape, TurnShape};
-use super::talk::{self, Talk};
-use super::template::{Arguments, Compiler, Expression, Templates, Text, explained};
+use super::error::{ModelScriptError, ScriptSource};
+use super::shape::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
+use super::talk::{self, TemplateContext};
+use super::template::{ScriptArguments, TemplateCompiler, Expression, Templates, ScriptText, describe_template_error};
 use crate::message::{StopReason, Usage};
-use crate::model::Request;
+use crate::model::ModelRequest;
 
 /// What is said beyond the last turn of a script that has no `otherwise`.
 const ENDED: &str = "The script has ended.";
 /// The agent that plays every agent without a part of its own.
-const ANYBODY: &str = "*";
+const ANY_AGENT: &str = "*";
 
 /// A script: what each agent of a team says. `docs/scripted.md` explains every key.
 #[derive(Debug)]
-pub struct Script {
+pub struct ModelScript {
     name: String,
-    agents: HashMap<String, Vec<Case>>,
+    agents: HashMap<String, Vec<ScriptCase>>,
     pub(super) templates: Templates,
 }
 
 /// The turns for the tasks that it fits.
 #[derive(Debug)]
-pub(super) struct Case {
-    when: When,
-    turns: Vec<Turn>,
+pub(super) struct ScriptCase {
+    when: TaskCondition,
+    turns: Vec<ScriptTurn>,
     repeats: bool,
-    otherwise: Turn,
+    otherwise: ScriptTurn,
 }
 
 #[derive(Debug)]
-enum When {
+enum TaskCondition {
     Always,
     Contains(String),
     Matches(Regex),
@@ -46,20 +46,20 @@ enum When {
 
 /// One reply, and what goes wrong before it.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct ScriptTurn {
     until: Option<Expression>,
-    pub(super) errors: Vec<Mishap>,
-    pub(super) reasoning: Option<Text>,
-    pub(super) text: Option<Text>,
-    pub(super) calls: Vec<(String, Arguments)>,
+    pub(super) errors: Vec<ScriptedFailure>,
+    pub(super) reasoning: Option<ScriptText>,
+    pub(super) text: Option<ScriptText>,
+    pub(super) calls: Vec<(String, ScriptArguments)>,
     pub(super) usage: Option<Usage>,
     pub(super) stop: StopReason,
-    pub(super) pace: Pace,
+    pub(super) pace: StreamPace,
 }
 
 /// How fast a reply comes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct StreamPace {
     /// Characters a chunk.
     pub(super) chunk: usize,
     /// Between two chunks.
@@ -70,35 +70,35 @@ pub(super) struct Pace {
 
 /// What goes wrong.
 #[derive(Debug, Clone)]
-pub(super) enum Mishap {
+pub(super) enum ScriptedFailure {
     Status { status: u16, retry_after: Option<Duration>, message: String },
     Cut,
     Hang,
     Empty,
 }
 
-impl Script {
+impl ModelScript {
     /// Reads a script. Errors call it `name`.
-    pub fn parse(name: &str, yaml: &str) -> Result<Script, ScriptError> {
-        let source = Source { name, yaml };
-        let shape = shape::read(source)?;
-        let mut reader = Reader { compiler: Compiler::new(source) };
-        let quick = Pace { chunk: usize::MAX, pause: Duration::ZERO, delay: Duration::ZERO };
+    pub fn parse(name: &str, yaml: &str) -> Result<ModelScript, ModelScriptError> {
+        let source = ScriptSource { name, yaml };
+        let shape = shape::parse_script_yaml(source)?;
+        let mut reader = ScriptCompiler { compiler: TemplateCompiler::new(source) };
+        let quick = StreamPace { chunk: usize::MAX, pause: Duration::ZERO, delay: Duration::ZERO };
         let pace = reader.pace(shape.defaults, quick)?;
         let mut agents = HashMap::with_capacity(shape.agents.len());
         for (agent, part) in shape.agents {
             let cases = reader.agent(&agent, part, pace)?;
             agents.insert(agent, cases);
         }
-        Ok(Script { name: name.to_owned(), agents, templates: reader.compiler.finish() })
+        Ok(ModelScript { name: name.to_owned(), agents, templates: reader.compiler.finish() })
     }
 
     /// Reads a script from a file. Errors call it by its path.
-    pub fn load(path: impl AsRef<Path>) -> Result<Script, ScriptError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<ModelScript, ModelScriptError> {
         let path = path.as_ref();
         let yaml = std::fs::read_to_string(path)
-            .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
-        Script::parse(&path.display().to_string(), &yaml)
+            .map_err(|source| ModelScriptError::Unreadable { path: path.to_owned(), source })?;
+        ModelScript::parse(&path.display().to_string(), &yaml)
     }
 
     /// The name of the script, as errors call it.
@@ -107,25 +107,25 @@ impl Script {
     }
 
     /// Whether the script says anything for an agent.
-    pub fn plays(&self, agent: &str) -> bool {
-        self.agents.contains_key(agent) || self.agents.contains_key(ANYBODY)
+    pub fn has_agent(&self, agent: &str) -> bool {
+        self.agents.contains_key(agent) || self.agents.contains_key(ANY_AGENT)
     }
 
     /// The turn that answers a request, or why there is none.
-    pub(super) fn turn(&self, request: &Request<'_>) -> Result<&Turn, String> {
+    pub(super) fn find_turn(&self, request: &ModelRequest<'_>) -> Result<&ScriptTurn, String> {
         let agent = request.agent.as_str();
-        let cases = self.agents.get(agent).or_else(|| self.agents.get(ANYBODY));
+        let cases = self.agents.get(agent).or_else(|| self.agents.get(ANY_AGENT));
         let cases = cases.ok_or_else(|| format!("the script has no agent '{agent}'"))?;
         let case = match cases.as_slice() {
-            [Case { when: When::Always, .. }] => cases.first(),
+            [ScriptCase { when: TaskCondition::Always, .. }] => cases.first(),
             _ => {
                 let task = talk::task_text(request);
-                cases.iter().find(|case| case.when.fits(task))
+                cases.iter().find(|case| case.when.matches(task))
             }
         };
         let case = case.ok_or_else(|| format!("agent '{agent}' has no case for this task"))?;
         if case.repeats {
-            case.repeated(request, &self.templates).map_err(|error| failed(request, &error))
+            case.repeated(request, &self.templates).map_err(|error| describe_template_failure(request, &error))
         } else {
             Ok(case.nth(request.turn))
         }
@@ -133,22 +133,22 @@ impl Script {
 }
 
 /// What is said of a template that failed while it was played.
-pub(super) fn failed(request: &Request<'_>, error: &Error) -> String {
-    format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, explained(error))
+pub(super) fn describe_template_failure(request: &ModelRequest<'_>, error: &Error) -> String {
+    format!("agent '{}', turn {}: {}", request.agent, u64::from(request.turn) + 1, describe_template_error(error))
 }
 
-impl When {
-    fn fits(&self, task: &str) -> bool {
+impl TaskCondition {
+    fn matches(&self, task: &str) -> bool {
         match self {
-            When::Always => true,
-            When::Contains(part) => task.contains(part.as_str()),
-            When::Matches(pattern) => pattern.is_match(task),
+            TaskCondition::Always => true,
+            TaskCondition::Contains(part) => task.contains(part.as_str()),
+            TaskCondition::Matches(pattern) => pattern.is_match(task),
         }
     }
 }
 
-impl Case {
-    fn nth(&self, turn: u32) -> &Turn {
+impl ScriptCase {
+    fn nth(&self, turn: u32) -> &ScriptTurn {
         usize::try_from(turn).ok().and_then(|n| self.turns.get(n)).unwrap_or(&self.otherwise)
     }
 
@@ -156,9 +156,9 @@ impl Case {
     ///
     /// How often one was given is not remembered but found in the conversation: what is so stays so, hence the
     /// first reply before which it was so can be searched for.
-    fn repeated(&self, request: &Request<'_>, templates: &Templates) -> Result<&Turn, Error> {
-        let talk = Talk::new(request);
-        let replies = talk.replies();
+    fn repeated(&self, request: &ModelRequest<'_>, templates: &Templates) -> Result<&ScriptTurn, Error> {
+        let talk = TemplateContext::new(request);
+        let replies = talk.reply_positions();
         let lost = request.turn.saturating_sub(u32::try_from(replies.len()).unwrap_or(u32::MAX));
         let now = request.turn;
         let mut given = 0;
@@ -173,10 +173,10 @@ impl Case {
             let holds = |reply: u32| -> Result<bool, Error> {
                 let index = usize::try_from(reply.saturating_sub(lost)).unwrap_or(usize::MAX);
                 let then = match replies.get(index) {
-                    Some(position) if reply < now => talk.before(*position, reply),
+                    Some(position) if reply < now => talk.truncated_before(*position, reply),
                     _ => talk.clone(),
                 };
-                Ok(templates.value(until, then.value())?.is_true())
+                Ok(templates.evaluate(until, then.into_value())?.is_true())
             };
             if !holds(now)? {
                 return Ok(turn);
@@ -197,19 +197,19 @@ impl Case {
 }
 
 /// Makes the script of its shape.
-struct Reader<'a> {
-    compiler: Compiler<'a>,
+struct ScriptCompiler<'a> {
+    compiler: TemplateCompiler<'a>,
 }
 
-impl Reader<'_> {
-    fn wrong(&self, at: Location, message: impl Into<String>) -> ScriptError {
-        self.compiler.source.wrong(at, message)
+impl ScriptCompiler<'_> {
+    fn wrong(&self, at: Location, message: impl Into<String>) -> ModelScriptError {
+        self.compiler.source.error_at(at, message)
     }
 
-    fn agent(&mut self, name: &str, part: Spanned<AgentShape>, pace: Pace) -> Result<Vec<Case>, ScriptError> {
-        let AgentShape { turns, cases, otherwise } = part.value;
+    fn agent(&mut self, name: &str, part: Spanned<AgentYaml>, pace: StreamPace) -> Result<Vec<ScriptCase>, ModelScriptError> {
+        let AgentYaml { turns, cases, otherwise } = part.value;
         match (turns, cases) {
-            (Some(turns), None) => Ok(vec![self.case(CaseShape { when: None, turns, otherwise }, pace)?]),
+            (Some(turns), None) => Ok(vec![self.case(CaseYaml { when: None, turns, otherwise }, pace)?]),
             (None, Some(cases)) if otherwise.is_none() => {
                 cases.into_iter().map(|case| self.case(case, pace)).collect()
             }
@@ -228,12 +228,12 @@ impl Reader<'_> {
         }
     }
 
-    fn case(&mut self, case: CaseShape, pace: Pace) -> Result<Case, ScriptError> {
+    fn case(&mut self, case: CaseYaml, pace: StreamPace) -> Result<ScriptCase, ModelScriptError> {
         let when = match case.when {
-            None => When::Always,
+            None => TaskCondition::Always,
             Some(when) => self.when(when)?,
         };
-        let turns: Vec<Turn> =
+        let turns: Vec<ScriptTurn> =
             case.turns.into_iter().map(|turn| self.turn(turn, pace)).collect::<Result<_, _>>()?;
         let otherwise = match case.otherwise {
             Some(turn) if turn.value.until.is_some() => {
@@ -242,11 +242,11 @@ impl Reader<'_> {
                 );
             }
             Some(turn) => self.turn(turn, pace)?,
-            None => Turn {
+            None => ScriptTurn {
                 until: None,
                 errors: Vec::new(),
                 reasoning: None,
-                text: Some(Text::Fixed(ENDED.to_owned())),
+                text: Some(ScriptText::Fixed(ENDED.to_owned())),
                 calls: Vec::new(),
                 usage: None,
                 stop: StopReason::End,
@@ -254,21 +254,21 @@ impl Reader<'_> {
             },
         };
         let repeats = turns.iter().any(|turn| turn.until.is_some());
-        Ok(Case { when, turns, repeats, otherwise })
+        Ok(ScriptCase { when, turns, repeats, otherwise })
     }
 
-    fn when(&self, when: Spanned<String>) -> Result<When, ScriptError> {
+    fn when(&self, when: Spanned<String>) -> Result<TaskCondition, ModelScriptError> {
         let pattern = when.value.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         match pattern {
-            None => Ok(When::Contains(when.value)),
-            Some(pattern) => Regex::new(pattern).map(When::Matches).map_err(|error| {
+            None => Ok(TaskCondition::Contains(when.value)),
+            Some(pattern) => Regex::new(pattern).map(TaskCondition::Matches).map_err(|error| {
                 let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
                 self.wrong(when.defined, format!("/{pattern}/ is not a pattern: {why}"))
             }),
         }
     }
 
-    fn turn(&mut self, turn: Spanned<TurnShape>, pace: Pace) -> Result<Turn, ScriptError> {
+    fn turn(&mut self, turn: Spanned<TurnYaml>, pace: StreamPace) -> Result<ScriptTurn, ModelScriptError> {
         let Spanned { value: turn, defined: at, .. } = turn;
         if turn.text.is_none() && turn.reasoning.is_none() && turn.calls.is_empty() && turn.errors.is_empty()
         {
@@ -279,14 +279,14 @@ impl Reader<'_> {
         let calls: Vec<_> = turn
             .calls
             .into_iter()
-            .map(|call| Ok((call.tool, self.compiler.arguments(call.arguments)?)))
-            .collect::<Result<_, ScriptError>>()?;
+            .map(|call| Ok((call.tool, self.compiler.compile_arguments(call.arguments)?)))
+            .collect::<Result<_, ModelScriptError>>()?;
         let ends = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
-        Ok(Turn {
-            until: turn.until.map(|until| self.compiler.expression(&until)).transpose()?,
+        Ok(ScriptTurn {
+            until: turn.until.map(|until| self.compiler.compile_expression(&until)).transpose()?,
             errors: turn.errors.into_iter().map(|error| self.mishap(error)).collect::<Result<_, _>>()?,
-            reasoning: turn.reasoning.map(|text| self.compiler.text(text)).transpose()?,
-            text: turn.text.map(|text| self.compiler.text(text)).transpose()?,
+            reasoning: turn.reasoning.map(|text| self.compiler.compile_text(text)).transpose()?,
+            text: turn.text.map(|text| self.compiler.compile_text(text)).transpose()?,
             calls,
             usage: turn.usage.map(|u| Usage {
                 input: u.input,
@@ -296,26 +296,26 @@ impl Reader<'_> {
                 reasoning: u.reasoning,
             }),
             stop: turn.stop.unwrap_or(ends),
-            pace: self.pace(PaceShape { chunk: turn.chunk, pace: turn.pace, delay: turn.delay }, pace)?,
+            pace: self.pace(PaceYaml { chunk: turn.chunk, pace: turn.pace, delay: turn.delay }, pace)?,
         })
     }
 
-    fn mishap(&self, error: Spanned<ErrorShape>) -> Result<Mishap, ScriptError> {
+    fn mishap(&self, error: Spanned<FailureYaml>) -> Result<ScriptedFailure, ModelScriptError> {
         match error.value {
-            ErrorShape::Word(word) => match word.as_str() {
-                "cut" => Ok(Mishap::Cut),
-                "hang" => Ok(Mishap::Hang),
-                "empty" => Ok(Mishap::Empty),
+            FailureYaml::Word(word) => match word.as_str() {
+                "cut" => Ok(ScriptedFailure::Cut),
+                "hang" => Ok(ScriptedFailure::Hang),
+                "empty" => Ok(ScriptedFailure::Empty),
                 _ => Err(self.wrong(
                     error.defined,
                     format!("'{word}' is not an error; expected cut, hang, empty or a mapping with a status"),
                 )),
             },
-            ErrorShape::Status(shape) if !(400..600).contains(&shape.status) => Err(self.wrong(
+            FailureYaml::Status(shape) if !(400..600).contains(&shape.status) => Err(self.wrong(
                 error.defined,
                 format!("{} is not the status of an error; expected 400 to 599", shape.status),
             )),
-            ErrorShape::Status(shape) => Ok(Mishap::Status {
+            FailureYaml::Status(shape) => Ok(ScriptedFailure::Status {
                 status: shape.status,
                 retry_after: shape.retry_after.map(|text| self.duration(&text)).transpose()?,
                 message: shape.message,
@@ -323,7 +323,7 @@ impl Reader<'_> {
         }
     }
 
-    fn pace(&self, shape: PaceShape, default: Pace) -> Result<Pace, ScriptError> {
+    fn pace(&self, shape: PaceYaml, default: StreamPace) -> Result<StreamPace, ModelScriptError> {
         let chunk = match shape.chunk {
             None => default.chunk,
             Some(chunk) if chunk.value == 0 => {
@@ -333,10 +333,10 @@ impl Reader<'_> {
         };
         let or =
             |text: Option<Spanned<String>>, default| text.map_or(Ok(default), |text| self.duration(&text));
-        Ok(Pace { chunk, pause: or(shape.pace, default.pause)?, delay: or(shape.delay, default.delay)? })
+        Ok(StreamPace { chunk, pause: or(shape.pace, default.pause)?, delay: or(shape.delay, default.delay)? })
     }
 
-    fn duration(&self, text: &Spanned<String>) -> Result<Duration, ScriptError> {
+    fn duration(&self, text: &Spanned<String>) -> Result<Duration, ModelScriptError> {
         let parsed = text.value.parse::<jiff::SignedDuration>().ok().and_then(|d| Duration::try_from(d).ok());
         parsed.ok_or_else(|| {
             self.wrong(

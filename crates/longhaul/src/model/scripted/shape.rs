@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use super::error::{ScriptError, Source};
+use super::error::{ModelScriptError, ScriptSource};
 use crate::message::StopReason;
 
 /// The largest script, in bytes.
@@ -16,15 +16,15 @@ const LARGEST: usize = 4 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileShape {
+pub(super) struct ScriptYaml {
     #[serde(default)]
-    pub(super) defaults: PaceShape,
-    pub(super) agents: IndexMap<String, Spanned<AgentShape>>,
+    pub(super) defaults: PaceYaml,
+    pub(super) agents: IndexMap<String, Spanned<AgentYaml>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PaceShape {
+pub(super) struct PaceYaml {
     pub(super) chunk: Option<Spanned<u32>>,
     pub(super) pace: Option<Spanned<String>>,
     pub(super) delay: Option<Spanned<String>>,
@@ -32,31 +32,31 @@ pub(super) struct PaceShape {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AgentShape {
-    pub(super) turns: Option<Vec<Spanned<TurnShape>>>,
-    pub(super) cases: Option<Vec<CaseShape>>,
-    pub(super) otherwise: Option<Spanned<TurnShape>>,
+pub(super) struct AgentYaml {
+    pub(super) turns: Option<Vec<Spanned<TurnYaml>>>,
+    pub(super) cases: Option<Vec<CaseYaml>>,
+    pub(super) otherwise: Option<Spanned<TurnYaml>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CaseShape {
+pub(super) struct CaseYaml {
     pub(super) when: Option<Spanned<String>>,
-    pub(super) turns: Vec<Spanned<TurnShape>>,
-    pub(super) otherwise: Option<Spanned<TurnShape>>,
+    pub(super) turns: Vec<Spanned<TurnYaml>>,
+    pub(super) otherwise: Option<Spanned<TurnYaml>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TurnShape {
+pub(super) struct TurnYaml {
     pub(super) until: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) errors: Vec<Spanned<ErrorShape>>,
+    pub(super) errors: Vec<Spanned<FailureYaml>>,
     pub(super) reasoning: Option<Spanned<String>>,
     pub(super) text: Option<Spanned<String>>,
     #[serde(default)]
-    pub(super) calls: Vec<CallShape>,
-    pub(super) usage: Option<UsageShape>,
+    pub(super) calls: Vec<CallYaml>,
+    pub(super) usage: Option<UsageYaml>,
     pub(super) stop: Option<StopReason>,
     pub(super) chunk: Option<Spanned<u32>>,
     pub(super) pace: Option<Spanned<String>>,
@@ -65,14 +65,14 @@ pub(super) struct TurnShape {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CallShape {
+pub(super) struct CallYaml {
     pub(super) tool: String,
-    pub(super) arguments: Option<Spanned<Node>>,
+    pub(super) arguments: Option<Spanned<SpannedJson>>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct UsageShape {
+pub(super) struct UsageYaml {
     #[serde(default)]
     pub(super) input: u64,
     #[serde(default)]
@@ -86,37 +86,37 @@ pub(super) struct UsageShape {
 }
 
 #[derive(Debug)]
-pub(super) enum ErrorShape {
+pub(super) enum FailureYaml {
     Word(String),
-    Status(StatusShape),
+    Status(StatusYaml),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StatusShape {
+pub(super) struct StatusYaml {
     pub(super) status: u16,
     pub(super) retry_after: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) message: String,
 }
 
-impl<'de> Deserialize<'de> for ErrorShape {
+impl<'de> Deserialize<'de> for FailureYaml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct WordOrStatus;
 
         impl<'de> Visitor<'de> for WordOrStatus {
-            type Value = ErrorShape;
+            type Value = FailureYaml;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("cut, hang, empty or a mapping with a status")
             }
 
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<ErrorShape, E> {
-                Ok(ErrorShape::Word(word.to_owned()))
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<FailureYaml, E> {
+                Ok(FailureYaml::Word(word.to_owned()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ErrorShape, A::Error> {
-                StatusShape::deserialize(MapAccessDeserializer::new(map)).map(ErrorShape::Status)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FailureYaml, A::Error> {
+                StatusYaml::deserialize(MapAccessDeserializer::new(map)).map(FailureYaml::Status)
             }
         }
 
@@ -126,85 +126,85 @@ impl<'de> Deserialize<'de> for ErrorShape {
 
 /// Any YAML that can be JSON, with the place of each piece.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum SpannedJson {
     Null,
     Bool(bool),
     Number(serde_json::Number),
     Text(String),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(String, Spanned<Node>)>),
+    List(Vec<Spanned<SpannedJson>>),
+    Map(Vec<(String, Spanned<SpannedJson>)>),
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for SpannedJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
+        deserializer.deserialize_any(SpannedJsonVisitor)
     }
 }
 
-struct NodeVisitor;
+struct SpannedJsonVisitor;
 
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+impl<'de> Visitor<'de> for SpannedJsonVisitor {
+    type Value = SpannedJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value that can be JSON")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_unit<E: de::Error>(self) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Null)
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_none<E: de::Error>(self) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<SpannedJson, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Bool(value))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Bool(value))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Number(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Number(value.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Number(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Number(value.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<SpannedJson, E> {
         let number = serde_json::Number::from_f64(value);
-        number.map(Node::Number).ok_or_else(|| E::custom(format_args!("{value} is not a JSON number")))
+        number.map(SpannedJson::Number).ok_or_else(|| E::custom(format_args!("{value} is not a JSON number")))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Text(value.to_owned()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<SpannedJson, E> {
+        Ok(SpannedJson::Text(value.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<SpannedJson, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = seq.next_element()? {
             list.push(item);
         }
-        Ok(Node::List(list))
+        Ok(SpannedJson::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SpannedJson, A::Error> {
         let mut fields = Vec::new();
         while let Some(field) = map.next_entry()? {
             fields.push(field);
         }
-        Ok(Node::Map(fields))
+        Ok(SpannedJson::Map(fields))
     }
 }
 
 /// Reads the shape of a script.
-pub(super) fn read(source: Source<'_>) -> Result<FileShape, ScriptError> {
+pub(super) fn parse_script_yaml(source: ScriptSource<'_>) -> Result<ScriptYaml, ModelScriptError> {
     if source.yaml.len() > LARGEST {
         let message = format!("a script has at most {LARGEST} bytes, this one has {}", source.yaml.len());
-        return Err(source.wrong(serde_saphyr::Location::UNKNOWN, message));
+        return Err(source.error_at(serde_saphyr::Location::UNKNOWN, message));
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -220,5 +220,5 @@ pub(super) fn read(source: Source<'_>) -> Result<FileShape, ScriptError> {
         },
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(source.yaml, options).map_err(|error| source.unreadable(&error))
+    serde_saphyr::from_str_with_options(source.yaml, options).map_err(|error| source.yaml_error(&error))
 }

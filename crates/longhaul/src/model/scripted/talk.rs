@@ -8,14 +8,14 @@ use minijinja::{Error, ErrorKind};
 use regex::Regex;
 
 use crate::message::Message;
-use crate::model::Request;
+use crate::model::ModelRequest;
 
 /// The words a template may use, beside those of the template language.
-pub(super) const WORDS: [&str; 9] =
+pub(super) const TEMPLATE_VARIABLES: [&str; 9] =
     ["agent", "find_all", "last", "letters", "result", "results", "results_of", "task", "turn"];
 
 /// Where a task's own part of its conversation begins; what is before it was said in the task that it continues.
-pub(super) fn beginning(messages: &[Message], turn: u32) -> usize {
+pub(super) fn own_messages_start(messages: &[Message], turn: u32) -> usize {
     let mut replies = turn;
     for (index, message) in messages.iter().enumerate().rev() {
         match message {
@@ -29,8 +29,8 @@ pub(super) fn beginning(messages: &[Message], turn: u32) -> usize {
 }
 
 /// The first thing the task was told.
-pub(super) fn task_text<'a>(request: &Request<'a>) -> &'a str {
-    let own = request.messages.get(beginning(request.messages, request.turn)..).unwrap_or_default();
+pub(super) fn task_text<'a>(request: &ModelRequest<'a>) -> &'a str {
+    let own = request.messages.get(own_messages_start(request.messages, request.turn)..).unwrap_or_default();
     own.iter().find_map(user).map_or("", |text| &**text)
 }
 
@@ -41,7 +41,7 @@ fn user(message: &Message) -> Option<&Arc<str>> {
     }
 }
 
-fn heard(message: &Message) -> Option<&Arc<str>> {
+fn incoming_text(message: &Message) -> Option<&Arc<str>> {
     match message {
         Message::User(text) => Some(text),
         Message::Tool(result) => Some(&result.output),
@@ -51,17 +51,17 @@ fn heard(message: &Message) -> Option<&Arc<str>> {
 
 /// The task's own part of a conversation, up to some point. Each word is looked up only when it is used.
 #[derive(Debug, Clone)]
-pub(super) struct Talk {
+pub(super) struct TemplateContext {
     agent: Arc<str>,
     turn: u32,
     messages: Arc<[Message]>,
     len: usize,
 }
 
-impl Talk {
-    pub(super) fn new(request: &Request<'_>) -> Self {
-        let own = request.messages.get(beginning(request.messages, request.turn)..).unwrap_or_default();
-        Talk {
+impl TemplateContext {
+    pub(super) fn new(request: &ModelRequest<'_>) -> Self {
+        let own = request.messages.get(own_messages_start(request.messages, request.turn)..).unwrap_or_default();
+        TemplateContext {
             agent: request.agent.as_str().into(),
             turn: request.turn,
             messages: own.into(),
@@ -70,26 +70,26 @@ impl Talk {
     }
 
     /// Where each reply of the task is, the oldest first. Fewer than the task has got if some were compacted.
-    pub(super) fn replies(&self) -> Vec<usize> {
+    pub(super) fn reply_positions(&self) -> Vec<usize> {
         let all = self.messages.iter().enumerate();
         all.filter(|(_, m)| matches!(m, Message::Assistant(_))).map(|(index, _)| index).collect()
     }
 
     /// The conversation as it was before its message `len`, when the task had got `turn` replies.
-    pub(super) fn before(&self, len: usize, turn: u32) -> Self {
-        Talk { len: len.min(self.messages.len()), turn, ..self.clone() }
+    pub(super) fn truncated_before(&self, len: usize, turn: u32) -> Self {
+        TemplateContext { len: len.min(self.messages.len()), turn, ..self.clone() }
     }
 
-    pub(super) fn value(self) -> Value {
+    pub(super) fn into_value(self) -> Value {
         Value::from_object(self)
     }
 
-    fn said(&self) -> &[Message] {
+    fn visible_messages(&self) -> &[Message] {
         self.messages.get(..self.len).unwrap_or_default()
     }
 
     fn results(&self, of: Option<&str>) -> Value {
-        let outputs = self.said().iter().filter_map(|message| match message {
+        let outputs = self.visible_messages().iter().filter_map(|message| match message {
             Message::Tool(result) if of.is_none_or(|tool| *result.tool == *tool) => {
                 Some(result.output.clone())
             }
@@ -99,19 +99,19 @@ impl Talk {
     }
 }
 
-impl Object for Talk {
+impl Object for TemplateContext {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match key.as_str()? {
             "agent" => Some(self.agent.clone().into()),
             "turn" => Some(self.turn.into()),
-            "task" => self.said().iter().find_map(user).cloned().map(Value::from),
-            "last" => self.said().iter().rev().find_map(heard).cloned().map(Value::from),
+            "task" => self.visible_messages().iter().find_map(user).cloned().map(Value::from),
+            "last" => self.visible_messages().iter().rev().find_map(incoming_text).cloned().map(Value::from),
             "letters" => {
-                Some(self.said().iter().filter_map(user).skip(1).cloned().map(Value::from).collect())
+                Some(self.visible_messages().iter().filter_map(user).skip(1).cloned().map(Value::from).collect())
             }
             "results" => Some(self.results(None)),
             "result" => {
-                let since = self.said().iter().rev().take_while(|m| !matches!(m, Message::Assistant(_)));
+                let since = self.visible_messages().iter().rev().take_while(|m| !matches!(m, Message::Assistant(_)));
                 let mut outputs = since.filter_map(|m| match m {
                     Message::Tool(result) => Some(result.output.clone()),
                     _ => None,
@@ -125,7 +125,7 @@ impl Object for Talk {
             "find_all" => {
                 let talk = Arc::clone(self);
                 Some(Value::from_function(move |pattern: &str| {
-                    find_all(talk.said().iter().filter_map(heard).map(|text| &**text), pattern)
+                    find_all(talk.visible_messages().iter().filter_map(incoming_text).map(|text| &**text), pattern)
                 }))
             }
             _ => None,

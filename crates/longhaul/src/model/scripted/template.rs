@@ -4,9 +4,9 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value};
 use serde_saphyr::Spanned;
 
-use super::error::{ScriptError, Source};
-use super::shape::Node;
-use super::talk::{self, WORDS};
+use super::error::{ModelScriptError, ScriptSource};
+use super::shape::SpannedJson;
+use super::talk::{self, TEMPLATE_VARIABLES};
 
 /// The variable in which an expression leaves its value.
 const VALUE: &str = "value";
@@ -19,7 +19,7 @@ pub(super) struct Templates {
 
 /// A compiled template.
 #[derive(Debug)]
-pub(super) struct Template(String);
+pub(super) struct ScriptTemplate(String);
 
 /// A compiled expression.
 #[derive(Debug)]
@@ -27,51 +27,51 @@ pub(super) struct Expression(String);
 
 /// A text of a script.
 #[derive(Debug)]
-pub(super) enum Text {
+pub(super) enum ScriptText {
     Fixed(String),
-    Made(Template),
+    Template(ScriptTemplate),
 }
 
 /// A tool call's arguments.
 #[derive(Debug)]
-pub(super) enum Arguments {
+pub(super) enum ScriptArguments {
     /// As they are written, JSON or not.
-    Raw(Text),
+    Raw(ScriptText),
     /// Made of a YAML value.
-    Json(Tree),
+    Json(JsonTemplate),
 }
 
 /// A JSON value whose leaves may be made by templates.
 #[derive(Debug)]
-pub(super) enum Tree {
+pub(super) enum JsonTemplate {
     /// JSON already.
     Fixed(String),
-    Text(Template),
+    Text(ScriptTemplate),
     Value(Expression),
-    List(Vec<Tree>),
+    List(Vec<JsonTemplate>),
     /// Keys are JSON already.
-    Map(Vec<(String, Tree)>),
+    Map(Vec<(String, JsonTemplate)>),
 }
 
 impl Templates {
     /// Makes the text.
-    pub(super) fn text(&self, text: &Text, talk: impl FnOnce() -> Value) -> Result<String, Error> {
+    pub(super) fn render_text(&self, text: &ScriptText, talk: impl FnOnce() -> Value) -> Result<String, Error> {
         match text {
-            Text::Fixed(text) => Ok(text.clone()),
-            Text::Made(template) => self.render(template, talk()),
+            ScriptText::Fixed(text) => Ok(text.clone()),
+            ScriptText::Template(template) => self.render(template, talk()),
         }
     }
 
     /// Makes the arguments.
-    pub(super) fn arguments(
+    pub(super) fn render_arguments(
         &self,
-        arguments: &Arguments,
+        arguments: &ScriptArguments,
         talk: &mut dyn FnMut() -> Value,
     ) -> Result<String, Error> {
         match arguments {
-            Arguments::Raw(text) => self.text(text, talk),
-            Arguments::Json(Tree::Fixed(json)) => Ok(json.clone()),
-            Arguments::Json(tree) => {
+            ScriptArguments::Raw(text) => self.render_text(text, talk),
+            ScriptArguments::Json(JsonTemplate::Fixed(json)) => Ok(json.clone()),
+            ScriptArguments::Json(tree) => {
                 let mut json = String::new();
                 self.write(tree, &talk(), &mut json)?;
                 Ok(json)
@@ -80,27 +80,27 @@ impl Templates {
     }
 
     /// The value of an expression.
-    pub(super) fn value(&self, expression: &Expression, talk: Value) -> Result<Value, Error> {
+    pub(super) fn evaluate(&self, expression: &Expression, talk: Value) -> Result<Value, Error> {
         let captured = self.environment.get_template(&expression.0)?.render_captured(talk)?;
         Ok(captured.state().lookup(VALUE).unwrap_or_default())
     }
 
-    fn render(&self, template: &Template, talk: Value) -> Result<String, Error> {
+    fn render(&self, template: &ScriptTemplate, talk: Value) -> Result<String, Error> {
         self.environment.get_template(&template.0)?.render(talk)
     }
 
-    fn write(&self, tree: &Tree, talk: &Value, json: &mut String) -> Result<(), Error> {
+    fn write(&self, tree: &JsonTemplate, talk: &Value, json: &mut String) -> Result<(), Error> {
         match tree {
-            Tree::Fixed(fixed) => json.push_str(fixed),
-            Tree::Text(template) => json.push_str(&quoted(&self.render(template, talk.clone())?)),
-            Tree::Value(expression) => {
-                let value = self.value(expression, talk.clone())?;
+            JsonTemplate::Fixed(fixed) => json.push_str(fixed),
+            JsonTemplate::Text(template) => json.push_str(&quoted(&self.render(template, talk.clone())?)),
+            JsonTemplate::Value(expression) => {
+                let value = self.evaluate(expression, talk.clone())?;
                 let written = serde_json::to_string(&value);
                 json.push_str(&written.map_err(|e| {
                     Error::new(minijinja::ErrorKind::BadSerialization, format!("not JSON: {e}"))
                 })?);
             }
-            Tree::List(items) => {
+            JsonTemplate::List(items) => {
                 json.push('[');
                 for (index, item) in items.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });
@@ -108,7 +108,7 @@ impl Templates {
                 }
                 json.push(']');
             }
-            Tree::Map(fields) => {
+            JsonTemplate::Map(fields) => {
                 json.push('{');
                 for (index, (key, value)) in fields.iter().enumerate() {
                     json.push_str(if index == 0 { "" } else { "," });
@@ -132,14 +132,14 @@ fn has_template(text: &str) -> bool {
 }
 
 /// Compiles the templates of one script.
-pub(super) struct Compiler<'a> {
-    pub(super) source: Source<'a>,
+pub(super) struct TemplateCompiler<'a> {
+    pub(super) source: ScriptSource<'a>,
     environment: Environment<'static>,
     count: usize,
 }
 
-impl<'a> Compiler<'a> {
-    pub(super) fn new(source: Source<'a>) -> Self {
+impl<'a> TemplateCompiler<'a> {
+    pub(super) fn new(source: ScriptSource<'a>) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_debug(true);
@@ -149,29 +149,29 @@ impl<'a> Compiler<'a> {
         }
         environment.add_filter("find_all", |texts: &Value, pattern: &str| talk::find_all_in(texts, pattern));
         environment.add_filter("from_json", talk::from_json);
-        Compiler { source, environment, count: 0 }
+        TemplateCompiler { source, environment, count: 0 }
     }
 
     pub(super) fn finish(self) -> Templates {
         Templates { environment: self.environment }
     }
 
-    pub(super) fn text(&mut self, text: Spanned<String>) -> Result<Text, ScriptError> {
+    pub(super) fn compile_text(&mut self, text: Spanned<String>) -> Result<ScriptText, ModelScriptError> {
         if has_template(&text.value) {
-            self.template(text).map(Text::Made)
+            self.template(text).map(ScriptText::Template)
         } else {
-            Ok(Text::Fixed(text.value))
+            Ok(ScriptText::Fixed(text.value))
         }
     }
 
-    fn template(&mut self, text: Spanned<String>) -> Result<Template, ScriptError> {
+    fn template(&mut self, text: Spanned<String>) -> Result<ScriptTemplate, ModelScriptError> {
         let at = text.defined;
         let name = self.add(text.value).map_err(|error| self.refused(at, "template", &error))?;
         self.only_known_words(&name, at)?;
-        Ok(Template(name))
+        Ok(ScriptTemplate(name))
     }
 
-    pub(super) fn expression(&mut self, text: &Spanned<String>) -> Result<Expression, ScriptError> {
+    pub(super) fn compile_expression(&mut self, text: &Spanned<String>) -> Result<Expression, ModelScriptError> {
         let name = self
             .add(format!("{{% set {VALUE} = ({}) %}}", text.value))
             .map_err(|error| self.refused(text.defined, "expression", &error))?;
@@ -186,68 +186,68 @@ impl<'a> Compiler<'a> {
         Ok(name)
     }
 
-    fn refused(&self, at: serde_saphyr::Location, what: &str, error: &Error) -> ScriptError {
-        let message = format!("this {what} is wrong: {}", explained(error));
-        self.source.wrong_in(at, error.line().unwrap_or(1), message)
+    fn refused(&self, at: serde_saphyr::Location, what: &str, error: &Error) -> ModelScriptError {
+        let message = format!("this {what} is wrong: {}", describe_template_error(error));
+        self.source.error_in_text(at, error.line().unwrap_or(1), message)
     }
 
-    fn only_known_words(&self, name: &str, at: serde_saphyr::Location) -> Result<(), ScriptError> {
+    fn only_known_words(&self, name: &str, at: serde_saphyr::Location) -> Result<(), ModelScriptError> {
         let Ok(template) = self.environment.get_template(name) else { return Ok(()) };
         let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         used.sort_unstable();
         let known =
-            |word: &str| WORDS.contains(&word) || self.environment.globals().any(|(name, _)| name == word);
+            |word: &str| TEMPLATE_VARIABLES.contains(&word) || self.environment.globals().any(|(name, _)| name == word);
         match used.iter().find(|word| !known(word)) {
             Some(word) => {
                 let lines = template.source().lines();
                 let line = lines.clone().position(|line| line.contains(word.as_str())).unwrap_or(0) + 1;
-                let message = format!("'{word}' is not a word of scripts; they are {}", WORDS.join(", "));
-                Err(self.source.wrong_in(at, line, message))
+                let message = format!("'{word}' is not a word of scripts; they are {}", TEMPLATE_VARIABLES.join(", "));
+                Err(self.source.error_in_text(at, line, message))
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn arguments(&mut self, node: Option<Spanned<Node>>) -> Result<Arguments, ScriptError> {
+    pub(super) fn compile_arguments(&mut self, node: Option<Spanned<SpannedJson>>) -> Result<ScriptArguments, ModelScriptError> {
         match node {
-            None => Ok(Arguments::Json(Tree::Fixed("{}".to_owned()))),
-            Some(Spanned { value: Node::Text(text), referenced, defined }) => {
-                self.text(Spanned::new(text, referenced, defined)).map(Arguments::Raw)
+            None => Ok(ScriptArguments::Json(JsonTemplate::Fixed("{}".to_owned()))),
+            Some(Spanned { value: SpannedJson::Text(text), referenced, defined }) => {
+                self.compile_text(Spanned::new(text, referenced, defined)).map(ScriptArguments::Raw)
             }
-            Some(node) => self.tree(node).map(Arguments::Json),
+            Some(node) => self.tree(node).map(ScriptArguments::Json),
         }
     }
 
-    fn tree(&mut self, node: Spanned<Node>) -> Result<Tree, ScriptError> {
+    fn tree(&mut self, node: Spanned<SpannedJson>) -> Result<JsonTemplate, ModelScriptError> {
         Ok(match node.value {
-            Node::Null => Tree::Fixed("null".to_owned()),
-            Node::Bool(value) => Tree::Fixed(value.to_string()),
-            Node::Number(value) => Tree::Fixed(value.to_string()),
-            Node::Text(text) if !has_template(&text) => Tree::Fixed(quoted(&text)),
-            Node::Text(text) => {
+            SpannedJson::Null => JsonTemplate::Fixed("null".to_owned()),
+            SpannedJson::Bool(value) => JsonTemplate::Fixed(value.to_string()),
+            SpannedJson::Number(value) => JsonTemplate::Fixed(value.to_string()),
+            SpannedJson::Text(text) if !has_template(&text) => JsonTemplate::Fixed(quoted(&text)),
+            SpannedJson::Text(text) => {
                 let text = Spanned::new(text, node.referenced, node.defined);
                 match self.lone_expression(&text) {
-                    Some(expression) => Tree::Value(expression),
-                    None => Tree::Text(self.template(text)?),
+                    Some(expression) => JsonTemplate::Value(expression),
+                    None => JsonTemplate::Text(self.template(text)?),
                 }
             }
-            Node::List(items) => {
-                let items: Vec<Tree> =
+            SpannedJson::List(items) => {
+                let items: Vec<JsonTemplate> =
                     items.into_iter().map(|item| self.tree(item)).collect::<Result<_, _>>()?;
                 match items.iter().map(fixed).collect::<Option<Vec<_>>>() {
-                    Some(fixed) => Tree::Fixed(format!("[{}]", fixed.join(","))),
-                    None => Tree::List(items),
+                    Some(fixed) => JsonTemplate::Fixed(format!("[{}]", fixed.join(","))),
+                    None => JsonTemplate::List(items),
                 }
             }
-            Node::Map(fields) => {
+            SpannedJson::Map(fields) => {
                 let mut made = Vec::with_capacity(fields.len());
                 for (key, value) in fields {
                     made.push((quoted(&key), self.tree(value)?));
                 }
                 let pairs = made.iter().map(|(key, value)| Some(format!("{key}:{}", fixed(value)?)));
                 match pairs.collect::<Option<Vec<_>>>() {
-                    Some(pairs) => Tree::Fixed(format!("{{{}}}", pairs.join(","))),
-                    None => Tree::Map(made),
+                    Some(pairs) => JsonTemplate::Fixed(format!("{{{}}}", pairs.join(","))),
+                    None => JsonTemplate::Map(made),
                 }
             }
         })
@@ -256,19 +256,19 @@ impl<'a> Compiler<'a> {
     /// A text that is one `{{ expression }}` and nothing else keeps the type of its value.
     fn lone_expression(&mut self, text: &Spanned<String>) -> Option<Expression> {
         let inner = text.value.trim().strip_prefix("{{")?.strip_suffix("}}")?;
-        self.expression(&Spanned::new(inner.to_owned(), text.referenced, text.defined)).ok()
+        self.compile_expression(&Spanned::new(inner.to_owned(), text.referenced, text.defined)).ok()
     }
 }
 
-fn fixed(tree: &Tree) -> Option<&str> {
+fn fixed(tree: &JsonTemplate) -> Option<&str> {
     match tree {
-        Tree::Fixed(json) => Some(json),
+        JsonTemplate::Fixed(json) => Some(json),
         _ => None,
     }
 }
 
 /// What a template error says, without the name that the template has only here.
-pub(super) fn explained(error: &Error) -> String {
+pub(super) fn describe_template_error(error: &Error) -> String {
     let mut text = error.kind().to_string();
     if let Some(detail) = error.detail() {
         text = format!("{text}: {detail}");

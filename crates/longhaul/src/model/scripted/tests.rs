@@ -6,44 +6,44 @@ use proptest::prelude::*;
 use super::*;
 use crate::id::{AgentName, TaskKey};
 use crate::message::{Call, Message, Reply, StopReason, ToolResult, Usage};
-use crate::model::wire::Memo;
-use crate::model::{Chunk, ModelError, ModelErrorKind};
+use crate::model::wire::WireCache;
+use crate::model::{ReplyChunk, ModelError, ModelErrorKind};
 
 /// A conversation with a model, as the runner would have it.
-struct Scene {
-    model: Scripted,
+struct ScriptFixture {
+    model: ScriptedModel,
     agent: AgentName,
     messages: Vec<Message>,
     turn: u32,
     retry: u32,
-    memo: Memo,
+    memo: WireCache,
 }
 
-type Pieces = Vec<Result<Chunk, ModelError>>;
+type Pieces = Vec<Result<ReplyChunk, ModelError>>;
 
-impl Scene {
+impl ScriptFixture {
     fn new(yaml: &str, agent: &str, task: &str) -> Self {
-        let script = Script::parse("demo.yaml", yaml).unwrap_or_else(|e| panic!("{e}"));
-        let model = Scripted::new(Arc::new(script));
-        Scene {
+        let script = ModelScript::parse("demo.yaml", yaml).unwrap_or_else(|e| panic!("{e}"));
+        let model = ScriptedModel::new(Arc::new(script));
+        ScriptFixture {
             model,
             agent: agent.into(),
             messages: vec![Message::User(task.into())],
             turn: 0,
             retry: 0,
-            memo: Memo::default(),
+            memo: WireCache::default(),
         }
     }
 
     /// One turn of the agent `lead`.
     fn lead(turn: &str, task: &str) -> Self {
-        Scene::new(&format!("agents:\n  lead:\n    turns:\n{}\n", indented(turn)), "lead", task)
+        ScriptFixture::new(&format!("agents:\n  lead:\n    turns:\n{}\n", indented(turn)), "lead", task)
     }
 
-    fn request(&self) -> Request<'_> {
-        let task = TaskKey::chosen("test").candidates().next().unwrap();
-        let Scene { agent, messages, turn, retry, memo, .. } = self;
-        Request {
+    fn request(&self) -> ModelRequest<'_> {
+        let task = TaskKey::named("test").candidate_ids().next().unwrap();
+        let ScriptFixture { agent, messages, turn, retry, memo, .. } = self;
+        ModelRequest {
             task,
             agent,
             system: "Be brief.",
@@ -52,7 +52,7 @@ impl Scene {
             output: None,
             turn: *turn,
             retry: *retry,
-            memo,
+            wire_cache: memo,
         }
     }
 
@@ -63,7 +63,7 @@ impl Scene {
     async fn reply(&self) -> Reply {
         let pieces = self.pieces().await;
         match pieces.last() {
-            Some(Ok(Chunk::Done(reply))) => (**reply).clone(),
+            Some(Ok(ReplyChunk::Done(reply))) => (**reply).clone(),
             _ => panic!("{pieces:?}"),
         }
     }
@@ -107,12 +107,12 @@ fn arguments(reply: &Reply) -> Vec<&str> {
 #[tokio::test]
 async fn turns_are_given_by_number_and_then_the_rest() {
     let yaml = "agents: { lead: { turns: [{ text: one }, { text: two }] }, '*': { turns: [{ text: any }], otherwise: { text: done } } }";
-    let mut lead = Scene::new(yaml, "lead", "go");
+    let mut lead = ScriptFixture::new(yaml, "lead", "go");
     assert_eq!(
         [lead.say().await, lead.say().await, lead.say().await],
         ["one", "two", "The script has ended."]
     );
-    let mut other = Scene::new(yaml, "other", "go");
+    let mut other = ScriptFixture::new(yaml, "other", "go");
     assert_eq!([other.say().await, other.say().await, other.say().await], ["any", "done", "done"]);
 }
 
@@ -120,13 +120,13 @@ async fn turns_are_given_by_number_and_then_the_rest() {
 async fn the_first_case_that_fits_the_task_is_played() {
     let yaml = "agents: { a: { cases: [{ when: files, turns: [{ text: F }] }, { when: '/^(?i)LINES$/', turns: [{ text: L }], otherwise: { text: O } }] } }";
     for (task, said) in [("count files", "F"), ("lines", "L")] {
-        assert_eq!(Scene::new(yaml, "a", task).say().await, said);
+        assert_eq!(ScriptFixture::new(yaml, "a", task).say().await, said);
     }
-    let mut lines = Scene::new(yaml, "a", "Lines");
+    let mut lines = ScriptFixture::new(yaml, "a", "Lines");
     lines.say().await;
     assert_eq!(lines.hear("files, please").say().await, "O", "the task decides, not what is said later");
-    assert!(Scene::new(yaml, "a", "words").rejected().await.contains("demo.yaml: agent 'a' has no case"));
-    assert!(Scene::new(yaml, "b", "words").rejected().await.contains("the script has no agent 'b'"));
+    assert!(ScriptFixture::new(yaml, "a", "words").rejected().await.contains("demo.yaml: agent 'a' has no case"));
+    assert!(ScriptFixture::new(yaml, "b", "words").rejected().await.contains("the script has no agent 'b'"));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn templates_see_the_conversation() {
     ];
     for (template, expected) in table {
         let quoted = serde_json::Value::from(template).to_string();
-        let mut scene = Scene::lead(&format!("- text: first\n- text: {quoted}"), "count <b> & c");
+        let mut scene = ScriptFixture::lead(&format!("- text: first\n- text: {quoted}"), "count <b> & c");
         scene.say().await;
         scene
             .returned("run", "t-1 started")
@@ -165,7 +165,7 @@ async fn templates_see_the_conversation() {
 #[tokio::test]
 async fn a_task_that_continues_another_begins_anew() {
     let mut scene =
-        Scene::lead("- text: \"{{ task }} {{ results | length }}\"\n- text: two {{ task }}", "old");
+        ScriptFixture::lead("- text: \"{{ task }} {{ results | length }}\"\n- text: two {{ task }}", "old");
     scene.say().await;
     scene.returned("ls", "x").say().await;
     scene.turn = 0;
@@ -178,14 +178,14 @@ async fn a_template_that_fails_is_refused_with_its_place() {
     for turn in
         ["- text: '{{ result }}'", "- { text: x, calls: [{ tool: t, arguments: { a: '{{ task.b.c }}' } }] }"]
     {
-        let why = Scene::lead(turn, "go").rejected().await;
+        let why = ScriptFixture::lead(turn, "go").rejected().await;
         assert!(why.contains("demo.yaml: agent 'lead', turn 1: undefined value"), "{why}");
     }
-    let why = Scene::lead("- { text: x, until: task.b.c }", "go").rejected().await;
+    let why = ScriptFixture::lead("- { text: x, until: task.b.c }", "go").rejected().await;
     assert!(why.contains("demo.yaml: agent 'lead', turn 1: undefined value"), "{why}");
-    let why = Scene::lead("- text: '{{ task | shout }}'", "go").rejected().await;
+    let why = ScriptFixture::lead("- text: '{{ task | shout }}'", "go").rejected().await;
     assert!(why.contains("turn 1: unknown filter: filter shout"), "{why}");
-    let why = Scene::lead("- text: \"{{ find_all('(') }}\"", "go").rejected().await;
+    let why = ScriptFixture::lead("- text: \"{{ find_all('(') }}\"", "go").rejected().await;
     assert!(why.contains("'(' is not a pattern"), "{why}");
 }
 
@@ -204,7 +204,7 @@ async fn calls_have_ids_and_arguments_of_their_own_types() {
     - { tool: raw, arguments: '{"not": json' }
     - { tool: raw, arguments: "<{{ task }}>" }
 "#;
-    let mut scene = Scene::lead(turn.trim(), "a \"b\"");
+    let mut scene = ScriptFixture::lead(turn.trim(), "a \"b\"");
     scene.say().await;
     scene.returned("run", "t-2 t-1");
     let reply = scene.reply().await;
@@ -226,7 +226,7 @@ async fn calls_have_ids_and_arguments_of_their_own_types() {
 
 #[tokio::test]
 async fn usage_is_told_or_estimated_from_what_is_new() {
-    let mut scene = Scene::lead(
+    let mut scene = ScriptFixture::lead(
         "- { text: 12345678, reasoning: '1234' }\n- text: b\n- { text: c, usage: { input: 7, cached: 3, output: 2 } }",
         "12345",
     );
@@ -243,7 +243,7 @@ async fn usage_is_told_or_estimated_from_what_is_new() {
 #[tokio::test]
 async fn each_try_meets_its_own_error_and_then_the_reply_comes() {
     let turn = "- errors: [{ status: 429, retry_after: 2s }, { status: 503, message: busy }, { status: 401 }, { status: 400, message: bad }, { status: 409 }, cut, empty]\n  text: abcdefg\n  chunk: 2";
-    let mut scene = Scene::lead(turn, "go");
+    let mut scene = ScriptFixture::lead(turn, "go");
     let rejected = |why: &str| ModelErrorKind::Rejected(why.to_owned());
     let server = |status, message: &str| ModelErrorKind::Server { status, message: message.to_owned() };
     let kinds = [
@@ -260,7 +260,7 @@ async fn each_try_meets_its_own_error_and_then_the_reply_comes() {
         );
         scene.retry += 1;
     }
-    let text = |s: &str| Ok(Chunk::Text(s.to_owned()));
+    let text = |s: &str| Ok(ReplyChunk::Text(s.to_owned()));
     assert_eq!(scene.pieces().await, [text("ab"), text("c")], "cut");
     scene.retry += 1;
     let empty = scene.reply().await;
@@ -273,16 +273,16 @@ async fn each_try_meets_its_own_error_and_then_the_reply_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_reply_gives_one_piece_and_nothing_more() {
-    let scene = Scene::lead("- { errors: [hang], text: abcdef, chunk: 2 }", "go");
+    let scene = ScriptFixture::lead("- { errors: [hang], text: abcdef, chunk: 2 }", "go");
     let mut stream = scene.model.stream(scene.request());
-    assert_eq!(stream.next().await, Some(Ok(Chunk::Text("ab".to_owned()))));
+    assert_eq!(stream.next().await, Some(Ok(ReplyChunk::Text("ab".to_owned()))));
     assert!(tokio::time::timeout(Duration::from_secs(86400), stream.next()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_comes_at_its_pace() {
     let yaml = "defaults: { pace: 1s, chunk: 2, delay: 10s }\nagents: { lead: { turns: [{ text: abcdef, reasoning: hm }, { text: abcdef, pace: 0s, delay: 0s, chunk: 99 }] } }";
-    let mut scene = Scene::new(yaml, "lead", "go");
+    let mut scene = ScriptFixture::new(yaml, "lead", "go");
     let start = tokio::time::Instant::now();
     assert_eq!(scene.pieces().await.len(), 5);
     assert_eq!(start.elapsed().as_secs(), 13);
@@ -293,8 +293,8 @@ async fn a_reply_comes_at_its_pace() {
 
 #[tokio::test]
 async fn an_empty_text_is_an_empty_reply_and_a_stop_can_be_told() {
-    assert_eq!(Scene::lead("- text: ''", "go").reply().await.blocks, []);
-    assert_eq!(Scene::lead("- { text: and the, stop: length }", "go").reply().await.stop, StopReason::Length);
+    assert_eq!(ScriptFixture::lead("- text: ''", "go").reply().await.blocks, []);
+    assert_eq!(ScriptFixture::lead("- { text: and the, stop: length }", "go").reply().await.stop, StopReason::Length);
 }
 
 const ORCHESTRA: &str = r#"
@@ -313,7 +313,7 @@ agents:
 
 #[tokio::test]
 async fn a_compacted_conversation_still_finds_its_turn() {
-    let mut scene = Scene::new(ORCHESTRA, "lead", "go");
+    let mut scene = ScriptFixture::new(ORCHESTRA, "lead", "go");
     for _ in 0..5 {
         scene.say().await;
     }
@@ -333,20 +333,20 @@ async fn the_documented_script_plays() {
     let page = include_str!("../../../../../docs/scripted.md");
     let yaml = page.split("```yaml").nth(1).unwrap().split("```").next().unwrap();
     let fast = yaml.replace("5ms", "0s").replace("50ms", "0s");
-    let mut lead = Scene::new(&fast, "lead", "src");
+    let mut lead = ScriptFixture::new(&fast, "lead", "src");
     assert_eq!(lead.say().await, "I will send out two researchers for: src");
     lead.returned("run_background_agent", "t-1").returned("run_background_agent", "t-2");
     assert_eq!(lead.say().await, "Waiting for 2 more.");
-    let mut lines = Scene::new(&fast, "researcher", "Count the lines of src");
+    let mut lines = ScriptFixture::new(&fast, "researcher", "Count the lines of src");
     assert_eq!(lead.hear(&lines.say().await).say().await, "Waiting for 1 more.");
-    let mut files = Scene::new(&fast, "researcher", "Count the files of src");
+    let mut files = ScriptFixture::new(&fast, "researcher", "Count the files of src");
     files.say().await;
     lead.hear(&files.returned("shell", "7\n").say().await);
     lead.retry = 3;
     assert_eq!(lead.say().await, "What they found:\n- files = 7\n- lines = 1200\n\n");
     lead.retry = 0;
     assert_eq!(lead.say().await, "I have said all I know.");
-    let mut other = Scene::new(&fast, "researcher", "Sing");
+    let mut other = ScriptFixture::new(&fast, "researcher", "Sing");
     assert_eq!(other.say().await, "Nobody told me about: Sing");
 }
 
@@ -359,7 +359,7 @@ proptest! {
         ends in proptest::collection::vec(any::<bool>(), 8),
     ) {
         futures::executor::block_on(async {
-            let mut scene = Scene::new(ORCHESTRA, "lead", "go");
+            let mut scene = ScriptFixture::new(ORCHESTRA, "lead", "go");
             scene.say().await;
             scene.returned("run", "started");
             let mut waits = 0;
@@ -383,22 +383,22 @@ proptest! {
         let quoted = |text: &str| serde_json::Value::from(format!("{{% raw %}}{text}{{% endraw %}}")).to_string();
         prop_assume!(!text.contains("{%") && !thought.contains("{%"));
         let turn = format!("- {{ text: {}, reasoning: {}, chunk: {chunk} }}", quoted(&text), quoted(&thought));
-        let scene = Scene::lead(&turn, "go");
+        let scene = ScriptFixture::lead(&turn, "go");
         let pieces = futures::executor::block_on(scene.pieces());
         prop_assert_eq!(&pieces, &futures::executor::block_on(scene.pieces()), "the same request, the same answer");
         let (mut said, mut thoughts) = (String::new(), String::new());
         for piece in pieces {
             match piece.unwrap() {
-                Chunk::Text(piece) => {
+                ReplyChunk::Text(piece) => {
                     prop_assert!(piece.chars().count() <= chunk as usize);
                     said.push_str(&piece);
                 }
-                Chunk::Reasoning(piece) => thoughts.push_str(&piece),
-                Chunk::Done(reply) => {
+                ReplyChunk::Reasoning(piece) => thoughts.push_str(&piece),
+                ReplyChunk::Done(reply) => {
                     prop_assert_eq!(reply.text(), said.as_str());
                     prop_assert_eq!(reply.reasoning(), thoughts.as_str());
                 }
-                Chunk::Held(_) | Chunk::Sent => panic!("a script is never held"),
+                ReplyChunk::Delayed(_) | ReplyChunk::Resumed => panic!("a script is never held"),
             }
         }
         prop_assert_eq!((said, thoughts), (text, thought));

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn wrong(yaml: &str) -> Mistake {
-    match Script::parse("demo.yaml", yaml) {
-        Err(ScriptError::Wrong(mistake)) => *mistake,
+fn wrong(yaml: &str) -> ScriptProblem {
+    match ModelScript::parse("demo.yaml", yaml) {
+        Err(ModelScriptError::Invalid(mistake)) => *mistake,
         other => panic!("{other:?} for\n{yaml}"),
     }
 }
@@ -102,7 +102,7 @@ fn a_bomb_a_giant_and_a_missing_file_are_refused() {
     }
     wrong(&bomb);
     assert!(wrong(&" ".repeat(5 << 20)).to_string().contains("at most"));
-    let error = Script::load("/nowhere/demo.yaml").unwrap_err().to_string();
+    let error = ModelScript::load("/nowhere/demo.yaml").unwrap_err().to_string();
     assert!(error.contains("/nowhere/demo.yaml"), "{error}");
 }
 
@@ -111,8 +111,8 @@ fn a_script_is_loaded_from_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("demo.yaml");
     std::fs::write(&path, "agents: { lead: { turns: [{ text: hi }] } }").unwrap();
-    let script = Script::load(&path).unwrap();
-    assert!(script.plays("lead") && !script.plays("other") && script.name().ends_with("demo.yaml"));
+    let script = ModelScript::load(&path).unwrap();
+    assert!(script.has_agent("lead") && !script.has_agent("other") && script.name().ends_with("demo.yaml"));
 }
 
 proptest! {
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn reading_never_panics(text in any::<String>()) {
-        let _ = Script::parse("any", &text);
+        let _ = ModelScript::parse("any", &text);
     }
 
     #[test]
@@ -135,6 +135,6 @@ proptest! {
         for (indent, key, value) in lines {
             yaml.push_str(&format!("{indent}{key}{value}\n"));
         }
-        let _ = Script::parse("any", &yaml);
+        let _ = ModelScript::parse("any", &yaml);
     }
 }

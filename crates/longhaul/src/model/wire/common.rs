@@ -7,58 +7,58 @@ use serde_json::value::RawValue;
 
 use super::{halves, oops};
 use crate::message::{Block, Call, StopReason};
-use crate::model::{Chunk, ModelErrorKind};
+use crate::model::{ReplyChunk, ModelErrorKind};
 
 /// Of what a provider says about an error, this many characters are kept.
 const LONGEST_ERROR: usize = 600;
 
 /// Puts the pieces of a reply together, in the order in which each block began.
 #[derive(Debug, Default)]
-pub(crate) struct Collector {
+pub(crate) struct BlockCollector {
     blocks: Vec<Block>,
     /// Half a character, and the block it ended.
     half: Option<(usize, char)>,
 }
 
-impl Collector {
+impl BlockCollector {
     /// More text: of the last block, if that is text.
-    pub(crate) fn text(&mut self, piece: String, chunks: &mut Vec<Chunk>) {
+    pub(crate) fn push_text(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
         let at = match self.blocks.last() {
             Some(Block::Text(_)) => self.blocks.len() - 1,
-            _ => self.open(Block::Text(String::new())),
+            _ => self.open_block(Block::Text(String::new())),
         };
-        self.more(at, piece, chunks);
+        self.append(at, piece, chunks);
     }
 
     /// More thinking: of the last block, if that is thinking.
-    pub(crate) fn reasoning(&mut self, piece: String, chunks: &mut Vec<Chunk>) {
+    pub(crate) fn push_reasoning(&mut self, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
         let at = match self.blocks.last() {
             Some(Block::Reasoning { .. }) => self.blocks.len() - 1,
-            _ => self.open(Block::Reasoning { text: String::new(), opaque: None }),
+            _ => self.open_block(Block::Reasoning { text: String::new(), opaque: None }),
         };
-        self.more(at, piece, chunks);
+        self.append(at, piece, chunks);
     }
 
     /// Begins a block, and says where it is.
-    pub(crate) fn open(&mut self, block: Block) -> usize {
+    pub(crate) fn open_block(&mut self, block: Block) -> usize {
         self.blocks.push(block);
         self.blocks.len() - 1
     }
 
     /// More of the text or thinking there.
-    pub(crate) fn more(&mut self, at: usize, piece: String, chunks: &mut Vec<Chunk>) {
+    pub(crate) fn append(&mut self, at: usize, piece: String, chunks: &mut Vec<ReplyChunk>) {
         if piece.is_empty() {
             return;
         }
         // One whose other half comes in another block never gets it.
         let mut half = self.half.take().filter(|(block, _)| *block == at).map(|(_, half)| half);
-        let piece = halves::behind(&mut half, piece);
+        let piece = halves::join_piece(&mut half, piece);
         self.half = half.map(|half| (at, half));
         if piece.is_empty() {
             return;
@@ -66,23 +66,23 @@ impl Collector {
         match self.blocks.get_mut(at) {
             Some(Block::Text(text)) => {
                 text.push_str(&piece);
-                chunks.push(Chunk::Text(piece));
+                chunks.push(ReplyChunk::Text(piece));
             }
             Some(Block::Reasoning { text, .. }) => {
                 text.push_str(&piece);
-                chunks.push(Chunk::Reasoning(piece));
+                chunks.push(ReplyChunk::Reasoning(piece));
             }
             _ => {}
         }
     }
 
     /// The block there.
-    pub(crate) fn block(&mut self, at: usize) -> Option<&mut Block> {
+    pub(crate) fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
         self.blocks.get_mut(at)
     }
 
     /// The call there.
-    pub(crate) fn call(&mut self, at: usize) -> Option<&mut Call> {
+    pub(crate) fn call_mut(&mut self, at: usize) -> Option<&mut Call> {
         match self.blocks.get_mut(at) {
             Some(Block::Call(call)) => Some(call),
             _ => None,
@@ -90,7 +90,7 @@ impl Collector {
     }
 
     /// Keeps what the provider wants to see again with the first thinking of the reply.
-    pub(crate) fn seal(&mut self, seal: Value) {
+    pub(crate) fn attach_opaque(&mut self, seal: Value) {
         let thinking = self.blocks.iter_mut().find_map(|block| match block {
             Block::Reasoning { opaque, .. } => Some(opaque),
             _ => None,
@@ -120,14 +120,14 @@ impl Collector {
             Block::Reasoning { text, opaque } => !text.is_empty() || opaque.is_some(),
             Block::Call(call) => !is_void(call),
         });
-        let mut ids = Unique::default();
+        let mut ids = UniqueIds::default();
         for (at, block) in blocks.iter_mut().enumerate() {
             let Block::Call(call) = block else { continue };
-            call.arguments = halves::mended(std::mem::take(&mut call.arguments));
+            call.arguments = halves::repair(std::mem::take(&mut call.arguments));
             if stop != StopReason::Length && matches!(call.arguments.trim(), "" | "null") {
                 call.arguments = "{}".to_owned();
             }
-            call.id = ids.take(std::mem::take(&mut call.id), at);
+            call.id = ids.claim(std::mem::take(&mut call.id), at);
         }
         blocks
     }
@@ -139,11 +139,11 @@ fn is_void(call: &Call) -> bool {
 
 /// Ids of which none is given twice.
 #[derive(Debug, Default)]
-pub(crate) struct Unique(HashSet<String>);
+pub(crate) struct UniqueIds(HashSet<String>);
 
-impl Unique {
+impl UniqueIds {
     /// This id, or one like it that is not taken yet.
-    pub(crate) fn take(&mut self, id: String, at: usize) -> String {
+    pub(crate) fn claim(&mut self, id: String, at: usize) -> String {
         if !id.is_empty() && self.0.insert(id.clone()) {
             return id;
         }
@@ -161,14 +161,14 @@ impl Unique {
 
 /// Follows JSON as it comes, to know when an object is whole.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Wholeness {
+pub(crate) struct JsonCompletion {
     depth: u32,
     in_string: bool,
     escaped: bool,
     whole: bool,
 }
 
-impl Wholeness {
+impl JsonCompletion {
     /// More of it.
     pub(crate) fn feed(&mut self, piece: &str) {
         for byte in piece.bytes() {
@@ -188,25 +188,25 @@ impl Wholeness {
     }
 
     /// Whether an object has come to its end.
-    pub(crate) fn is_whole(self) -> bool {
+    pub(crate) fn is_complete(self) -> bool {
         self.whole
     }
 }
 
 /// The string in a raw value; nothing if it is something else.
-pub(crate) fn string(raw: Option<&RawValue>) -> Option<String> {
+pub(crate) fn raw_string(raw: Option<&RawValue>) -> Option<String> {
     let literal = raw?.get();
-    serde_json::from_str(literal).ok().or_else(|| halves::string(literal))
+    serde_json::from_str(literal).ok().or_else(|| halves::decode_json_string(literal))
 }
 
 /// The number in a raw value, also if it is written as a float or a string.
-pub(crate) fn number(raw: Option<&RawValue>) -> Option<u64> {
+pub(crate) fn raw_number(raw: Option<&RawValue>) -> Option<u64> {
     let text = raw?.get().trim_matches('"');
     text.parse().ok().or_else(|| text.parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| n as u64))
 }
 
 /// A number in an object, under the first of these names that has one.
-pub(crate) fn count(object: &Value, paths: &[&str]) -> u64 {
+pub(crate) fn token_count(object: &Value, paths: &[&str]) -> u64 {
     paths
         .iter()
         .find_map(|path| {
@@ -218,7 +218,7 @@ pub(crate) fn count(object: &Value, paths: &[&str]) -> u64 {
 
 /// What a reply cost in millionths of a dollar, where its usage tells it: nobody knows better than who sends the bill.
 /// What is less than a millionth is one, for it is not nothing.
-pub(crate) fn told_cost(usage: &Value) -> Option<u64> {
+pub(crate) fn reported_cost(usage: &Value) -> Option<u64> {
     let number =
         |path: &str| usage.pointer(path).and_then(Value::as_f64).filter(|n| *n >= 0.0 && n.is_finite());
     // OpenRouter's is the whole cost, but where one's own key was used only its fee; Perplexity's has parts.
@@ -233,17 +233,17 @@ pub(crate) fn told_cost(usage: &Value) -> Option<u64> {
 }
 
 /// What an answer with an error status says.
-pub(crate) fn refusal(status: u16, body: &[u8]) -> ModelErrorKind {
+pub(crate) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     let error: Option<Value> = serde_json::from_slice(body).ok();
     let message = match &error {
-        Some(value) => message_of(value),
-        None => bounded(&String::from_utf8_lossy(body)),
+        Some(value) => error_message(value),
+        None => sanitized_line(&String::from_utf8_lossy(body)),
     };
-    kind(status, code_of(error.as_ref()).as_str(), message)
+    error_kind(status, code_of(error.as_ref()).as_str(), message)
 }
 
 /// What an error in the middle of a stream says. One that does not say what it is may pass.
-pub(crate) fn stream_error(error: &Value) -> ModelErrorKind {
+pub(crate) fn error_from_stream(error: &Value) -> ModelErrorKind {
     let code = code_of(Some(error));
     let told = ["/error/code", "/code", "/error/status", "/status", "/error/status_code", "/status_code"]
         .iter()
@@ -253,20 +253,20 @@ pub(crate) fn stream_error(error: &Value) -> ModelErrorKind {
         })
         .and_then(|n| u16::try_from(n).ok())
         .filter(|n| (400..600).contains(n));
-    kind(told.unwrap_or_else(|| status_of(&code)), &code, message_of(error))
+    error_kind(told.unwrap_or_else(|| status_of(&code)), &code, error_message(error))
 }
 
-fn kind(status: u16, code: &str, message: String) -> ModelErrorKind {
+fn error_kind(status: u16, code: &str, message: String) -> ModelErrorKind {
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
     if has(&["insufficient_quota", "billing"]) {
         return ModelErrorKind::Rejected(message);
     }
     if has(&["tool_use_failed"]) {
-        return ModelErrorKind::Cut(message);
+        return ModelErrorKind::Truncated(message);
     }
     match status {
         429 => ModelErrorKind::RateLimited(message),
-        408 | 409 | 500.. if !oops::stays(&message) => ModelErrorKind::Server { status, message },
+        408 | 409 | 500.. if !oops::is_permanent(&message) => ModelErrorKind::Server { status, message },
         _ if message.is_empty() => ModelErrorKind::Rejected(status.to_string()),
         _ => ModelErrorKind::Rejected(format!("{message} ({status})")),
     }
@@ -301,7 +301,7 @@ fn code_of(error: Option<&Value>) -> String {
 }
 
 /// What an error says, wherever it says it.
-pub(crate) fn message_of(error: &Value) -> String {
+pub(crate) fn error_message(error: &Value) -> String {
     let first = match error {
         Value::Array(several) => several.first().unwrap_or(error),
         _ => error,
@@ -313,14 +313,14 @@ pub(crate) fn message_of(error: &Value) -> String {
         .or_else(|| first.as_str());
     let upstream = first.pointer("/error/metadata/raw").and_then(Value::as_str);
     match (said, upstream) {
-        (Some(said), Some(upstream)) => bounded(&format!("{said}: {upstream}")),
-        (Some(said), None) => bounded(said),
-        (None, _) => bounded(&first.to_string()),
+        (Some(said), Some(upstream)) => sanitized_line(&format!("{said}: {upstream}")),
+        (Some(said), None) => sanitized_line(said),
+        (None, _) => sanitized_line(&first.to_string()),
     }
 }
 
 /// A text from outside in one line, bounded, and without what looks like a key.
-pub(crate) fn bounded(text: &str) -> String {
+pub(crate) fn sanitized_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if line.len() + word.len() > LONGEST_ERROR {

@@ -20,16 +20,16 @@ fn errors_are_read_wherever_they_are() {
         (401, "", "401"),
         (429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, "pay"),
     ] {
-        assert_eq!(refusal(status, body.as_bytes()), ModelErrorKind::Rejected(expected.to_owned()), "{body}");
+        assert_eq!(error_from_response(status, body.as_bytes()), ModelErrorKind::Rejected(expected.to_owned()), "{body}");
     }
     assert_eq!(
-        refusal(429, b"{\"error\":{\"message\":\"slow\"}}"),
+        error_from_response(429, b"{\"error\":{\"message\":\"slow\"}}"),
         ModelErrorKind::RateLimited("slow".into())
     );
     for status in [408, 409, 500, 502, 503, 529] {
-        let kind = refusal(status, b"{\"error\":{\"message\":\"down\"}}");
+        let kind = error_from_response(status, b"{\"error\":{\"message\":\"down\"}}");
         assert_eq!(kind, ModelErrorKind::Server { status, message: "down".into() });
-        assert!(kind.is_passing());
+        assert!(kind.is_transient());
     }
 }
 
@@ -51,41 +51,41 @@ fn an_error_in_a_stream_says_what_it_is_or_may_pass() {
             json!({"error": {"type": "invalid_request_error", "message": "m"}}),
             ModelErrorKind::Rejected("m (400)".into()),
         ),
-        (json!({"error": {"code": "tool_use_failed", "message": "m"}}), ModelErrorKind::Cut("m".into())),
+        (json!({"error": {"code": "tool_use_failed", "message": "m"}}), ModelErrorKind::Truncated("m".into())),
     ] {
-        assert_eq!(stream_error(&error), expected, "{error}");
+        assert_eq!(error_from_stream(&error), expected, "{error}");
     }
 }
 
 #[test]
 fn what_an_error_says_is_bounded_and_has_no_keys_in_it() {
     let long = "word ".repeat(1000);
-    assert!(bounded(&long).len() < 700);
-    assert!(bounded(&"ü".repeat(5000)).chars().count() < 700);
+    assert!(sanitized_line(&long).len() < 700);
+    assert!(sanitized_line(&"ü".repeat(5000)).chars().count() < 700);
     let said =
-        bounded("Incorrect API key: sk-proj-abcdefghijklmnopqrstuvwxyz, see 'gsk_0123456789012345678901'.");
+        sanitized_line("Incorrect API key: sk-proj-abcdefghijklmnopqrstuvwxyz, see 'gsk_0123456789012345678901'.");
     assert_eq!(said, "Incorrect API key: [key] see [key]");
-    assert_eq!(bounded("key sk-inval**************-key."), "key sk-inval**************-key.");
+    assert_eq!(sanitized_line("key sk-inval**************-key."), "key sk-inval**************-key.");
 }
 
 #[test]
 fn ids_are_given_once() {
-    let mut ids = Unique::default();
+    let mut ids = UniqueIds::default();
     let given: Vec<String> = ["a", "a", "", "", "call_2", "a_1", "a"]
         .iter()
         .enumerate()
-        .map(|(n, id)| ids.take((*id).into(), n))
+        .map(|(n, id)| ids.claim((*id).into(), n))
         .collect();
     assert_eq!(given, ["a", "a_1", "call_2", "call_3", "call_2_4", "a_1_5", "a_6"]);
 }
 
 #[test]
 fn json_is_whole_when_its_object_ends() {
-    let mut whole = Wholeness::default();
+    let mut whole = JsonCompletion::default();
     for piece in ["{\"a", "\": \"}\\\"", "}\", \"b\": [{}", "]"] {
         whole.feed(piece);
-        assert!(!whole.is_whole(), "{piece}");
+        assert!(!whole.is_complete(), "{piece}");
     }
     whole.feed("}");
-    assert!(whole.is_whole());
+    assert!(whole.is_complete());
 }

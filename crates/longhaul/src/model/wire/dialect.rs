@@ -3,7 +3,7 @@
 
 /// The JSON schema of a provider.
 #[derive(Debug)]
-pub(crate) struct Dialect {
+pub(crate) struct SchemaDialect {
     /// What people call it.
     pub(crate) name: &'static str,
     /// The keywords that may stand in a schema. What the others say is said in the description.
@@ -11,11 +11,11 @@ pub(crate) struct Dialect {
     /// The formats of strings that are known.
     pub(crate) formats: &'static [&'static str],
     /// Whether every schema must say its type, one type, and `anyOf` must stand alone.
-    pub(crate) plain: bool,
+    pub(crate) explicit_types: bool,
     /// Whether names of arguments are at most 64 of `a-z A-Z 0-9 _ . -`.
     pub(crate) short_keys: bool,
     /// Whether objects have the properties that are named, and no others.
-    pub(crate) closed: bool,
+    pub(crate) closed_objects: bool,
     /// Whether every property must be required.
     pub(crate) all_required: bool,
     /// Whether an answer must be an object.
@@ -23,12 +23,12 @@ pub(crate) struct Dialect {
     /// Whether `enum` and `const` may only have texts, numbers, booleans and null.
     pub(crate) plain_values: bool,
     /// How much an answer may have of everything.
-    pub(crate) limits: Limits,
+    pub(crate) limits: SchemaLimits,
 }
 
 /// How much a schema of an answer may have of everything.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct SchemaLimits {
     /// Properties, in all objects together.
     pub(crate) properties: usize,
     /// Properties that are not required.
@@ -45,8 +45,8 @@ pub(crate) struct Limits {
     pub(crate) letters_of_one: usize,
 }
 
-impl Limits {
-    const NONE: Limits = Limits {
+impl SchemaLimits {
+    const NONE: SchemaLimits = SchemaLimits {
         properties: usize::MAX,
         optional: usize::MAX,
         unions: usize::MAX,
@@ -65,7 +65,7 @@ const FORMATS: &[&str] =
 /// Published is only that `parameters` are a JSON schema (`FunctionParameters` in openai-openapi). The API answers 400 to more:
 /// no object at the top, alternatives there, an array without `items`, an object without `properties`. Keywords that say
 /// something else than these do are put into words, for the many servers that speak this protocol and know less.
-pub(crate) const OPENAI: Dialect = Dialect {
+pub(crate) const OPENAI: SchemaDialect = SchemaDialect {
     name: "OpenAI",
     keywords: &[
         "type",
@@ -92,17 +92,17 @@ pub(crate) const OPENAI: Dialect = Dialect {
         "format",
     ],
     formats: FORMATS,
-    plain: false,
+    explicit_types: false,
     short_keys: false,
-    closed: false,
+    closed_objects: false,
     all_required: false,
     object_root: true,
     plain_values: false,
-    limits: Limits::NONE,
+    limits: SchemaLimits::NONE,
 };
 
 /// Answers that OpenAI holds a model to (`strict: true`): "Supported schemas" of its guide "Structured model outputs".
-pub(crate) const OPENAI_STRICT: Dialect = Dialect {
+pub(crate) const OPENAI_STRICT: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict",
     keywords: &[
         "type",
@@ -125,22 +125,22 @@ pub(crate) const OPENAI_STRICT: Dialect = Dialect {
         "pattern",
         "format",
     ],
-    closed: true,
+    closed_objects: true,
     all_required: true,
     plain_values: true,
-    limits: Limits {
+    limits: SchemaLimits {
         properties: 5_000,
         depth: 10,
         values: 1_000,
         letters: 120_000,
         letters_of_one: 15_000,
-        ..Limits::NONE
+        ..SchemaLimits::NONE
     },
     ..OPENAI
 };
 
 /// The same for models that were tuned, which know no bounds: "Some type-specific keywords are not yet supported".
-pub(crate) const OPENAI_STRICT_TUNED: Dialect = Dialect {
+pub(crate) const OPENAI_STRICT_TUNED: SchemaDialect = SchemaDialect {
     name: "OpenAI, strict, tuned",
     keywords: &[
         "type",
@@ -159,12 +159,12 @@ pub(crate) const OPENAI_STRICT_TUNED: Dialect = Dialect {
 };
 
 /// The strict dialect for a model of OpenAI's.
-pub(crate) fn openai_strict(model: &str) -> &'static Dialect {
+pub(crate) fn openai_strict(model: &str) -> &'static SchemaDialect {
     if model.starts_with("ft:") { &OPENAI_STRICT_TUNED } else { &OPENAI_STRICT }
 }
 
 /// Servers of one's own, which make a grammar of a schema: patterns and numbers are more than most of them can do.
-pub(crate) const LOCAL: Dialect = Dialect {
+pub(crate) const LOCAL: SchemaDialect = SchemaDialect {
     name: "a local server",
     keywords: &[
         "type",
@@ -189,12 +189,12 @@ pub(crate) const LOCAL: Dialect = Dialect {
 
 /// The arguments of Anthropic's tools: a JSON schema of draft 2020-12 (`ToolParam` of its SDKs). The API refuses alternatives at the
 /// top, and names that are not `^[a-zA-Z0-9_.-]{1,64}$`.
-pub(crate) const ANTHROPIC: Dialect =
-    Dialect { name: "Anthropic", short_keys: true, object_root: false, ..OPENAI };
+pub(crate) const ANTHROPIC: SchemaDialect =
+    SchemaDialect { name: "Anthropic", short_keys: true, object_root: false, ..OPENAI };
 
 /// Answers that Anthropic holds a model to: "JSON Schema limitations" of "Structured outputs", as `transform_schema` of its SDKs
 /// has it. Of 16 unions, which is the limit that is published, a recorded answer says that they are too complex.
-pub(crate) const ANTHROPIC_OUTPUT: Dialect = Dialect {
+pub(crate) const ANTHROPIC_OUTPUT: SchemaDialect = SchemaDialect {
     name: "Anthropic, output",
     keywords: &[
         "type",
@@ -211,15 +211,15 @@ pub(crate) const ANTHROPIC_OUTPUT: Dialect = Dialect {
         "format",
     ],
     formats: &["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"],
-    closed: true,
+    closed_objects: true,
     plain_values: true,
-    limits: Limits { optional: 24, unions: 15, ..Limits::NONE },
+    limits: SchemaLimits { optional: 24, unions: 15, ..SchemaLimits::NONE },
     ..ANTHROPIC
 };
 
 /// Gemini's functions and answers (`parametersJsonSchema`, `responseJsonSchema`): the properties that its reference of
 /// `responseJsonSchema` lists, the formats of its guide "Structured outputs". References are resolved, so `$ref` is not needed.
-pub(crate) const GEMINI: Dialect = Dialect {
+pub(crate) const GEMINI: SchemaDialect = SchemaDialect {
     name: "Gemini",
     keywords: &[
         "type",
@@ -238,7 +238,7 @@ pub(crate) const GEMINI: Dialect = Dialect {
         "format",
     ],
     formats: &["date-time", "date", "time"],
-    plain: true,
+    explicit_types: true,
     object_root: false,
     ..OPENAI
 };

@@ -10,7 +10,7 @@ const FIRST_LOW: u32 = 0xDC00;
 const LAST: u32 = 0xDFFF;
 
 /// The text of a JSON string that has halves of characters in it, with their stand-ins; nothing if it is no string.
-pub(super) fn string(literal: &str) -> Option<String> {
+pub(super) fn decode_json_string(literal: &str) -> Option<String> {
     let body = literal.trim().strip_prefix('"')?.strip_suffix('"')?;
     let mut text = String::with_capacity(body.len());
     let mut rest = body.chars();
@@ -68,7 +68,7 @@ fn may_have(text: &str) -> bool {
 }
 
 /// A text in which halves have found each other, and those that have not are marks of what is lost.
-pub(super) fn mended(text: String) -> String {
+pub(super) fn repair(text: String) -> String {
     if !may_have(&text) {
         return text;
     }
@@ -76,7 +76,7 @@ pub(super) fn mended(text: String) -> String {
 }
 
 /// A piece of a text behind what was kept of the one before it. The first half of a character at its end is kept.
-pub(super) fn behind(kept: &mut Option<char>, piece: String) -> String {
+pub(super) fn join_piece(kept: &mut Option<char>, piece: String) -> String {
     if kept.is_none() && !may_have(&piece) {
         return piece;
     }
@@ -86,5 +86,5 @@ pub(super) fn behind(kept: &mut Option<char>, piece: String) -> String {
     if whole.chars().next_back().is_some_and(is_high) {
         *kept = whole.pop();
     }
-    mended(whole)
+    repair(whole)
 }

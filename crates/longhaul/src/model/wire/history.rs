@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Memo;
-use super::schema::Dialect;
-use super::tools::{Offered, ToolBytes};
+use super::WireCache;
+use super::schema::SchemaDialect;
+use super::tools::{WireTool, ToolBytes};
 use crate::message::{Block, Message, Reply, ToolResult};
 use crate::model::ToolSpec;
 use crate::model::settings::ModelSettings;
@@ -18,22 +18,22 @@ const UNFINISHED: &str = "(no result: the call was not finished)";
 const NOTHING: &str = "(no output)";
 
 /// How a wire writes the messages of a conversation.
-pub(crate) trait Form {
+pub(crate) trait MessageWriter {
     /// What the task is told.
-    fn user(&mut self, out: &mut Vec<u8>, text: &str);
+    fn write_user(&mut self, out: &mut Vec<u8>, text: &str);
     /// What the model answered; `ids` are those of its calls, as the wire knows them.
-    fn assistant(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]);
+    fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]);
     /// What a call returned.
-    fn result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str);
+    fn write_result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str);
     /// Whether the provider takes this id of a call.
-    fn takes_id(&self, id: &str) -> bool;
+    fn accepts_id(&self, id: &str) -> bool;
     /// An id that the provider takes.
-    fn id(&self, n: usize) -> String;
+    fn make_id(&self, n: usize) -> String;
 }
 
 /// A conversation in the form of a wire, as far as it has been written.
 #[derive(Debug)]
-pub(crate) struct Transcript<F> {
+pub(crate) struct MessageList<F> {
     /// How it is written.
     pub(crate) form: F,
     bytes: Vec<u8>,
@@ -45,10 +45,10 @@ pub(crate) struct Transcript<F> {
     written: usize,
 }
 
-impl<F: Form> Transcript<F> {
+impl<F: MessageWriter> MessageList<F> {
     /// Nothing written yet.
     pub(crate) fn new(form: F) -> Self {
-        Transcript {
+        MessageList {
             form,
             bytes: Vec::new(),
             seen: 0,
@@ -62,26 +62,26 @@ impl<F: Form> Transcript<F> {
 
     /// Writes the messages, with commas between them. Only those that are new are written; all of them if the
     /// conversation is not the one that was seen. `fresh` is how it is written from the start.
-    pub(crate) fn write(&mut self, messages: &[Message], fresh: impl FnOnce() -> F) {
+    pub(crate) fn update(&mut self, messages: &[Message], fresh: impl FnOnce() -> F) {
         let same = match (self.seen.checked_sub(1), &self.last) {
             (Some(at), Some(last)) => messages.get(at).is_some_and(|m| is_same(m, last)),
             _ => true,
         };
         if !same {
-            *self = Transcript::new(fresh());
+            *self = MessageList::new(fresh());
         }
         let from = self.seen;
         let mut placed = HashSet::new();
         for (at, message) in messages.iter().enumerate().skip(from) {
             match message {
                 Message::User(text) if text.trim().is_empty() => {}
-                Message::User(text) => self.form.user(&mut self.bytes, text),
+                Message::User(text) => self.form.write_user(&mut self.bytes, text),
                 Message::Assistant(reply) => self.reply(reply, &messages[at + 1..], at + 1, &mut placed),
                 Message::Tool(_) if placed.contains(&at) => {}
                 // Nobody asked for it, or not any more.
                 Message::Tool(result) => {
                     let note = format!("Result of {}:\n{}", result.tool, output(result));
-                    self.form.user(&mut self.bytes, &note);
+                    self.form.write_user(&mut self.bytes, &note);
                 }
             }
         }
@@ -95,14 +95,14 @@ impl<F: Form> Transcript<F> {
 
     /// The whole body: the frame, what was written of the conversation under this key and behind this beginning,
     /// and the tools.
-    pub(crate) fn body<T: Serialize>(
+    pub(crate) fn build_body<T: Serialize>(
         &mut self,
         frame: &serde_json::Map<String, serde_json::Value>,
         key: &str,
         beginning: &[u8],
         tools: &[Arc<ToolSpec>],
-        (dialect, memo): (&Dialect, &Memo),
-        form: impl Fn(Offered) -> T,
+        (dialect, memo): (&SchemaDialect, &WireCache),
+        form: impl Fn(WireTool) -> T,
     ) -> Vec<u8> {
         let tools = self.tools.write(tools, dialect, memo, |out, tool| write(out, &form(tool)));
         let mut body = Vec::with_capacity(1024 + beginning.len() + self.bytes.len() + tools.len());
@@ -139,7 +139,7 @@ impl<F: Form> Transcript<F> {
         for call in reply.calls() {
             ids.push(self.wire_id(&call.id));
         }
-        self.form.assistant(&mut self.bytes, reply, &ids);
+        self.form.write_reply(&mut self.bytes, reply, &ids);
         if ids.is_empty() {
             return;
         }
@@ -157,21 +157,21 @@ impl<F: Form> Transcript<F> {
             match results.get_mut(call.id.as_str()).and_then(VecDeque::pop_front) {
                 Some((at, result)) => {
                     placed.insert(at);
-                    self.form.result(&mut self.bytes, id, &call.tool, output(result));
+                    self.form.write_result(&mut self.bytes, id, &call.tool, output(result));
                 }
-                None => self.form.result(&mut self.bytes, id, &call.tool, UNFINISHED),
+                None => self.form.write_result(&mut self.bytes, id, &call.tool, UNFINISHED),
             }
         }
     }
 
     /// The id of a call on the wire: its own, unless the provider would not take it or it was used before.
     fn wire_id(&mut self, id: &str) -> String {
-        if self.form.takes_id(id) && self.ids.insert(id.to_owned()) {
+        if self.form.accepts_id(id) && self.ids.insert(id.to_owned()) {
             return id.to_owned();
         }
         let mut n = self.ids.len();
         loop {
-            let id = self.form.id(n);
+            let id = self.form.make_id(n);
             if self.ids.insert(id.clone()) {
                 return id;
             }
@@ -194,7 +194,7 @@ fn is_same(a: &Message, b: &Message) -> bool {
 }
 
 /// Whether a reply has anything in it that other providers than its own understand.
-pub(crate) fn says_something(reply: &Reply) -> bool {
+pub(crate) fn has_content(reply: &Reply) -> bool {
     reply.blocks.iter().any(|block| match block {
         Block::Text(text) => !text.trim().is_empty(),
         Block::Reasoning { .. } => false,
@@ -203,7 +203,7 @@ pub(crate) fn says_something(reply: &Reply) -> bool {
 }
 
 /// The arguments of a call as JSON: servers that read them fail on anything else.
-pub(crate) fn arguments(written: &str) -> String {
+pub(crate) fn json_arguments(written: &str) -> String {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(written) {
         Ok(_) => written.to_owned(),
         Err(_) if matches!(written.trim(), "" | "null") => "{}".to_owned(),
@@ -212,7 +212,7 @@ pub(crate) fn arguments(written: &str) -> String {
 }
 
 /// Adds a value to a list that is being written.
-pub(crate) fn push(out: &mut Vec<u8>, value: &impl Serialize) {
+pub(crate) fn push_json(out: &mut Vec<u8>, value: &impl Serialize) {
     if !out.is_empty() {
         out.push(b',');
     }
@@ -227,7 +227,7 @@ pub(crate) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
 }
 
 /// Refuses options that would overwrite what only we write.
-pub(crate) fn refuse_ours(settings: &ModelSettings, ours: &[&str]) -> Result<(), String> {
+pub(crate) fn reject_reserved_keys(settings: &ModelSettings, ours: &[&str]) -> Result<(), String> {
     match ours.iter().find(|key| settings.provider_opts.contains_key(**key)) {
         Some(key) => Err(format!("provider_opts: `{key}` is written by Longhaul and cannot be set")),
         None => Ok(()),
@@ -235,14 +235,14 @@ pub(crate) fn refuse_ours(settings: &ModelSettings, ours: &[&str]) -> Result<(),
 }
 
 /// Puts options into a body: last, and over what is there; objects are merged.
-pub(crate) fn merge(
+pub(crate) fn merge_options(
     body: &mut serde_json::Map<String, serde_json::Value>,
     options: &serde_json::Map<String, serde_json::Value>,
 ) {
     use serde_json::Value;
     for (key, value) in options {
         match (body.get_mut(key), value) {
-            (Some(Value::Object(ours)), Value::Object(theirs)) => merge(ours, theirs),
+            (Some(Value::Object(ours)), Value::Object(theirs)) => merge_options(ours, theirs),
             _ => {
                 body.insert(key.clone(), value.clone());
             }

@@ -37,29 +37,29 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use text_calls::is_only_calls;
-pub use text_calls::{TextCalls, text_calls};
+pub use text_calls::{TextCalls, parse_text_calls};
 
 use super::settings::ModelSettings;
-use super::{Chunk, ModelErrorKind, Request};
+use super::{ReplyChunk, ModelErrorKind, ModelRequest};
 use crate::message::Reply;
 
 /// A family of providers that speak the same protocol.
-pub trait Wire: Send + Sync + 'static {
+pub trait WireProtocol: Send + Sync + 'static {
     /// Whether it can do what the settings ask for; if not, why not, naming the key.
-    fn check(&self, settings: &ModelSettings) -> Result<(), String>;
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String>;
 
     /// The path of the request below the provider's base URL.
-    fn path(&self, settings: &ModelSettings) -> String;
+    fn request_path(&self, settings: &ModelSettings) -> String;
 
     /// The body of the request. `memo` keeps what of the conversation is already in the form of this wire, so
     /// that a turn costs what is new in it.
-    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String>;
+    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String>;
 
     /// A parser for one answer.
-    fn parser(&self) -> Box<dyn Parser>;
+    fn parser(&self) -> Box<dyn ReplyParser>;
 
     /// What an answer with an error status says. The text has no secrets in it and is bounded.
-    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind;
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind;
 
     /// How long the provider wants to be left alone, where it says so in the body of such an answer.
     fn retry_after(&self, _body: &[u8]) -> Option<Duration> {
@@ -68,28 +68,28 @@ pub trait Wire: Send + Sync + 'static {
 }
 
 /// Takes the bytes of a streamed answer as they come.
-pub trait Parser: Send {
+pub trait ReplyParser: Send {
     /// More bytes: what they say is added to `chunks`. An error ends the answer.
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind>;
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind>;
 
     /// No more bytes: the whole reply, or why it is none. A stream that ended without saying why it stopped was
     /// cut.
-    fn end(&mut self) -> Result<Reply, ModelErrorKind>;
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind>;
 
     /// Whether the answer has said that it is complete, so that nothing is lost if its end never comes.
-    fn is_over(&self) -> bool {
+    fn is_complete(&self) -> bool {
         false
     }
 }
 
 /// What a task remembers of its conversation in the form of a wire. Empty until somebody remembers something.
 #[derive(Default)]
-pub struct Memo {
+pub struct WireCache {
     kept: Mutex<Option<Box<dyn Any + Send>>>,
     warnings: Mutex<Vec<String>>,
 }
 
-impl Memo {
+impl WireCache {
     /// Works on what is remembered, or on a fresh `T` if nothing, or something else, is.
     pub fn with<T: Default + Send + 'static, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut slot = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Memo {
     }
 
     /// Forgets everything: the conversation was made anew.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -115,7 +115,7 @@ impl Memo {
     }
 }
 
-impl std::fmt::Debug for Memo {
+impl std::fmt::Debug for WireCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Memo")
     }

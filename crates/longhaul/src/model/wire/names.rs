@@ -33,7 +33,7 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The tool that a model means: of that name, or of the one that became it on the way to the provider.
-pub(crate) fn meant<'a>(called: &str, tools: &'a [Arc<ToolSpec>]) -> Option<&'a str> {
+pub(crate) fn resolve_tool_name<'a>(called: &str, tools: &'a [Arc<ToolSpec>]) -> Option<&'a str> {
     let names = || tools.iter().map(|tool| tool.name.as_str());
     names().find(|name| *name == called).or_else(|| names().find(|name| wire_name(name) == called))
 }
@@ -88,8 +88,8 @@ mod tests {
         };
         let tools = [tool("a b"), tool("a.b"), tool("plain")];
         for name in ["a b", "a.b", "plain"] {
-            assert_eq!(meant(&wire_name(name), &tools), Some(name));
+            assert_eq!(resolve_tool_name(&wire_name(name), &tools), Some(name));
         }
-        assert_eq!(meant("a_b", &tools), None, "nobody offered that");
+        assert_eq!(resolve_tool_name("a_b", &tools), None, "nobody offered that");
     }
 }

@@ -2,44 +2,44 @@
 
 use serde_json::Value;
 
-use super::schema::{self, Dialect};
-use crate::model::Request;
+use super::schema::{self, SchemaDialect};
+use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, StructuredOutput};
 
 /// The shape that is asked for: the agent's, else the model's own.
-pub(crate) fn wanted<'a>(request: &Request<'a>, settings: &'a ModelSettings) -> Option<&'a StructuredOutput> {
+pub(crate) fn requested_output<'a>(request: &ModelRequest<'a>, settings: &'a ModelSettings) -> Option<&'a StructuredOutput> {
     request.output.or(settings.structured_output.as_ref())
 }
 
 /// How a provider is told of the shape of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told<'a> {
+pub(crate) enum SchemaDelivery<'a> {
     /// There is none.
-    Nothing,
+    NotRequested,
     /// By this schema; strictly or not.
     Schema(&'a StructuredOutput, Value, bool),
     /// In the system instruction.
-    Words(String),
+    Prompt(String),
 }
 
-impl<'a> Told<'a> {
+impl<'a> SchemaDelivery<'a> {
     /// By the first of these dialects in which it can be said, else in words.
-    pub(crate) fn of(shape: Option<&'a StructuredOutput>, dialects: &[&Dialect]) -> Told<'a> {
-        let Some(shape) = shape else { return Told::Nothing };
+    pub(crate) fn choose(shape: Option<&'a StructuredOutput>, dialects: &[&SchemaDialect]) -> SchemaDelivery<'a> {
+        let Some(shape) = shape else { return SchemaDelivery::NotRequested };
         let said = dialects
             .iter()
-            .find_map(|dialect| Some((schema::answer(&shape.schema, dialect)?, dialect.closed)));
+            .find_map(|dialect| Some((schema::adapt_output(&shape.schema, dialect)?, dialect.closed_objects)));
         match said {
-            Some((schema, strict)) => Told::Schema(shape, schema, strict),
-            None => Told::Words(in_words(shape)),
+            Some((schema, strict)) => SchemaDelivery::Schema(shape, schema, strict),
+            None => SchemaDelivery::Prompt(in_words(shape)),
         }
     }
 
     /// The system instruction, with the shape in it where it is told in words.
-    pub(crate) fn system(&self, system: &str) -> String {
+    pub(crate) fn system_prompt(&self, system: &str) -> String {
         match self {
-            Told::Words(words) if system.trim().is_empty() => words.clone(),
-            Told::Words(words) => format!("{system}\n\n{words}"),
+            SchemaDelivery::Prompt(words) if system.trim().is_empty() => words.clone(),
+            SchemaDelivery::Prompt(words) => format!("{system}\n\n{words}"),
             _ => system.to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::Wire;
+use super::WireProtocol;
 use super::openai_chat::{OpenAiChat, Quirks};
 use super::openai_responses::OpenAiResponses;
 use super::testing::conversation::{awkward, bodies_of, body_of, families, shape, tools_of};
@@ -224,7 +224,7 @@ fn a_tuned_model_is_not_held_to_patterns_and_bounds() {
         "n": {"type": "integer", "minimum": 1, "maximum": 5, "multipleOf": 2},
         "l": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3}}}));
     let chat = OpenAiChat::new(Quirks::OPENAI);
-    for (family, wire) in [("openai", &chat as &dyn Wire), ("responses", &OpenAiResponses::new())] {
+    for (family, wire) in [("openai", &chat as &dyn WireProtocol), ("responses", &OpenAiResponses::new())] {
         let body = body_of(wire, "ft:gpt-4o-2024-08-06:me::x", &[], Some(&shape));
         let (schema, strict) = answer_of(family, &body).unwrap();
         assert!(strict, "{family}");

@@ -7,31 +7,31 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::message::{Block, Call};
-use crate::model::Chunk;
+use crate::model::ReplyChunk;
 
 /// Gives text to whoever listens, as one chunk with what came just before it.
-pub(super) fn say(chunks: &mut Vec<Chunk>, text: &str) {
+pub(super) fn push_text_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     match chunks.last_mut() {
         _ if text.is_empty() => {}
-        Some(Chunk::Text(said)) => said.push_str(text),
-        _ => chunks.push(Chunk::Text(text.to_owned())),
+        Some(ReplyChunk::Text(said)) => said.push_str(text),
+        _ => chunks.push(ReplyChunk::Text(text.to_owned())),
     }
 }
 
 /// Gives thinking to whoever listens, as one chunk with what came just before it.
-pub(super) fn think(chunks: &mut Vec<Chunk>, text: &str) {
+pub(super) fn push_reasoning_chunk(chunks: &mut Vec<ReplyChunk>, text: &str) {
     match chunks.last_mut() {
         _ if text.is_empty() => {}
-        Some(Chunk::Reasoning(thought)) => thought.push_str(text),
-        _ => chunks.push(Chunk::Reasoning(text.to_owned())),
+        Some(ReplyChunk::Reasoning(thought)) => thought.push_str(text),
+        _ => chunks.push(ReplyChunk::Reasoning(text.to_owned())),
     }
 }
 
 /// What the ids that we make begin with.
-pub(super) const MADE_UP: &str = "lh_call_";
+pub(super) const GENERATED_ID_PREFIX: &str = "lh_call_";
 
 /// Gives the calls ids that have none, or that of another.
-pub(super) fn name_calls(blocks: &mut [Block]) {
+pub(super) fn assign_call_ids(blocks: &mut [Block]) {
     let mut calls: Vec<&mut Call> = blocks
         .iter_mut()
         .filter_map(|block| match block {
@@ -49,7 +49,7 @@ pub(super) fn name_calls(blocks: &mut [Block]) {
     for call in calls {
         while call.id.is_empty() {
             n += 1;
-            let id = format!("{MADE_UP}{n}");
+            let id = format!("{GENERATED_ID_PREFIX}{n}");
             if used.insert(id.clone()) {
                 call.id = id;
             }
@@ -59,45 +59,45 @@ pub(super) fn name_calls(blocks: &mut [Block]) {
 
 /// A string as a provider gives it: anything else in its place counts as none.
 #[derive(Debug, Default)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+pub(super) struct LenientStr<'a>(pub(super) Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LenientStr<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Lenient;
         impl<'de> Visitor<'de> for Lenient {
-            type Value = Text<'de>;
+            type Value = LenientStr<'de>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a string")
             }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr(Cow::Borrowed(text)))
             }
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr(Cow::Owned(text.to_owned())))
             }
-            fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_unit<E>(self) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr::default())
             }
-            fn visit_bool<E>(self, _: bool) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_bool<E>(self, _: bool) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr::default())
             }
-            fn visit_u64<E>(self, _: u64) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_u64<E>(self, _: u64) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr::default())
             }
-            fn visit_i64<E>(self, _: i64) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_i64<E>(self, _: i64) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr::default())
             }
-            fn visit_f64<E>(self, _: f64) -> Result<Text<'de>, E> {
-                Ok(Text::default())
+            fn visit_f64<E>(self, _: f64) -> Result<LenientStr<'de>, E> {
+                Ok(LenientStr::default())
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Text<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<LenientStr<'de>, A::Error> {
                 while all.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Text::default())
+                Ok(LenientStr::default())
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Text<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<LenientStr<'de>, A::Error> {
                 while all.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Text::default())
+                Ok(LenientStr::default())
             }
         }
         from.deserialize_any(Lenient)

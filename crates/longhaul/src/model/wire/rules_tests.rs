@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::openai_chat::{OpenAiChat, Quirks};
 use super::openai_responses::OpenAiResponses;
 use super::testing::conversation::{CANNOT, awkward, body_of, families, shape, tools_of};
-use super::{Anthropic, Gemini, Wire};
+use super::{Anthropic, Gemini, WireProtocol};
 use crate::model::settings::StructuredOutput;
 
 #[test]
@@ -82,7 +82,7 @@ fn a_structured_answer_is_asked_for_in_each_familys_own_form() {
 #[test]
 fn who_cannot_be_held_to_a_schema_gets_it_in_words() {
     let shape = shape(true);
-    let chat = |provider: &str| OpenAiChat::new(Quirks::of(provider));
+    let chat = |provider: &str| OpenAiChat::new(Quirks::for_provider(provider));
     let words = "It fits the JSON schema `The answer!` (What was found.):\n{";
     let tools = awkward();
     for (provider, tools, in_words) in [
@@ -99,7 +99,7 @@ fn who_cannot_be_held_to_a_schema_gets_it_in_words() {
         assert_eq!(body.get("response_format").is_none(), in_words, "{provider}");
     }
     for (wire, model) in
-        [(&Anthropic as &dyn Wire, "claude-sonnet-4-0"), (&Anthropic, "qwen2.5"), (&Gemini, "gemini-2.5-pro")]
+        [(&Anthropic as &dyn WireProtocol, "claude-sonnet-4-0"), (&Anthropic, "qwen2.5"), (&Gemini, "gemini-2.5-pro")]
     {
         let body = body_of(wire, model, &tools, Some(&shape));
         assert!(body.to_string().contains("It fits the JSON schema `The answer!`"), "{model}");

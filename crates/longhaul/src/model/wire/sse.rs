@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use crate::model::ModelErrorKind;
 
 /// No event of a model's answer is longer than this: what is made of one takes many times its size.
-pub(crate) const LONGEST: usize = 4 << 20;
+pub(crate) const MAX_EVENT_BYTES: usize = 4 << 20;
 /// No answer is longer than this: what is kept of one is bounded.
-pub(crate) const WHOLE: usize = 64 << 20;
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SseEvent<'a> {
     /// Its name; empty where it has none.
-    pub(crate) event: &'a str,
+    pub(crate) name: &'a str,
     /// Its data lines, put together with newlines. Never empty.
     pub(crate) data: &'a str,
 }
@@ -24,13 +24,13 @@ pub(crate) struct SseEvent<'a> {
 /// field `error:` is an event named `error` (old llama.cpp); and JSON that stands there without any field, as the
 /// whole answer or in the middle of it, is an event without a name.
 #[derive(Debug, Default)]
-pub(crate) struct Sse {
+pub(crate) struct SseParser {
     /// A line that has not ended yet.
     line: Vec<u8>,
     event: String,
     data: String,
     /// Whether there is an event to give, and of which kind.
-    pending: Pending,
+    pending: PendingEvent,
     /// The last byte was a CR: a LF right after it belongs to it.
     after_cr: bool,
     /// Something other than a byte order mark may have come.
@@ -42,27 +42,27 @@ pub(crate) struct Sse {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Pending {
+enum PendingEvent {
     #[default]
     Nothing,
     Data,
     Stray,
 }
 
-impl Sse {
+impl SseParser {
     /// At the start of a stream.
     pub(crate) fn new() -> Self {
-        Sse::default()
+        SseParser::default()
     }
 
     /// The same for events that may be as long as this.
     #[cfg(unix)]
-    pub(crate) fn up_to(longest: usize) -> Self {
-        Sse { longest, ..Sse::default() }
+    pub(crate) fn with_max_event(longest: usize) -> Self {
+        SseParser { longest, ..SseParser::default() }
     }
 
     fn longest(&self) -> usize {
-        if self.longest == 0 { LONGEST } else { self.longest }
+        if self.longest == 0 { MAX_EVENT_BYTES } else { self.longest }
     }
 
     /// Takes more bytes, and gives each event that they complete.
@@ -82,7 +82,7 @@ impl Sse {
             {
                 self.begun = true;
                 self.count(length)?;
-                each(&SseEvent { event: "", data })?;
+                each(&SseEvent { name: "", data })?;
                 rest = &rest[length..];
                 continue;
             }
@@ -109,12 +109,12 @@ impl Sse {
 
     /// What has come so far does not count towards the length of the whole: for a stream that is not one answer.
     #[cfg(all(unix, feature = "mcp"))]
-    pub(crate) fn count_anew(&mut self) {
+    pub(crate) fn reset_total(&mut self) {
         self.taken = 0;
     }
 
     /// The stream has ended: gives the event that was not completed, if there is one.
-    pub(crate) fn end(
+    pub(crate) fn finish(
         &mut self,
         mut each: impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
     ) -> Result<(), ModelErrorKind> {
@@ -126,7 +126,7 @@ impl Sse {
     }
 
     fn is_between_events(&self) -> bool {
-        self.line.is_empty() && self.event.is_empty() && self.pending == Pending::Nothing
+        self.line.is_empty() && self.event.is_empty() && self.pending == PendingEvent::Nothing
     }
 
     fn room(&self, more: usize) -> Result<(), ModelErrorKind> {
@@ -139,10 +139,10 @@ impl Sse {
 
     fn count(&mut self, bytes: usize) -> Result<(), ModelErrorKind> {
         self.taken += bytes;
-        if self.taken > WHOLE {
+        if self.taken > MAX_ANSWER_BYTES {
             return Err(ModelErrorKind::TooLarge(format!(
                 "more than {} MiB came, and it is not asked for again",
-                WHOLE >> 20
+                MAX_ANSWER_BYTES >> 20
             )));
         }
         Ok(())
@@ -174,23 +174,23 @@ impl Sse {
             self.event.clear();
             self.event.push_str("error");
             self.add(data);
-        } else if self.pending == Pending::Stray || self.is_stray(line) {
+        } else if self.pending == PendingEvent::Stray || self.is_stray(line) {
             self.add(line);
-            self.pending = Pending::Stray;
+            self.pending = PendingEvent::Stray;
         }
         Ok(())
     }
 
     /// Whether JSON begins here that is no field of an event.
     fn is_stray(&self, line: &[u8]) -> bool {
-        self.pending == Pending::Nothing && matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+        self.pending == PendingEvent::Nothing && matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
     }
 
     fn add(&mut self, data: &[u8]) {
-        if self.pending != Pending::Nothing {
+        if self.pending != PendingEvent::Nothing {
             self.data.push('\n');
         }
-        self.pending = Pending::Data;
+        self.pending = PendingEvent::Data;
         self.data.push_str(&lossy(data));
     }
 
@@ -198,17 +198,17 @@ impl Sse {
         &mut self,
         each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
     ) -> Result<(), ModelErrorKind> {
-        if self.pending == Pending::Stray { self.give(each) } else { Ok(()) }
+        if self.pending == PendingEvent::Stray { self.give(each) } else { Ok(()) }
     }
 
     fn give(
         &mut self,
         each: &mut impl FnMut(&SseEvent<'_>) -> Result<(), ModelErrorKind>,
     ) -> Result<(), ModelErrorKind> {
-        self.pending = Pending::Nothing;
+        self.pending = PendingEvent::Nothing;
         let given = match self.data.is_empty() {
             true => Ok(()),
-            false => each(&SseEvent { event: &self.event, data: &self.data }),
+            false => each(&SseEvent { name: &self.event, data: &self.data }),
         };
         self.event.clear();
         self.data.clear();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::names::meant;
+use super::names::resolve_tool_name;
 use crate::message::Call;
 use crate::model::ToolSpec;
 
@@ -17,13 +17,13 @@ use crate::model::ToolSpec;
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextCalls<'a> {
     /// The words before the calls.
-    pub said: &'a str,
+    pub text: &'a str,
     /// The calls.
     pub calls: Vec<Call>,
 }
 
 /// Whether there is a tool of this name.
-type Known<'a> = &'a dyn Fn(&str) -> bool;
+type IsKnownTool<'a> = &'a dyn Fn(&str) -> bool;
 
 /// The tags that models put around a call.
 const TAGS: [(&str, &str); 3] =
@@ -32,19 +32,19 @@ const TAGS: [(&str, &str); 3] =
 const BEGINNINGS: [&str; 3] = ["<|python_tag|>", "[TOOL_CALLS]", "functools"];
 
 /// The calls in a text, if they are what it is there for. Anything less plain is just text.
-pub fn text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
+pub fn parse_text_calls<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<TextCalls<'a>> {
     if tools.is_empty() {
         return None;
     }
-    calls_of(text, &|name| meant(name, tools).is_some())
+    calls_of(text, &|name| resolve_tool_name(name, tools).is_some())
 }
 
 /// Whether a text is nothing but calls of such tools, and says nothing in words.
 pub(crate) fn is_only_calls(text: &str, tools: &dyn Fn(&str) -> bool) -> bool {
-    calls_of(text, tools).is_some_and(|found| found.said.trim().is_empty())
+    calls_of(text, tools).is_some_and(|found| found.text.trim().is_empty())
 }
 
-fn calls_of<'a>(text: &'a str, tools: Known<'_>) -> Option<TextCalls<'a>> {
+fn calls_of<'a>(text: &'a str, tools: IsKnownTool<'_>) -> Option<TextCalls<'a>> {
     // Nothing else is worth the parsing.
     if !text.contains(['{', '[']) {
         return None;
@@ -63,7 +63,7 @@ fn calls_of<'a>(text: &'a str, tools: Known<'_>) -> Option<TextCalls<'a>> {
     found(said, &parts, tools)
 }
 
-fn found<'a>(said: &'a str, parts: &[&str], tools: Known<'_>) -> Option<TextCalls<'a>> {
+fn found<'a>(said: &'a str, parts: &[&str], tools: IsKnownTool<'_>) -> Option<TextCalls<'a>> {
     let mut calls = Vec::new();
     for part in parts {
         for json in fenced(part.trim())? {
@@ -75,7 +75,7 @@ fn found<'a>(said: &'a str, parts: &[&str], tools: Known<'_>) -> Option<TextCall
             }
         }
     }
-    (!calls.is_empty()).then_some(TextCalls { said: said.trim_end(), calls })
+    (!calls.is_empty()).then_some(TextCalls { text: said.trim_end(), calls })
 }
 
 /// What is in the code fences of a text that consists of nothing else; the text itself if there are none.
@@ -104,7 +104,7 @@ fn strip<'a>(part: &'a str, close: &str) -> &'a str {
 }
 
 /// A call, a list of calls, or an object with such a list.
-fn several(value: &Value, tools: Known<'_>, calls: &mut Vec<Call>) -> Option<()> {
+fn several(value: &Value, tools: IsKnownTool<'_>, calls: &mut Vec<Call>) -> Option<()> {
     match value {
         Value::Array(list) => list.iter().try_for_each(|one| several(one, tools, calls)),
         Value::Object(object) => {
@@ -118,7 +118,7 @@ fn several(value: &Value, tools: Known<'_>, calls: &mut Vec<Call>) -> Option<()>
     }
 }
 
-fn call(object: &Map<String, Value>, tools: Known<'_>, at: usize) -> Option<Call> {
+fn call(object: &Map<String, Value>, tools: IsKnownTool<'_>, at: usize) -> Option<Call> {
     const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
     const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "input", "tool_input"];
     let first =

@@ -14,7 +14,7 @@ fn tools() -> Vec<Arc<ToolSpec>> {
 }
 
 fn found(text: &str) -> Option<Vec<(String, String)>> {
-    Some(text_calls(text, &tools())?.calls.into_iter().map(|c| (c.tool, c.arguments)).collect())
+    Some(parse_text_calls(text, &tools())?.calls.into_iter().map(|c| (c.tool, c.arguments)).collect())
 }
 
 fn look(arguments: &str) -> Option<Vec<(String, String)>> {
@@ -52,14 +52,14 @@ fn a_call_written_as_text_is_found_where_it_is_unmistakable() {
     let two = "<tool_call>{\"name\":\"look\",\"arguments\":{}}</tool_call>\n\
                <tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call>";
     assert_eq!(found(two).map(|calls| calls.len()), Some(2));
-    assert_eq!(text_calls(two, &tools()).unwrap().calls[1].id, "call_1");
+    assert_eq!(parse_text_calls(two, &tools()).unwrap().calls[1].id, "call_1");
 }
 
 #[test]
 fn words_before_a_call_are_kept_where_tags_say_that_it_is_one() {
     let text = "I ask for it.\n<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>";
-    let found = text_calls(text, &[tools()[0].clone()]).unwrap();
-    assert_eq!((found.said, found.calls.len()), ("I ask for it.", 1));
+    let found = parse_text_calls(text, &[tools()[0].clone()]).unwrap();
+    assert_eq!((found.text, found.calls.len()), ("I ask for it.", 1));
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Memo;
+use super::WireCache;
 use super::names::wire_name;
-use super::schema::{self, Dialect};
+use super::schema::{self, SchemaDialect};
 use crate::model::ToolSpec;
 
 /// A tool in the form of a provider.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Offered {
+pub(crate) struct WireTool {
     /// Its name, as the provider takes it.
     pub(crate) name: String,
     /// What it does, and whatever of its schema had to be said in words.
@@ -21,8 +21,8 @@ pub(crate) struct Offered {
 }
 
 /// A tool as the provider takes it, or why it cannot be said there.
-pub(crate) fn offer(spec: &ToolSpec, dialect: &Dialect) -> Result<Offered, String> {
-    let schema::Adapted { schema: parameters, notes } = schema::arguments(&spec.parameters, dialect)?;
+pub(crate) fn to_wire_tool(spec: &ToolSpec, dialect: &SchemaDialect) -> Result<WireTool, String> {
+    let schema::AdaptedSchema { schema: parameters, notes } = schema::adapt_arguments(&spec.parameters, dialect)?;
     let mut description = spec.description.clone();
     for note in notes {
         if !description.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn offer(spec: &ToolSpec, dialect: &Dialect) -> Result<Offered, Strin
         }
         description.push_str(&note);
     }
-    Ok(Offered { name: wire_name(&spec.name).into_owned(), description, parameters })
+    Ok(WireTool { name: wire_name(&spec.name).into_owned(), description, parameters })
 }
 
 /// The tools of a conversation, written once for as long as they stay the same.
@@ -50,9 +50,9 @@ impl ToolBytes {
     pub(crate) fn write(
         &mut self,
         tools: &[Arc<ToolSpec>],
-        dialect: &Dialect,
-        memo: &Memo,
-        form: impl Fn(&mut Vec<u8>, Offered),
+        dialect: &SchemaDialect,
+        memo: &WireCache,
+        form: impl Fn(&mut Vec<u8>, WireTool),
     ) -> &[u8] {
         let same =
             self.specs.len() == tools.len() && self.specs.iter().zip(tools).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -62,7 +62,7 @@ impl ToolBytes {
         self.specs = tools.to_vec();
         self.bytes.clear();
         for tool in tools {
-            match offer(tool, dialect) {
+            match to_wire_tool(tool, dialect) {
                 Ok(offered) => {
                     if !self.bytes.is_empty() {
                         self.bytes.push(b',');

@@ -6,7 +6,7 @@ use super::common;
 use super::openai_chat::{OpenAiChat, Quirks};
 use super::openai_responses::OpenAiResponses;
 use super::testing::{calls, reply, settings};
-use super::{Anthropic, Gemini, Wire};
+use super::{Anthropic, Gemini, WireProtocol};
 use crate::model::ModelErrorKind;
 use crate::model::settings::{ModelSettings, Thinking};
 
@@ -61,21 +61,21 @@ fn a_server_error_that_stays_is_no_outage() {
     let said =
         br#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#;
     let chat = OpenAiChat::new(Quirks::LOCAL);
-    for wire in [&chat as &dyn Wire, &OpenAiResponses::new(), &Anthropic] {
-        let kind = wire.refusal(500, said);
+    for wire in [&chat as &dyn WireProtocol, &OpenAiResponses::new(), &Anthropic] {
+        let kind = wire.error_from_response(500, said);
         assert!(matches!(&kind, ModelErrorKind::Rejected(why) if why.contains("--jinja")), "{kind:?}");
-        assert!(!kind.is_passing() && !kind.is_outage());
-        assert!(wire.refusal(500, br#"{"error":{"message":"oops"}}"#).is_outage());
+        assert!(!kind.is_transient() && !kind.is_outage());
+        assert!(wire.error_from_response(500, br#"{"error":{"message":"oops"}}"#).is_outage());
     }
-    let kind = common::stream_error(&serde_json::from_slice(said).unwrap());
-    assert!(!kind.is_passing(), "{kind:?}");
+    let kind = common::error_from_stream(&serde_json::from_slice(said).unwrap());
+    assert!(!kind.is_transient(), "{kind:?}");
 }
 
 #[test]
 fn responses_ask_for_thinking_of_models_that_think() {
     let body = |model: &str, thinking: Option<Thinking>| {
         let settings = ModelSettings { model: model.into(), thinking, ..settings() };
-        let memo = super::Memo::default();
+        let memo = super::WireCache::default();
         super::testing::body(&OpenAiResponses::new(), &[super::testing::user("Hi")], &[], &settings, &memo).1
     };
     let sealed = json!(["reasoning.encrypted_content"]);
@@ -99,21 +99,21 @@ fn responses_ask_for_thinking_of_models_that_think() {
     assert_eq!(body("gpt-4o", Some(Thinking::Off)).get("reasoning"), None);
     let chat = |model: &str| {
         let settings = ModelSettings { model: model.into(), thinking: Some(Thinking::Off), ..settings() };
-        let (wire, memo) = (OpenAiChat::new(Quirks::OPENAI), super::Memo::default());
+        let (wire, memo) = (OpenAiChat::new(Quirks::OPENAI), super::WireCache::default());
         let body = super::testing::body(&wire, &[super::testing::user("Hi")], &[], &settings, &memo).1;
         body.get("reasoning_effort").cloned()
     };
     assert_eq!((chat("gpt-4.1-mini"), chat("gpt-5.2")), (None, Some(json!("none"))));
     // The least that is published for `max_output_tokens`.
     let few = ModelSettings { model: "gpt-5.4".into(), max_tokens: Some(8), ..settings() };
-    assert!(OpenAiResponses::new().check(&few).is_err_and(|why| why.starts_with("max_tokens: ")));
+    assert!(OpenAiResponses::new().check_settings(&few).is_err_and(|why| why.starts_with("max_tokens: ")));
 }
 
 /// However it is cut, an event that is too large is refused before it is kept.
 #[test]
 fn an_event_of_many_megabytes_is_refused() {
     let chat = OpenAiChat::new(Quirks::PLAIN);
-    for wire in [&chat as &dyn Wire, &OpenAiResponses::new(), &Anthropic, &Gemini] {
+    for wire in [&chat as &dyn WireProtocol, &OpenAiResponses::new(), &Anthropic, &Gemini] {
         let mut parser = wire.parser();
         let mut chunks = Vec::new();
         let piece = vec![b'x'; 1 << 20];

@@ -14,7 +14,7 @@ use crate::message::{Message, Reply};
 const UNANSWERED: &str = "There is no result: the call was not carried out.";
 
 /// How a wire writes the pieces of a conversation.
-pub(super) trait Form: Send + 'static {
+pub(super) trait TurnWriter: Send + 'static {
     /// How a turn of the user begins.
     const USER: &'static str;
     /// How a turn of the model begins.
@@ -23,32 +23,32 @@ pub(super) trait Form: Send + 'static {
     const END: &'static str;
 
     /// Writes what the task is told.
-    fn text(out: &mut Vec<u8>, text: &str);
+    fn write_text(out: &mut Vec<u8>, text: &str);
 
     /// Writes the result of a call.
-    fn result(out: &mut Vec<u8>, asked: &Asked, output: &str, is_error: bool);
+    fn write_result(out: &mut Vec<u8>, asked: &UnansweredCall, output: &str, is_error: bool);
 
     /// Writes what of a reply may go to this model, and says which calls are in it. `used` are the ids that the
     /// conversation has so far.
-    fn reply(pieces: &mut Pieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<Asked>;
+    fn write_reply(pieces: &mut JsonPieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<UnansweredCall>;
 }
 
 /// A call that waits for its result.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct UnansweredCall {
     /// Its id in the conversation.
     pub(super) id: Box<str>,
     /// Its id on the wire.
-    pub(super) wire: Box<str>,
+    pub(super) wire_id: Box<str>,
     /// The tool.
     pub(super) tool: Box<str>,
 }
 
 /// Pieces of a turn, with commas between them.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(Vec<u8>);
+pub(super) struct JsonPieces(Vec<u8>);
 
-impl Pieces {
+impl JsonPieces {
     pub(super) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.0.is_empty() {
             self.0.push(b',');
@@ -67,7 +67,7 @@ impl Pieces {
 
 /// The conversation so far. Only the turn that is still open is ever written again, and that as bytes.
 #[derive(Debug)]
-pub(super) struct Turns<F> {
+pub(super) struct AlternatingTurns<F> {
     model: String,
     taken: usize,
     /// The last message that was taken: what lies before it is trusted to be the same if it is.
@@ -75,31 +75,31 @@ pub(super) struct Turns<F> {
     done: Vec<u8>,
     /// Where in `done` the last two turns of the user end; 0 where there is none.
     ends: [usize; 2],
-    open: Option<Role>,
-    results: Pieces,
-    pieces: Pieces,
-    asked: Vec<Asked>,
+    open: Option<TurnRole>,
+    results: JsonPieces,
+    pieces: JsonPieces,
+    asked: Vec<UnansweredCall>,
     used: HashSet<Box<str>>,
     form: PhantomData<F>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum TurnRole {
     User,
     Model,
 }
 
-impl<F> Default for Turns<F> {
+impl<F> Default for AlternatingTurns<F> {
     fn default() -> Self {
-        Turns {
+        AlternatingTurns {
             model: String::new(),
             taken: 0,
             last: None,
             done: Vec::new(),
             ends: [0; 2],
             open: None,
-            results: Pieces::default(),
-            pieces: Pieces::default(),
+            results: JsonPieces::default(),
+            pieces: JsonPieces::default(),
             asked: Vec::new(),
             used: HashSet::new(),
             form: PhantomData,
@@ -107,12 +107,12 @@ impl<F> Default for Turns<F> {
     }
 }
 
-impl<F: Form> Turns<F> {
+impl<F: TurnWriter> AlternatingTurns<F> {
     /// Takes what is new in a conversation with a model; all of it if it is another conversation or another model.
-    pub(super) fn take(&mut self, messages: &[Message], model: &str) {
+    pub(super) fn update(&mut self, messages: &[Message], model: &str) {
         let known = self.taken.checked_sub(1).and_then(|at| messages.get(at));
         if self.model != model || self.last.as_ref() != known {
-            *self = Turns { model: model.to_owned(), ..Turns::default() };
+            *self = AlternatingTurns { model: model.to_owned(), ..AlternatingTurns::default() };
         }
         for message in messages.get(self.taken..).unwrap_or_default() {
             self.add(message);
@@ -132,14 +132,14 @@ impl<F: Form> Turns<F> {
     }
 
     /// About how long it is.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn estimated_len(&self) -> usize {
         self.done.len() + self.results.len() + self.pieces.len() + 256
     }
 
     /// Writes the turns. `mark` goes into the last piece of each of the last two turns of the user.
     pub(super) fn write(&self, out: &mut Vec<u8>, mark: &str) {
         let answers = !self.asked.is_empty();
-        let open = self.open == Some(Role::User) || answers;
+        let open = self.open == Some(TurnRole::User) || answers;
         let mut at = 0;
         for end in self.ends.into_iter().skip(usize::from(open)) {
             if end > 0 {
@@ -155,17 +155,17 @@ impl<F: Form> Turns<F> {
                 out.push(b',');
             }
         };
-        if self.open == Some(Role::Model) {
+        if self.open == Some(TurnRole::Model) {
             comma(out);
             turn(out, F::MODEL, &[&self.pieces.0], F::END);
         }
         if open {
             comma(out);
-            let mut late = Pieces::default();
+            let mut late = JsonPieces::default();
             for asked in &self.asked {
-                late.add(|out| F::result(out, asked, UNANSWERED, true));
+                late.add(|out| F::write_result(out, asked, UNANSWERED, true));
             }
-            let texts: &[u8] = if self.open == Some(Role::User) { &self.pieces.0 } else { &[] };
+            let texts: &[u8] = if self.open == Some(TurnRole::User) { &self.pieces.0 } else { &[] };
             turn(out, F::USER, &[&self.results.0, &late.0, texts], F::END);
             let last = out.len() - F::END.len() - 1;
             out.truncate(last);
@@ -182,22 +182,22 @@ impl<F: Form> Turns<F> {
             Message::Tool(result) => match self.asked.iter().position(|asked| *asked.id == *result.call) {
                 Some(at) => {
                     let asked = self.asked.remove(at);
-                    self.turn_to(Role::User);
-                    self.results.add(|out| F::result(out, &asked, &result.output, result.is_error));
+                    self.turn_to(TurnRole::User);
+                    self.results.add(|out| F::write_result(out, &asked, &result.output, result.is_error));
                 }
                 None => self.say(&format!("Result of '{}':\n{}", result.tool, result.output)),
             },
             Message::Assistant(reply) => {
-                let mut pieces = Pieces::default();
-                let asked = F::reply(&mut pieces, reply, &self.model, &mut self.used);
+                let mut pieces = JsonPieces::default();
+                let asked = F::write_reply(&mut pieces, reply, &self.model, &mut self.used);
                 if pieces.len() == 0 {
                     return;
                 }
                 for asked in std::mem::take(&mut self.asked) {
-                    self.turn_to(Role::User);
-                    self.results.add(|out| F::result(out, &asked, UNANSWERED, true));
+                    self.turn_to(TurnRole::User);
+                    self.results.add(|out| F::write_result(out, &asked, UNANSWERED, true));
                 }
-                self.turn_to(Role::Model);
+                self.turn_to(TurnRole::Model);
                 self.pieces.add(|out| out.extend_from_slice(&pieces.0));
                 self.asked = asked;
             }
@@ -205,24 +205,24 @@ impl<F: Form> Turns<F> {
     }
 
     fn say(&mut self, text: &str) {
-        self.turn_to(Role::User);
-        self.pieces.add(|out| F::text(out, text));
+        self.turn_to(TurnRole::User);
+        self.pieces.add(|out| F::write_text(out, text));
     }
 
-    fn turn_to(&mut self, role: Role) {
+    fn turn_to(&mut self, role: TurnRole) {
         if self.open == Some(role) {
             return;
         }
         let begin = match self.open.replace(role) {
             None => return,
-            Some(Role::User) => F::USER,
-            Some(Role::Model) => F::MODEL,
+            Some(TurnRole::User) => F::USER,
+            Some(TurnRole::Model) => F::MODEL,
         };
         if !self.done.is_empty() {
             self.done.push(b',');
         }
         turn(&mut self.done, begin, &[&self.results.0, &self.pieces.0], F::END);
-        if role == Role::Model {
+        if role == TurnRole::Model {
             self.ends = [self.ends[1], self.done.len()];
         }
         self.results.0.clear();
@@ -242,12 +242,12 @@ fn turn(out: &mut Vec<u8>, begin: &str, parts: &[&[u8]], end: &str) {
 }
 
 /// Writes a value as JSON. Strings, numbers and JSON values cannot fail to be written to memory.
-pub(super) fn json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(super) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let _ = serde_json::to_writer(out, value);
 }
 
 /// The arguments of a call as a JSON object: as the model wrote them where they are one.
-pub(super) fn object(arguments: &str) -> Cow<'_, str> {
+pub(super) fn arguments_object(arguments: &str) -> Cow<'_, str> {
     let arguments = arguments.trim();
     if arguments.is_empty() || arguments == "null" {
         return Cow::Borrowed("{}");
@@ -260,7 +260,7 @@ pub(super) fn object(arguments: &str) -> Cow<'_, str> {
 }
 
 /// An id that has nothing in it but letters, digits, `_` and `-`, and is at most `longest` long.
-pub(super) fn clean(name: &str, longest: usize) -> Cow<'_, str> {
+pub(super) fn clean_id(name: &str, longest: usize) -> Cow<'_, str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= longest && name.chars().all(fine) {
         return Cow::Borrowed(name);
@@ -270,11 +270,11 @@ pub(super) fn clean(name: &str, longest: usize) -> Cow<'_, str> {
 }
 
 /// Puts `more` into `value`: objects are merged, everything else is replaced.
-pub(super) fn merge(value: &mut Value, more: &Value) {
+pub(super) fn merge_value(value: &mut Value, more: &Value) {
     match (value, more) {
         (Value::Object(map), Value::Object(more)) => {
             for (key, more) in more {
-                merge(map.entry(key.clone()).or_insert(Value::Null), more);
+                merge_value(map.entry(key.clone()).or_insert(Value::Null), more);
             }
         }
         (value, more) => *value = more.clone(),

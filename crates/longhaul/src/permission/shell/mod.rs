@@ -18,7 +18,7 @@ const MOST: usize = 4000;
 
 /// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum WordPiece {
     /// This text.
     Text(String),
     /// Nobody knows what before it runs.
@@ -27,34 +27,34 @@ pub(super) enum Piece {
 
 /// A word of a command, without its quotes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) pieces: Vec<Piece>,
+pub(super) struct ShellWord {
+    pub(super) pieces: Vec<WordPiece>,
     /// Whether a gap in it may turn out to be several words, or none.
     splits: bool,
     /// Whether any of it was quoted.
     quoted: bool,
 }
 
-impl Word {
-    fn text(text: &str) -> Word {
-        Word { pieces: vec![Piece::Text(text.to_owned())], ..Word::default() }
+impl ShellWord {
+    fn text(text: &str) -> ShellWord {
+        ShellWord { pieces: vec![WordPiece::Text(text.to_owned())], ..ShellWord::default() }
     }
 
-    fn gap() -> Word {
-        Word { pieces: vec![Piece::Gap], splits: true, quoted: false }
+    fn gap() -> ShellWord {
+        ShellWord { pieces: vec![WordPiece::Gap], splits: true, quoted: false }
     }
 
     fn push(&mut self, c: char) {
         match self.pieces.last_mut() {
-            Some(Piece::Text(text)) => text.push(c),
-            _ => self.pieces.push(Piece::Text(c.to_string())),
+            Some(WordPiece::Text(text)) => text.push(c),
+            _ => self.pieces.push(WordPiece::Text(c.to_string())),
         }
     }
 
     fn push_gap(&mut self, splits: bool) {
         self.splits |= splits;
-        if self.pieces.last() != Some(&Piece::Gap) {
-            self.pieces.push(Piece::Gap);
+        if self.pieces.last() != Some(&WordPiece::Gap) {
+            self.pieces.push(WordPiece::Gap);
         }
     }
 
@@ -62,7 +62,7 @@ impl Word {
     fn known(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [] => Some(""),
-            [Piece::Text(text)] => Some(text),
+            [WordPiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ impl Word {
     /// What it begins with.
     fn start(&self) -> &str {
         match self.pieces.first() {
-            Some(Piece::Text(text)) => text,
+            Some(WordPiece::Text(text)) => text,
             _ => "",
         }
     }
@@ -78,7 +78,7 @@ impl Word {
     /// The name of the program that it is, if that is known: what follows the last `/`.
     pub(super) fn program(&self) -> Option<&str> {
         match self.pieces.last() {
-            Some(Piece::Text(text)) => match text.rsplit_once('/') {
+            Some(WordPiece::Text(text)) => match text.rsplit_once('/') {
                 Some((_, name)) if !self.splits && !name.is_empty() => Some(name),
                 _ => self.known(),
             },
@@ -89,47 +89,47 @@ impl Word {
 
 /// A command that a line runs, or may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Command {
-    pub(super) words: Vec<Word>,
+pub(super) struct ShellCommand {
+    pub(super) words: Vec<ShellWord>,
     /// Whether it is certainly run as a command, as far as the line says.
     pub(super) sure: bool,
 }
 
 /// What a line runs.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    pub(super) commands: Vec<Command>,
+pub(super) struct CommandLine {
+    pub(super) commands: Vec<ShellCommand>,
     /// Why it may run other commands than these.
     pub(super) unclear: Option<String>,
 }
 
-impl Line {
+impl CommandLine {
     fn unclear(&mut self, why: impl Into<String>) {
         self.unclear.get_or_insert_with(|| why.into());
     }
 }
 
 /// Reads a command line.
-pub(super) fn read(line: &str) -> Line {
-    let mut found = Line::default();
-    read_into(line, &mut found, 0, true);
+pub(super) fn parse_command_line(line: &str) -> CommandLine {
+    let mut found = CommandLine::default();
+    collect_line(line, &mut found, 0, true);
     found
 }
 
-fn read_into(line: &str, found: &mut Line, depth: usize, sure: bool) {
+fn collect_line(line: &str, found: &mut CommandLine, depth: usize, sure: bool) {
     if line.len() > LONGEST || depth > DEEPEST {
         return found.unclear("it is too long, or too deeply nested, to be read");
     }
-    let mut parsed = parse::Found::default();
+    let mut parsed = parse::ParsedCommands::default();
     if let Err(why) = parse::parse(line, depth, &mut parsed)
         && sure
     {
         found.unclear(why);
     }
     for command in parsed.commands {
-        programs::look(command, found, depth, sure);
+        programs::collect_command(command, found, depth, sure);
     }
     for text in parsed.aside {
-        read_into(&text, found, depth + 1, false);
+        collect_line(&text, found, depth + 1, false);
     }
 }

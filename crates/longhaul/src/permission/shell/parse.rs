@@ -1,18 +1,18 @@
 //! The grammar of the shell, as far as it says where commands begin and what their words are.
 
 use super::words::joined;
-use super::{DEEPEST, MOST, Piece, Word};
+use super::{DEEPEST, MOST, WordPiece, ShellWord};
 
 /// A command as it is written: what is set for it, and its words.
 #[derive(Debug, Default)]
-pub(super) struct Simple {
-    pub(super) sets: Vec<(String, Word)>,
-    pub(super) words: Vec<Word>,
+pub(super) struct SimpleCommand {
+    pub(super) sets: Vec<(String, ShellWord)>,
+    pub(super) words: Vec<ShellWord>,
 }
 
 /// Where a list of commands ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ListEnd {
     Text,
     Paren,
     /// `;;` or `esac`.
@@ -21,45 +21,45 @@ pub(super) enum End {
 
 /// What ended a list or a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum ClosedBy {
     Esac,
     Other,
 }
 
 /// A document that begins after the next line break.
-pub(super) struct Here {
+pub(super) struct HereDocument {
     end: String,
     tabs: bool,
     plain: bool,
 }
 
-pub(super) type Parsed<T> = Result<T, String>;
+pub(super) type ParseResult<T> = Result<T, String>;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) commands: Vec<Simple>,
+pub(super) struct ParsedCommands {
+    pub(super) commands: Vec<SimpleCommand>,
     /// Texts in quotes that a shell may still evaluate.
     pub(super) aside: Vec<String>,
 }
 
-pub(super) struct Parser<'a> {
+pub(super) struct ShellParser<'a> {
     pub(super) text: Vec<char>,
     pub(super) at: usize,
     depth: usize,
-    pub(super) found: &'a mut Found,
-    here: Vec<Here>,
+    pub(super) found: &'a mut ParsedCommands,
+    here: Vec<HereDocument>,
     /// In how many `((` it is, which only some shells take for arithmetic.
     pub(super) arithmetic: usize,
 }
 
 /// All commands of a text. What was found before an error stays.
-pub(super) fn parse(text: &str, depth: usize, found: &mut Found) -> Parsed<()> {
+pub(super) fn parse(text: &str, depth: usize, found: &mut ParsedCommands) -> ParseResult<()> {
     if text.contains('\0') {
         return Err("it has a zero byte in it".to_owned());
     }
-    let mut parser = Parser::new(text, depth, found);
-    parser.list(End::Text)?;
+    let mut parser = ShellParser::new(text, depth, found);
+    parser.list(ListEnd::Text)?;
     parser.documents_read()
 }
 
@@ -73,10 +73,10 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(fits)
 }
 
-impl<'a> Parser<'a> {
-    fn new(text: &str, depth: usize, found: &'a mut Found) -> Parser<'a> {
+impl<'a> ShellParser<'a> {
+    fn new(text: &str, depth: usize, found: &'a mut ParsedCommands) -> ShellParser<'a> {
         let text = text.chars().collect();
-        Parser { text, at: 0, depth, found, here: Vec::new(), arithmetic: 0 }
+        ShellParser { text, at: 0, depth, found, here: Vec::new(), arithmetic: 0 }
     }
 
     /// The next character. A backslash before a line break is none, and neither is the line break.
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Blanks and line breaks.
-    fn space(&mut self) -> Parsed<()> {
+    fn space(&mut self) -> ParseResult<()> {
         loop {
             self.blanks();
             if !self.eat('\n') {
@@ -129,14 +129,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn documents_read(&self) -> Parsed<()> {
+    fn documents_read(&self) -> ParseResult<()> {
         match self.here.is_empty() {
             true => Ok(()),
             false => Err("a here-document does not begin where it should".to_owned()),
         }
     }
 
-    pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEEPEST {
             return Err("it is too deeply nested to be read".to_owned());
         }
@@ -150,34 +150,34 @@ impl<'a> Parser<'a> {
     pub(super) fn inside(
         &mut self,
         text: &str,
-        work: impl FnOnce(&mut Parser<'_>) -> Parsed<()>,
-    ) -> Parsed<()> {
+        work: impl FnOnce(&mut ShellParser<'_>) -> ParseResult<()>,
+    ) -> ParseResult<()> {
         if self.depth >= DEEPEST {
             return Err("it is too deeply nested to be read".to_owned());
         }
-        let mut inner = Parser::new(text, self.depth + 1, self.found);
+        let mut inner = ShellParser::new(text, self.depth + 1, self.found);
         work(&mut inner)?;
         inner.documents_read()
     }
 
     /// Commands up to an end, which is taken away too.
-    pub(super) fn list(&mut self, end: End) -> Parsed<Closed> {
+    pub(super) fn list(&mut self, end: ListEnd) -> ParseResult<ClosedBy> {
         loop {
             self.space()?;
             match self.peek() {
-                None if end == End::Text => return Ok(Closed::Other),
+                None if end == ListEnd::Text => return Ok(ClosedBy::Other),
                 None => return Err("something in it is not closed".to_owned()),
-                Some(')') if end == End::Paren => {
+                Some(')') if end == ListEnd::Paren => {
                     self.at += 1;
-                    return self.documents_read().map(|()| Closed::Other);
+                    return self.documents_read().map(|()| ClosedBy::Other);
                 }
                 Some(')') => return Err("it has a ')' too many".to_owned()),
                 Some(';') => {
                     self.at += 1;
                     if self.eat(';') || self.eat('&') {
                         self.eat('&');
-                        if end == End::Arm {
-                            return Ok(Closed::Other);
+                        if end == ListEnd::Arm {
+                            return Ok(ClosedBy::Other);
                         }
                     }
                 }
@@ -189,12 +189,12 @@ impl<'a> Parser<'a> {
                     self.at += 1;
                     let arithmetic = usize::from(self.peek() == Some('('));
                     self.arithmetic += arithmetic;
-                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.deeper(|parser| parser.list(ListEnd::Paren))?;
                     self.arithmetic -= arithmetic;
                 }
                 Some(_) => {
-                    if self.command(end)? == Closed::Esac {
-                        return Ok(Closed::Esac);
+                    if self.command(end)? == ClosedBy::Esac {
+                        return Ok(ClosedBy::Esac);
                     }
                 }
             }
@@ -202,8 +202,8 @@ impl<'a> Parser<'a> {
     }
 
     /// One command, or the words before one.
-    fn command(&mut self, end: End) -> Parsed<Closed> {
-        let mut simple = Simple::default();
+    fn command(&mut self, end: ListEnd) -> ParseResult<ClosedBy> {
+        let mut simple = SimpleCommand::default();
         // Where one shell goes on with a command, and another begins the next.
         let mut also = Vec::new();
         loop {
@@ -221,7 +221,7 @@ impl<'a> Parser<'a> {
                     self.blanks();
                     return match self.eat(')') {
                         // What follows is the body of a function.
-                        true => Ok(Closed::Other),
+                        true => Ok(ClosedBy::Other),
                         false => Err("it has a '(' where none can be".to_owned()),
                     };
                 }
@@ -252,13 +252,13 @@ impl<'a> Parser<'a> {
             }
         }
         for from in also.into_iter().filter(|from| *from < simple.words.len()) {
-            self.keep(Simple { sets: Vec::new(), words: simple.words[from..].to_vec() })?;
+            self.keep(SimpleCommand { sets: Vec::new(), words: simple.words[from..].to_vec() })?;
         }
         self.keep(simple)?;
-        Ok(Closed::Other)
+        Ok(ClosedBy::Other)
     }
 
-    fn keep(&mut self, simple: Simple) -> Parsed<()> {
+    fn keep(&mut self, simple: SimpleCommand) -> ParseResult<()> {
         if simple.words.is_empty() && simple.sets.is_empty() {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
     }
 
     /// What a word sets, where it may be an assignment; all of a list.
-    fn assignment(&mut self, word: &Word) -> Parsed<Option<Vec<(String, Word)>>> {
+    fn assignment(&mut self, word: &ShellWord) -> ParseResult<Option<Vec<(String, ShellWord)>>> {
         let Some((name, value)) = split_assignment(word) else { return Ok(None) };
         let mut sets = vec![(name.clone(), value)];
         if word.known().is_some_and(|text| text.ends_with('=')) && self.eat('(') {
@@ -285,16 +285,16 @@ impl<'a> Parser<'a> {
                     }
                 }
             }
-            sets.push((name, Word::default()));
+            sets.push((name, ShellWord::default()));
         }
         Ok(Some(sets))
     }
 
     /// What a word means where a command begins, if it is one of the shell's own.
-    fn reserved(&mut self, word: &str, end: End) -> Parsed<Option<Closed>> {
+    fn reserved(&mut self, word: &str, end: ListEnd) -> ParseResult<Option<ClosedBy>> {
         match word {
             "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "!" | "{" | "}" => {}
-            "esac" if end == End::Arm => return Ok(Some(Closed::Esac)),
+            "esac" if end == ListEnd::Arm => return Ok(Some(ClosedBy::Esac)),
             "time" => {
                 self.blanks();
                 if self.ahead(1) == "-" {
@@ -315,11 +315,11 @@ impl<'a> Parser<'a> {
             "coproc" => self.coprocess_name()?,
             _ => return Ok(None),
         }
-        Ok(Some(Closed::Other))
+        Ok(Some(ClosedBy::Other))
     }
 
     /// `for NAME`, and `in WORDS` if that follows.
-    fn loop_words(&mut self) -> Parsed<()> {
+    fn loop_words(&mut self) -> ParseResult<()> {
         self.blanks();
         if self.peek() == Some('(') {
             return Ok(());
@@ -340,7 +340,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn arms(&mut self) -> Parsed<()> {
+    fn arms(&mut self) -> ParseResult<()> {
         self.blanks();
         self.word_there()?;
         self.space()?;
@@ -366,14 +366,14 @@ impl<'a> Parser<'a> {
                 self.blanks();
                 self.word_there()?;
             }
-            if self.deeper(|parser| parser.list(End::Arm))? == Closed::Esac {
+            if self.deeper(|parser| parser.list(ListEnd::Arm))? == ClosedBy::Esac {
                 return Ok(());
             }
         }
     }
 
     /// The name of a coprocess, which only stands before what is no simple command.
-    fn coprocess_name(&mut self) -> Parsed<()> {
+    fn coprocess_name(&mut self) -> ParseResult<()> {
         self.blanks();
         let from = self.at;
         if self.peek().is_none_or(is_meta) {
@@ -396,12 +396,12 @@ impl<'a> Parser<'a> {
     }
 
     /// `<`, `>` and what follows them.
-    fn redirect(&mut self, simple: &mut Simple) -> Parsed<()> {
+    fn redirect(&mut self, simple: &mut SimpleCommand) -> ParseResult<()> {
         let reads = self.peek() == Some('<');
         self.at += 1;
         if self.eat('(') {
-            self.deeper(|parser| parser.list(End::Paren))?;
-            simple.words.push(Word { pieces: vec![Piece::Gap], splits: false, quoted: true });
+            self.deeper(|parser| parser.list(ListEnd::Paren))?;
+            simple.words.push(ShellWord { pieces: vec![WordPiece::Gap], splits: false, quoted: true });
             return Ok(());
         }
         if reads && self.eat('<') {
@@ -414,12 +414,12 @@ impl<'a> Parser<'a> {
         self.blanks();
         if matches!(self.ahead(2).as_str(), "<(" | ">(") {
             self.at += 2;
-            return self.deeper(|parser| parser.list(End::Paren)).map(drop);
+            return self.deeper(|parser| parser.list(ListEnd::Paren)).map(drop);
         }
         self.word_there().map(drop)
     }
 
-    fn document_begins(&mut self) -> Parsed<()> {
+    fn document_begins(&mut self) -> ParseResult<()> {
         if self.arithmetic > 0 {
             return Err("it has a '<<' that shells read differently".to_owned());
         }
@@ -452,11 +452,11 @@ impl<'a> Parser<'a> {
         if end.contains('\n') || (end.is_empty() && !plain) {
             return Err(unclear_document());
         }
-        self.here.push(Here { end, tabs, plain });
+        self.here.push(HereDocument { end, tabs, plain });
         Ok(())
     }
 
-    fn document(&mut self, here: &Here) -> Parsed<()> {
+    fn document(&mut self, here: &HereDocument) -> ParseResult<()> {
         let mut body = String::new();
         loop {
             let rest = &self.text[self.at.min(self.text.len())..];
@@ -484,8 +484,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Looks only for what is expanded, up to a place.
-    pub(super) fn expansions(&mut self, end: usize) -> Parsed<()> {
-        let mut unused = Word::default();
+    pub(super) fn expansions(&mut self, end: usize) -> ParseResult<()> {
+        let mut unused = ShellWord::default();
         while self.at < end
             && let Some(c) = self.peek()
         {
@@ -511,13 +511,13 @@ fn is_descriptor(word: &str) -> bool {
 }
 
 /// The name and the value of a word that sets a variable, or one of a list.
-fn split_assignment(word: &Word) -> Option<(String, Word)> {
+fn split_assignment(word: &ShellWord) -> Option<(String, ShellWord)> {
     let (first, rest) = word.pieces.split_first()?;
-    let Piece::Text(text) = first else { return None };
-    let of = |text: &str, rest: &[Piece]| {
-        let mut pieces = vec![Piece::Text(text.to_owned())];
+    let WordPiece::Text(text) = first else { return None };
+    let of = |text: &str, rest: &[WordPiece]| {
+        let mut pieces = vec![WordPiece::Text(text.to_owned())];
         pieces.extend_from_slice(rest);
-        Word { pieces: joined(pieces), splits: false, quoted: word.quoted }
+        ShellWord { pieces: joined(pieces), splits: false, quoted: word.quoted }
     };
     if let Some((name, value)) = text.split_once('=') {
         let name = name.strip_suffix('+').unwrap_or(name);

@@ -1,11 +1,11 @@
 //! Programs that run other programs, and what they run.
 
-use super::parse::Simple;
+use super::parse::SimpleCommand;
 use super::scripts;
-use super::{Command, DEEPEST, Line, MOST, Piece, Word, read_into};
+use super::{ShellCommand, DEEPEST, CommandLine, MOST, WordPiece, ShellWord, collect_line};
 
 /// A program that runs the command after its own options.
-struct Wrapper {
+struct WrapperProgram {
     name: &'static str,
     /// The letters of options that take a value, and the long ones, in one text.
     values: &'static str,
@@ -13,11 +13,11 @@ struct Wrapper {
     before: usize,
 }
 
-const fn wrapper(name: &'static str, values: &'static str, before: usize) -> Wrapper {
-    Wrapper { name, values, before }
+const fn wrapper(name: &'static str, values: &'static str, before: usize) -> WrapperProgram {
+    WrapperProgram { name, values, before }
 }
 
-const WRAPPERS: [Wrapper; 48] = [
+const WRAPPERS: [WrapperProgram; 48] = [
     wrapper(
         "sudo",
         "u g h p C D R T U r t user group host prompt close-from chdir chroot command-timeout other-user role type",
@@ -99,7 +99,7 @@ fn listed(all: &str, name: &str) -> bool {
 }
 
 /// Takes in a command and all that it runs.
-pub(super) fn look(simple: Simple, found: &mut Line, depth: usize, sure: bool) {
+pub(super) fn collect_command(simple: SimpleCommand, found: &mut CommandLine, depth: usize, sure: bool) {
     for (name, value) in &simple.sets {
         let runs = listed(COMMANDS, name) || name.starts_with("GIT_") || name.starts_with("CARGO_");
         let hooks = listed(HOOKS, name);
@@ -110,14 +110,14 @@ pub(super) fn look(simple: Simple, found: &mut Line, depth: usize, sure: bool) {
             }
             None => {}
             Some("") => {}
-            Some(text) => read_into(text, found, depth + 1, false),
+            Some(text) => collect_line(text, found, depth + 1, false),
         }
     }
     run(&simple.words, found, depth, sure);
 }
 
 /// Takes in what these words run.
-fn run(words: &[Word], found: &mut Line, depth: usize, sure: bool) {
+fn run(words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let mut words = words;
     loop {
         // A variable that is nothing is no word.
@@ -125,7 +125,7 @@ fn run(words: &[Word], found: &mut Line, depth: usize, sure: bool) {
         if depth > DEEPEST || found.commands.len() >= MOST {
             return found.unclear("it runs more commands than can be looked at");
         }
-        found.commands.push(Command { words: words.to_vec(), sure });
+        found.commands.push(ShellCommand { words: words.to_vec(), sure });
         let Some(name) = first.program() else {
             if sure {
                 found.unclear("the name of a command in it is known only when it runs");
@@ -158,12 +158,12 @@ fn run(words: &[Word], found: &mut Line, depth: usize, sure: bool) {
 
 /// The command that a wrapper runs, after its options; what they run is taken in.
 fn wrapped<'a>(
-    wrapper: &Wrapper,
-    rest: &'a [Word],
-    found: &mut Line,
+    wrapper: &WrapperProgram,
+    rest: &'a [ShellWord],
+    found: &mut CommandLine,
     depth: usize,
     sure: bool,
-) -> Option<&'a [Word]> {
+) -> Option<&'a [ShellWord]> {
     let takes: Vec<&str> = wrapper.values.split(' ').collect();
     let mut at = 0;
     while let Some(word) = rest.get(at) {
@@ -222,23 +222,23 @@ fn wrapped<'a>(
 /// `env -S`: words in one text, and more of them after it.
 fn split_string(
     attached: Option<String>,
-    rest: &[Word],
+    rest: &[ShellWord],
     at: usize,
-    found: &mut Line,
+    found: &mut CommandLine,
     depth: usize,
     sure: bool,
 ) {
     let (text, more) = match attached {
         Some(text) => (Some(text), rest.get(at..).unwrap_or_default()),
         None => {
-            (rest.get(at).and_then(Word::known).map(str::to_owned), rest.get(at + 1..).unwrap_or_default())
+            (rest.get(at).and_then(ShellWord::known).map(str::to_owned), rest.get(at + 1..).unwrap_or_default())
         }
     };
     let Some(text) = text.filter(|text| !text.contains(['$', '\\'])) else {
         return found.unclear("what `env -S` runs is known only when it runs");
     };
     let text = format!("env {text}");
-    let mut parsed = super::parse::Found::default();
+    let mut parsed = super::parse::ParsedCommands::default();
     let read = super::parse::parse(&text, depth + 1, &mut parsed);
     match (read, parsed.commands.pop()) {
         (Ok(()), Some(mut simple)) if parsed.commands.is_empty() => {
@@ -250,9 +250,9 @@ fn split_string(
 }
 
 /// Takes in what a program runs that is no wrapper.
-fn program(name: &str, words: &[Word], found: &mut Line, depth: usize, sure: bool) {
+fn program(name: &str, words: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let args = &words[1..];
-    let line = |text: &str, found: &mut Line, sure: bool| read_into(text, found, depth + 1, sure);
+    let line = |text: &str, found: &mut CommandLine, sure: bool| collect_line(text, found, depth + 1, sure);
     match name {
         _ if listed(SHELLS, name) => shell(name, args, found, depth, sure),
         "eval" => match joined(args) {
@@ -270,13 +270,13 @@ fn program(name: &str, words: &[Word], found: &mut Line, depth: usize, sure: boo
                 }
             }
         }
-        "trap" => match args.iter().find(|word| !word.start().starts_with('-')).map(Word::known) {
+        "trap" => match args.iter().find(|word| !word.start().starts_with('-')).map(ShellWord::known) {
             Some(Some(text)) => line(text, found, sure),
             Some(None) if sure => found.unclear("`trap` runs a text that is known only when it runs"),
             _ => {}
         },
         "." | "source" => {
-            let odd = |word: &Word| {
+            let odd = |word: &ShellWord| {
                 word.known().is_none_or(|file| file.starts_with("/dev/") || file.starts_with("/proc/"))
             };
             if sure && args.first().is_none_or(odd) {
@@ -292,16 +292,16 @@ fn program(name: &str, words: &[Word], found: &mut Line, depth: usize, sure: boo
             let sets = args.iter().filter_map(|word| {
                 let (name, value) = word.start().split_once('=')?;
                 let known = word.known().is_some();
-                let value = if known { Word::text(value) } else { Word::gap() };
+                let value = if known { ShellWord::text(value) } else { ShellWord::gap() };
                 Some((name.to_owned(), value))
             });
-            look(Simple { sets: sets.collect(), words: Vec::new() }, found, depth + 1, sure);
+            collect_command(SimpleCommand { sets: sets.collect(), words: Vec::new() }, found, depth + 1, sure);
         }
         "find" | "gfind" | "fd" | "fdfind" => {
             let runs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"];
             for (at, word) in args.iter().enumerate() {
                 if word.known().is_some_and(|text| runs.contains(&text)) {
-                    let inner: Vec<Word> = args[at + 1..]
+                    let inner: Vec<ShellWord> = args[at + 1..]
                         .iter()
                         .take_while(|word| word.known() != Some(";"))
                         .map(filled)
@@ -335,7 +335,7 @@ fn program(name: &str, words: &[Word], found: &mut Line, depth: usize, sure: boo
 }
 
 /// Words that may be a command as they stand, or have one in them.
-fn embedded(args: &[Word], found: &mut Line, depth: usize) {
+fn embedded(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     for (at, word) in args.iter().enumerate() {
         if found.commands.len() >= MOST {
             return found.unclear("it runs more commands than can be looked at");
@@ -344,18 +344,18 @@ fn embedded(args: &[Word], found: &mut Line, depth: usize) {
         if word.program().is_some() && !text.starts_with('-') {
             let mut words = args[at..].to_vec();
             if text.len() < word.start().len() {
-                words[0] = Word::text(text);
+                words[0] = ShellWord::text(text);
             }
-            found.commands.push(Command { words, sure: false });
+            found.commands.push(ShellCommand { words, sure: false });
         }
         let mut inner = Some(text);
         while let Some(text) = inner {
             if text.contains([' ', ';', '|', '&', '\n', '\t']) {
-                read_into(text.trim_start_matches(['!', ':']), found, depth + 1, false);
+                collect_line(text.trim_start_matches(['!', ':']), found, depth + 1, false);
             } else if text.len() < word.start().len() && !text.is_empty() {
                 let mut words = args[at..].to_vec();
-                words[0] = Word::text(text.trim_start_matches(['!', ':']));
-                found.commands.push(Command { words, sure: false });
+                words[0] = ShellWord::text(text.trim_start_matches(['!', ':']));
+                found.commands.push(ShellCommand { words, sure: false });
             }
             inner = text.split_once(['=', '!', '\'', '"']).map(|(_, after)| after);
         }
@@ -363,7 +363,7 @@ fn embedded(args: &[Word], found: &mut Line, depth: usize) {
 }
 
 /// A shell: `-c` and its text, or a file, or what it reads.
-fn shell(name: &str, args: &[Word], found: &mut Line, depth: usize, sure: bool) {
+fn shell(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     let mut at = 0;
     let mut takes_text = false;
     while let Some(word) = args.get(at) {
@@ -390,8 +390,8 @@ fn shell(name: &str, args: &[Word], found: &mut Line, depth: usize, sure: bool) 
         takes_text |= text.starts_with('-') && text.contains('c');
         at += usize::from(text.ends_with(['o', 'O']));
     }
-    match (takes_text, args.get(at).map(Word::known)) {
-        (true, Some(Some(text))) => read_into(text, found, depth + 1, sure),
+    match (takes_text, args.get(at).map(ShellWord::known)) {
+        (true, Some(Some(text))) => collect_line(text, found, depth + 1, sure),
         // A file: what is in it is not looked at.
         (false, Some(Some(file))) if !file.starts_with("/dev/") && !file.starts_with("/proc/") => {}
         _ if sure => found.unclear(format!("`{name}` runs a text that is known only when it runs")),
@@ -400,7 +400,7 @@ fn shell(name: &str, args: &[Word], found: &mut Line, depth: usize, sure: bool) 
 }
 
 /// The command of `xargs`, with what it reads behind it.
-fn xargs(name: &str, args: &[Word], found: &mut Line, depth: usize, sure: bool) {
+fn xargs(name: &str, args: &[ShellWord], found: &mut CommandLine, depth: usize, sure: bool) {
     if name == "parallel" {
         if sure {
             found.unclear("`parallel` runs what it reads");
@@ -457,19 +457,19 @@ fn xargs(name: &str, args: &[Word], found: &mut Line, depth: usize, sure: bool) 
         Some(text) => {
             for word in &mut inner {
                 let had =
-                    word.pieces.iter().any(|piece| matches!(piece, Piece::Text(own) if own.contains(&text)));
+                    word.pieces.iter().any(|piece| matches!(piece, WordPiece::Text(own) if own.contains(&text)));
                 if had {
-                    *word = Word { pieces: vec![Piece::Gap], splits: false, quoted: true };
+                    *word = ShellWord { pieces: vec![WordPiece::Gap], splits: false, quoted: true };
                 }
             }
         }
-        None => inner.push(Word::gap()),
+        None => inner.push(ShellWord::gap()),
     }
     run(&inner, found, depth + 1, sure);
 }
 
 /// `git` runs what its settings say, and what some of its commands are given.
-fn git(args: &[Word], found: &mut Line, depth: usize) {
+fn git(args: &[ShellWord], found: &mut CommandLine, depth: usize) {
     let mut at = 0;
     let mut runs = false;
     while let Some(word) = args.get(at).filter(|word| word.start().starts_with('-')) {
@@ -478,7 +478,7 @@ fn git(args: &[Word], found: &mut Line, depth: usize) {
             text.starts_with("-c") || text.starts_with("--config-env") || text.starts_with("--exec-path=");
         at += 1 + usize::from(matches!(text, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace"));
     }
-    let name = args.get(at).and_then(Word::known).unwrap_or_default();
+    let name = args.get(at).and_then(ShellWord::known).unwrap_or_default();
     const RUNS: [&str; 10] = [
         "bisect",
         "submodule",
@@ -504,16 +504,16 @@ fn git(args: &[Word], found: &mut Line, depth: usize) {
 }
 
 /// Words as one text, if all of them are known.
-fn joined(words: &[Word]) -> Option<String> {
-    let words: Option<Vec<&str>> = words.iter().map(Word::known).collect();
+fn joined(words: &[ShellWord]) -> Option<String> {
+    let words: Option<Vec<&str>> = words.iter().map(ShellWord::known).collect();
     Some(words?.join(" "))
 }
 
 /// A word in which `{}` is something else when it runs.
-fn filled(word: &Word) -> Word {
+fn filled(word: &ShellWord) -> ShellWord {
     match word.known() {
         Some(text) if text.contains("{}") || text.contains("{.}") => {
-            Word { pieces: vec![Piece::Gap], splits: false, quoted: true }
+            ShellWord { pieces: vec![WordPiece::Gap], splits: false, quoted: true }
         }
         _ => word.clone(),
     }

@@ -1,10 +1,10 @@
 //! Languages in which a command line may have a program: whether one could run commands.
 
-use super::{Line, Word};
+use super::{CommandLine, ShellWord};
 
 /// `awk` runs commands by `system` and by pipes.
-pub(super) fn awk(name: &str, args: &[Word], found: &mut Line, sure: bool) {
-    let runs = |word: &Word| match word.known() {
+pub(super) fn awk(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) {
+    let runs = |word: &ShellWord| match word.known() {
         None => word.splits,
         Some(text) => {
             text.contains("system")
@@ -28,7 +28,7 @@ pub(super) fn awk(name: &str, args: &[Word], found: &mut Line, sure: bool) {
 }
 
 /// GNU `sed` runs commands by `e`.
-pub(super) fn sed(name: &str, args: &[Word], found: &mut Line, sure: bool) {
+pub(super) fn sed(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) {
     let mut scripts = Vec::new();
     let mut at = 0;
     let mut file = false;
@@ -44,7 +44,7 @@ pub(super) fn sed(name: &str, args: &[Word], found: &mut Line, sure: bool) {
             at += 1;
             scripts.push((
                 next.is_some_and(|word| word.known().is_some()),
-                next.map_or("", Word::start).to_owned(),
+                next.map_or("", ShellWord::start).to_owned(),
             ));
         } else if text.starts_with("--") || text == "-" {
         } else if let Some(letters) = text.strip_prefix('-') {
@@ -55,7 +55,7 @@ pub(super) fn sed(name: &str, args: &[Word], found: &mut Line, sure: bool) {
                     let next = args.get(at);
                     at += 1;
                     let known = next.is_some_and(|word| word.known().is_some());
-                    scripts.push((known, next.map_or("", Word::start).to_owned()));
+                    scripts.push((known, next.map_or("", ShellWord::start).to_owned()));
                 }
                 Some(("e", script)) => scripts.push((word.known().is_some(), script.to_owned())),
                 Some(("f", _)) => file = true,
@@ -160,7 +160,7 @@ const INTERPRETERS: [(&str, &str); 22] = [
 const CONSOLES: [&str; 8] = ["ed", "ex", "gdb", "lldb", "m4", "irb", "iex", "ghci"];
 
 /// Whether it is an interpreter; what it would run is noted.
-pub(super) fn interpreter(name: &str, args: &[Word], found: &mut Line, sure: bool) -> bool {
+pub(super) fn interpreter(name: &str, args: &[ShellWord], found: &mut CommandLine, sure: bool) -> bool {
     if CONSOLES.contains(&name) {
         if sure {
             found.unclear(format!("`{name}` may run commands"));

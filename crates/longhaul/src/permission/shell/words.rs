@@ -1,14 +1,14 @@
 //! The words of a command line, without their quotes; what is expanded in them is a gap.
 
-use super::parse::{End, Parsed, Parser, is_meta};
-use super::{Piece, Word};
+use super::parse::{ListEnd, ParseResult, ShellParser, is_meta};
+use super::{WordPiece, ShellWord};
 
 /// How far is looked for the end of a bracket; what is longer may end anywhere.
 const FAR: usize = 512;
 
-impl Parser<'_> {
+impl ShellParser<'_> {
     /// A word where there has to be one.
-    pub(super) fn word_there(&mut self) -> Parsed<Word> {
+    pub(super) fn word_there(&mut self) -> ParseResult<ShellWord> {
         let from = self.at;
         let word = self.word()?;
         match self.at > from {
@@ -17,8 +17,8 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn word(&mut self) -> Parsed<Word> {
-        let mut word = Word::default();
+    pub(super) fn word(&mut self) -> ParseResult<ShellWord> {
+        let mut word = ShellWord::default();
         let mut first = true;
         // From the first brace or class on nobody knows what it becomes.
         let mut open = None;
@@ -27,7 +27,7 @@ impl Parser<'_> {
             match c {
                 '<' | '>' if self.ahead(2).ends_with('(') && !begins => {
                     self.at += 2;
-                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.deeper(|parser| parser.list(ListEnd::Paren))?;
                     word.push_gap(false);
                 }
                 c if is_meta(c) => break,
@@ -73,7 +73,7 @@ impl Parser<'_> {
         let may_run = |text: &str| text.contains("$(") || text.contains('`');
         if word.quoted {
             for piece in &word.pieces {
-                if let Piece::Text(text) = piece
+                if let WordPiece::Text(text) = piece
                     && may_run(text)
                 {
                     self.found.aside.push(text.clone());
@@ -84,10 +84,10 @@ impl Parser<'_> {
     }
 
     /// A gap that takes in all that follows it in the word.
-    fn opens(&mut self, word: &mut Word, splits: bool) -> Option<usize> {
+    fn opens(&mut self, word: &mut ShellWord, splits: bool) -> Option<usize> {
         self.at += 1;
         word.splits |= splits;
-        word.pieces.push(Piece::Gap);
+        word.pieces.push(WordPiece::Gap);
         Some(word.pieces.len() - 1)
     }
 
@@ -100,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// The rest of a text in single quotes.
-    fn single(&mut self, word: &mut Word) -> Parsed<()> {
+    fn single(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         loop {
             let Some(c) = self.text.get(self.at).copied() else {
                 return Err("a quote in it is not closed".to_owned());
@@ -113,7 +113,7 @@ impl Parser<'_> {
         }
     }
 
-    fn double(&mut self, word: &mut Word) -> Parsed<()> {
+    fn double(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.at += 1;
         word.quoted = true;
         loop {
@@ -141,13 +141,13 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn dollar(&mut self, word: &mut Word, in_double: bool) -> Parsed<()> {
+    pub(super) fn dollar(&mut self, word: &mut ShellWord, in_double: bool) -> ParseResult<()> {
         self.at += 1;
         match self.peek() {
             Some('(') => {
                 self.at += 1;
                 if self.peek() != Some('(') {
-                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.deeper(|parser| parser.list(ListEnd::Paren))?;
                 } else if let Some(end) = self.arithmetic_end() {
                     self.deeper(|parser| parser.expansions(end))?;
                     self.at = end;
@@ -155,7 +155,7 @@ impl Parser<'_> {
                     self.eat(')');
                 } else {
                     self.arithmetic += 1;
-                    self.deeper(|parser| parser.list(End::Paren))?;
+                    self.deeper(|parser| parser.list(ListEnd::Paren))?;
                     self.arithmetic -= 1;
                 }
                 word.push_gap(!in_double);
@@ -200,8 +200,8 @@ impl Parser<'_> {
     }
 
     /// The rest of `${…}`.
-    fn parameter(&mut self, in_double: bool) -> Parsed<()> {
-        let mut unused = Word::default();
+    fn parameter(&mut self, in_double: bool) -> ParseResult<()> {
+        let mut unused = ShellWord::default();
         loop {
             match self.peek() {
                 None => return Err("a '${' in it is not closed".to_owned()),
@@ -228,7 +228,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn backquote(&mut self, word: &mut Word, in_double: bool) -> Parsed<()> {
+    pub(super) fn backquote(&mut self, word: &mut ShellWord, in_double: bool) -> ParseResult<()> {
         self.at += 1;
         let mut text = String::new();
         loop {
@@ -250,13 +250,13 @@ impl Parser<'_> {
                 c => text.push(c),
             }
         }
-        self.inside(&text, |inner| inner.list(End::Text).map(drop))?;
+        self.inside(&text, |inner| inner.list(ListEnd::Text).map(drop))?;
         word.push_gap(!in_double);
         Ok(())
     }
 
     /// `$'…'`: one shell makes characters of its escapes, another takes it for a `$` and a quoted text.
-    fn escaped_text(&mut self, word: &mut Word) -> Parsed<()> {
+    fn escaped_text(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.at += 1;
         word.quoted = true;
         loop {
@@ -284,7 +284,7 @@ impl Parser<'_> {
         u32::from_str_radix(&digits, radix).ok().and_then(char::from_u32)
     }
 
-    fn escape(&mut self, word: &mut Word) {
+    fn escape(&mut self, word: &mut ShellWord) {
         let Some(c) = self.text.get(self.at).copied() else { return };
         self.at += 1;
         let from = self.at;
@@ -315,13 +315,13 @@ impl Parser<'_> {
 }
 
 /// Pieces without empty ones, and no two texts beside each other.
-pub(super) fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
+pub(super) fn joined(pieces: Vec<WordPiece>) -> Vec<WordPiece> {
+    let mut all: Vec<WordPiece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match (all.last_mut(), piece) {
-            (_, Piece::Text(text)) if text.is_empty() => {}
-            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
-            (Some(Piece::Gap), Piece::Gap) => {}
+            (_, WordPiece::Text(text)) if text.is_empty() => {}
+            (Some(WordPiece::Text(before)), WordPiece::Text(text)) => before.push_str(&text),
+            (Some(WordPiece::Gap), WordPiece::Gap) => {}
             (_, piece) => all.push(piece),
         }
     }

@@ -134,7 +134,7 @@ impl Trap {
     }
 
     async fn settle(&self, name: &str) -> Result<Worktree, String> {
-        Worktree::settle_in(&self.repo().join("sub"), name, &self.turn).await
+        Worktree::open_or_create(&self.repo().join("sub"), name, &self.turn).await
     }
 
     fn marks(&self) -> Vec<String> {
@@ -188,16 +188,16 @@ async fn nothing_that_the_repository_configures_runs() {
     let worktree = trap.settle("t-1").await.unwrap();
     trap.nothing_ran("making it");
     assert_eq!(fs::read_to_string(worktree.dir.join("a.txt")).unwrap(), "a\n");
-    worktree.work().await.unwrap();
+    worktree.changes().await.unwrap();
     // As its own git directory would have it too.
     let admin = dot.join("worktrees/t-1");
     fs::write(admin.join("config.worktree"), trap.config("admin-config")).unwrap();
     fs::write(worktree.dir.join("a.txt"), "b\n").unwrap();
     fs::write(worktree.dir.join("b.bin"), "new").unwrap();
     trap.nested(&worktree.dir.join("nested"), "nested");
-    assert_eq!(worktree.work().await.unwrap(), Work { changed: 3, ignored: 0, commits: 0 });
+    assert_eq!(worktree.changes().await.unwrap(), WorktreeChanges { changed: 3, ignored: 0, commits: 0 });
     trap.nothing_ran("looking at it");
-    worktree.leave(&trap.turn).await;
+    worktree.remove_if_unchanged(&trap.turn).await;
     trap.nothing_ran("leaving it");
     assert!(worktree.dir.exists(), "it has work in it");
 }
@@ -215,16 +215,16 @@ async fn nested_repositories_are_not_gone_into_and_count_as_work() {
     let info = format!("160000,{},sub/nested", head.trim());
     git(&worktree.top, &["update-index", "--add", "--cacheinfo", &info]);
     trap.evil_dir(&worktree.dir.join("bare"), "bare");
-    let work = worktree.work().await.unwrap();
+    let work = worktree.changes().await.unwrap();
     trap.nothing_ran("looking at it");
     assert!(work.changed >= 2, "{work:?}");
     // Committed, it is no change that git would tell of, but there may be work in it.
     git(&worktree.top, &["-c", "core.fsmonitor=false", "commit", "-q", "-m", "with a submodule"]);
     fs::remove_dir_all(worktree.dir.join("bare")).unwrap();
     git(&trap.repo(), &["merge", "-q", "longhaul/t-1"]);
-    let work = worktree.work().await.unwrap();
+    let work = worktree.changes().await.unwrap();
     assert_eq!((work.changed, work.commits), (1, 0));
-    worktree.leave(&trap.turn).await;
+    worktree.remove_if_unchanged(&trap.turn).await;
     assert!(nested.join("n.txt").exists(), "what is in a submodule is kept");
     trap.nothing_ran("leaving it");
 }
@@ -302,7 +302,7 @@ async fn links_in_the_git_directory_lead_nothing_out_of_it() {
     let trees = trap.repo().join(".git/longhaul");
     fs::rename(&trees, trap.repo().join(".git/moved")).unwrap();
     symlink(&outside, &trees).unwrap();
-    worktree.leave(&trap.turn).await;
+    worktree.remove_if_unchanged(&trap.turn).await;
     assert!(outside.join("t-1/precious").exists());
 }
 
@@ -312,12 +312,12 @@ async fn a_forged_index_or_head_is_only_data() {
     let worktree = trap.settle("t-1").await.unwrap();
     let admin = trap.repo().join(".git/worktrees/t-1");
     fs::write(admin.join("HEAD"), "ref: refs/heads/../../../../etc/passwd\n").unwrap();
-    assert!(worktree.work().await.unwrap_err().contains("HEAD"));
+    assert!(worktree.changes().await.unwrap_err().contains("HEAD"));
     fs::write(admin.join("HEAD"), "ref: refs/heads/longhaul/t-1\n").unwrap();
     fs::remove_file(admin.join("index")).unwrap();
     assert!(Command::new("mkfifo").arg(admin.join("index")).status().unwrap().success());
-    assert!(worktree.work().await.is_err(), "a pipe is not waited for");
-    worktree.leave(&trap.turn).await;
+    assert!(worktree.changes().await.is_err(), "a pipe is not waited for");
+    worktree.remove_if_unchanged(&trap.turn).await;
     assert!(worktree.top.exists(), "what cannot be told is kept");
 }
 
@@ -329,9 +329,9 @@ async fn a_worktree_that_git_itself_made_is_found_and_removed() {
     git(&trap.repo(), &["worktree", "add", "-q", "--no-track", "-b", "longhaul/t-1", top, "HEAD"]);
     fs::write(Path::new(top).join("new"), "work").unwrap();
     let worktree = trap.settle("t-1").await.unwrap();
-    assert_eq!(worktree.work().await.unwrap().changed, 1);
+    assert_eq!(worktree.changes().await.unwrap().changed, 1);
     fs::remove_file(Path::new(top).join("new")).unwrap();
-    worktree.leave(&trap.turn).await;
+    worktree.remove_if_unchanged(&trap.turn).await;
     assert!(!Path::new(top).exists() && !trap.repo().join(".git/worktrees").exists());
     assert!(!trap.repo().join(".git/refs/heads/longhaul/t-1").exists());
     git(&trap.repo(), &["fsck", "--strict"]);
@@ -347,11 +347,11 @@ async fn a_submodule_and_a_linked_worktree_can_be_worked_in() {
     git(&trap.repo(), &["worktree", "add", "-q", "../linked"]);
     for dir in ["repo/module/sub", "linked/sub"] {
         let dir = trap.outer.path().join(dir);
-        let worktree = Worktree::settle_in(&dir, "t-2", &trap.turn).await.unwrap();
+        let worktree = Worktree::open_or_create(&dir, "t-2", &trap.turn).await.unwrap();
         assert_eq!(fs::read_to_string(worktree.dir.join("a.txt")).unwrap(), "a\n");
         git(&worktree.dir, &["status"]);
-        assert!(worktree.work().await.unwrap().is_none());
-        worktree.leave(&trap.turn).await;
+        assert!(worktree.changes().await.unwrap().is_none());
+        worktree.remove_if_unchanged(&trap.turn).await;
         assert!(!worktree.dir.exists());
     }
 }
@@ -362,7 +362,7 @@ async fn a_change_of_the_same_moment_and_length_is_seen() {
         let trap = Trap::new();
         let worktree = trap.settle("t-1").await.unwrap();
         fs::write(worktree.dir.join("a.txt"), "b\n").unwrap();
-        assert_eq!(worktree.work().await.unwrap().changed, 1, "round {round}");
+        assert_eq!(worktree.changes().await.unwrap().changed, 1, "round {round}");
     }
 }
 
@@ -380,7 +380,7 @@ async fn with_git_lfs_a_worktree_has_pointer_files() {
     git(&trap.repo(), &["config", "filter.lfs.required", "true"]);
     let worktree = trap.settle("t-1").await.unwrap();
     assert_eq!(fs::read_to_string(worktree.dir.join("big.bin")).unwrap(), pointer);
-    assert_eq!(worktree.work().await.unwrap(), Work { changed: 0, ignored: 0, commits: 0 });
+    assert_eq!(worktree.changes().await.unwrap(), WorktreeChanges { changed: 0, ignored: 0, commits: 0 });
     trap.nothing_ran("lfs");
-    worktree.leave(&trap.turn).await;
+    worktree.remove_if_unchanged(&trap.turn).await;
 }

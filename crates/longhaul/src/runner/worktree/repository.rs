@@ -94,16 +94,16 @@ pub(super) struct Repository {
     pub(super) prefix: PathBuf,
     /// What we write through.
     pub(super) dir: Dir,
-    given_up: GivenUp,
+    given_up: CancelFlag,
 }
 
 /// Says that nobody waits for git any more: one that runs is ended.
-pub(super) type GivenUp = Arc<AtomicBool>;
+pub(super) type CancelFlag = Arc<AtomicBool>;
 
 impl Repository {
     /// The repository whose working tree `origin` is in. It is found without git, and links and `commondir` files that
     /// the repository does not confirm are not believed.
-    pub(super) fn find(origin: &Path, given_up: &GivenUp) -> Result<Repository, String> {
+    pub(super) fn find(origin: &Path, given_up: &CancelFlag) -> Result<Repository, String> {
         let none = |why: String| {
             format!("isolation: worktree needs a git repository, and {} is in none ({why})", origin.display())
         };
@@ -153,16 +153,16 @@ impl Repository {
     }
 
     /// A private git directory that has this repository's data, with the HEAD of the working tree itself.
-    pub(super) fn git(&self) -> Result<Git, String> {
+    pub(super) fn git(&self) -> Result<PrivateGit, String> {
         let head =
             one_line(&self.git_dir.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
-        Git::new(self, &head)
+        PrivateGit::new(self, &head)
     }
 
     /// A private git directory, with the HEAD of another working tree of the repository.
-    pub(super) fn git_of(&self, admin: &Path) -> Result<Git, String> {
+    pub(super) fn git_of(&self, admin: &Path) -> Result<PrivateGit, String> {
         let head = self.read(&admin.join("HEAD")).map_err(|error| format!("HEAD cannot be read: {error}"))?;
-        Git::new(self, &head)
+        PrivateGit::new(self, &head)
     }
 
     /// A small file of the repository.
@@ -238,10 +238,10 @@ impl Drop for RefLock<'_> {
 }
 
 /// The git directory of a submodule: it is in another repository, and its configuration names the working tree.
-fn submodule(dot: &Path, given_up: &GivenUp) -> Option<(PathBuf, PathBuf)> {
+fn submodule(dot: &Path, given_up: &CancelFlag) -> Option<(PathBuf, PathBuf)> {
     let top = dot.parent()?;
     let named = top.join(one_line(dot).ok()?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let values = Scratch::new(given_up).ok()?.config(&named.join("config")).ok()?;
+    let values = TempGitDir::new(given_up).ok()?.config(&named.join("config")).ok()?;
     let back = values.iter().rev().find(|(key, _)| key == "core.worktree")?;
     let back = named.join(&back.1).canonicalize().ok()?;
     (back == top.canonicalize().ok()?).then(|| (named.clone(), named))
@@ -283,17 +283,17 @@ fn lexical(path: &Path) -> PathBuf {
 
 /// A directory of ours, out of reach for sandboxed commands, that goes when it is done with.
 #[derive(Debug)]
-struct Scratch(PathBuf, GivenUp);
+struct TempGitDir(PathBuf, CancelFlag);
 
-impl Scratch {
-    fn new(given_up: &GivenUp) -> Result<Scratch, String> {
+impl TempGitDir {
+    fn new(given_up: &CancelFlag) -> Result<TempGitDir, String> {
         // Nobody is given `/dev/shm` to write to, as some are `/tmp`.
         let bases = [Path::new("/dev/shm"), Path::new("/tmp")];
         let mut why = io::Error::from(io::ErrorKind::NotFound);
         for base in bases {
             let path = base.join(format!("longhaul-git-{}", Uuid::now_v7().simple()));
             match own_dir(&path) {
-                Ok(()) => return Ok(Scratch(path, given_up.clone())),
+                Ok(()) => return Ok(TempGitDir(path, given_up.clone())),
                 Err(error) => why = error,
             }
         }
@@ -309,7 +309,7 @@ impl Scratch {
         }
         let mut command = git_command(&self.0);
         command.args(["config", "--file"]).arg(file).args(["--no-includes", "--null", "--list"]);
-        let text = finished(command.current_dir(&self.0), &self.1)?;
+        let text = run_git(command.current_dir(&self.0), &self.1)?;
         let pairs = text.split('\0').filter(|pair| !pair.is_empty());
         Ok(pairs.map(|pair| pair.split_once('\n').unwrap_or((pair, "true"))).map(owned).collect())
     }
@@ -319,7 +319,7 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-impl Drop for Scratch {
+impl Drop for TempGitDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -338,13 +338,13 @@ fn own_dir(_: &Path) -> io::Result<()> {
 
 /// A private git directory with a repository's data.
 #[derive(Debug)]
-pub(super) struct Git {
-    dir: Scratch,
+pub(super) struct PrivateGit {
+    dir: TempGitDir,
 }
 
-impl Git {
-    fn new(repository: &Repository, head: &str) -> Result<Git, String> {
-        let git = Git { dir: Scratch::new(&repository.given_up)? };
+impl PrivateGit {
+    fn new(repository: &Repository, head: &str) -> Result<PrivateGit, String> {
+        let git = PrivateGit { dir: TempGitDir::new(&repository.given_up)? };
         let made = || -> io::Result<()> {
             fs::write(git.dir.0.join("config"), CONFIG)?;
             fs::write(git.dir.0.join("HEAD"), head_of(head)?)?;
@@ -357,22 +357,22 @@ impl Git {
         };
         made().map_err(|error| format!("git's own files cannot be made: {error}"))?;
         let known = git.dir.config(&repository.common.join("config"))?;
-        let config = format!("{CONFIG}{}", taken_over(&known)?);
+        let config = format!("{CONFIG}{}", copied_config(&known)?);
         fs::write(git.dir.0.join("config"), config)
             .map_err(|error| format!("git's own files cannot be made: {error}"))?;
         Ok(git)
     }
 
     /// Asks git, outside of any working tree.
-    pub(super) fn ask<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
-        finished(git_command(&self.dir.0).args(args).current_dir(&self.dir.0), &self.dir.1)
+    pub(super) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String, String> {
+        run_git(git_command(&self.dir.0).args(args).current_dir(&self.dir.0), &self.dir.1)
     }
 
     /// Asks git, in a working tree. The index is the private one.
-    pub(super) fn ask_in(&self, top: &Dir, path: &Path, args: &[&str]) -> Result<String, String> {
+    pub(super) fn run_in_worktree(&self, top: &Dir, path: &Path, args: &[&str]) -> Result<String, String> {
         let mut command = git_command(&self.dir.0);
         command.env("GIT_WORK_TREE", ".").env("GIT_INDEX_FILE", self.index()).args(args);
-        finished(command.current_dir(by_handle(top, path)), &self.dir.1)
+        run_git(command.current_dir(by_handle(top, path)), &self.dir.1)
     }
 
     /// Takes an index over, to look at the working tree with.
@@ -407,7 +407,7 @@ fn head_of(text: &str) -> io::Result<String> {
 }
 
 /// What of a repository's configuration is needed to read its data, and to write files as it does.
-fn taken_over(known: &[(String, String)]) -> Result<String, String> {
+fn copied_config(known: &[(String, String)]) -> Result<String, String> {
     let last =
         |key: &str| known.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.to_lowercase());
     let mut text = String::new();
@@ -465,7 +465,7 @@ fn git_command(git_dir: &Path) -> Command {
 }
 
 /// Ends git, and what it has started.
-fn end(mut child: Child) {
+fn kill_git(mut child: Child) {
     #[cfg(unix)]
     if let Ok(group) = i32::try_from(child.id()) {
         let _ =
@@ -476,7 +476,7 @@ fn end(mut child: Child) {
 }
 
 /// Runs git to its end: what it wrote, or what it complained of.
-fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String> {
+fn run_git(command: &mut Command, given_up: &CancelFlag) -> Result<String, String> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "git is not installed".to_owned(),
@@ -501,7 +501,7 @@ fn finished(command: &mut Command, given_up: &GivenUp) -> Result<String, String>
                 std::thread::sleep(nap)
             }
             _ => {
-                end(child);
+                kill_git(child);
                 return Err(format!("git did not answer within {PATIENCE:?}"));
             }
         }
@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn of_a_configuration_only_what_describes_the_data_is_taken_over() {
-        let said = |pairs: &[(&str, &str)]| taken_over(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
+        let said = |pairs: &[(&str, &str)]| copied_config(&pairs.iter().copied().map(owned).collect::<Vec<_>>());
         let known = [
             ("core.filemode", "false"),
             ("core.autocrlf", "input"),
@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn the_private_directory_is_in_shared_memory_the_owners_alone_and_goes() {
         use std::os::unix::fs::PermissionsExt as _;
-        let scratch = Scratch::new(&GivenUp::default()).unwrap();
+        let scratch = TempGitDir::new(&CancelFlag::default()).unwrap();
         let path = scratch.0.clone();
         let base = if Path::new("/dev/shm").exists() { "/dev/shm" } else { "/tmp" };
         assert!(path.starts_with(base), "{}", path.display());

@@ -7,40 +7,40 @@ use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, Row, params};
 
-use super::apply::Desk;
-use super::checksum::Sum;
-use super::errors::{OrTrouble as _, Place};
-use super::reader::Reader;
+use super::apply::WriteConnection;
+use super::checksum::RowChecksum;
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::reader::ReadConnection;
 use super::{rows, saved};
 use crate::entry::Entry;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::{Damage, Filter, StoreError};
-use crate::task::Head;
+use crate::store::{DamagedTask, TaskFilter, StoreError};
+use crate::task::TaskState;
 
 /// How much that is wrong is named.
 const NAMED: usize = 20;
 
 /// What a look at all tasks found.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(super) struct CheckReport {
     /// Tasks that cannot be loaded.
-    pub(super) damage: Vec<Damage>,
+    pub(super) damage: Vec<DamagedTask>,
     /// Tasks, by number, whose rows are to be made again.
-    pub(super) mend: Vec<i64>,
+    pub(super) rows_to_rebuild: Vec<i64>,
 }
 
-impl Reader {
+impl ReadConnection {
     /// Looks at the tasks that match; of those that have not ended, at their journals as well if that is wanted.
-    pub(super) fn check(&self, which: &Filter, journals: bool) -> Result<Checked, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
-        let mut checked = Checked::default();
-        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
+    pub(super) fn find_damaged(&self, which: &TaskFilter, journals: bool) -> Result<CheckReport, StoreError> {
+        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
+        let mut checked = CheckReport::default();
+        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in self.to_check(which)? {
-            let mut found = statement.query([n]).or_trouble(&self.place)?;
-            let Some(row) = found.next().or_trouble(&self.place)? else { continue };
+            let mut found = statement.query([n]).or_store_error(&self.place)?;
+            let Some(row) = found.next().or_store_error(&self.place)? else { continue };
             match self.check_one(row, journals) {
                 Ok(true) => {}
-                Ok(false) => checked.mend.push(n),
+                Ok(false) => checked.rows_to_rebuild.push(n),
                 Err(error @ StoreError::Database { .. }) => return Err(error),
                 Err(error) => checked.damage.extend(damage(row, &error)),
             }
@@ -51,12 +51,12 @@ impl Reader {
     }
 
     /// The numbers of the tasks that match; who asks for open ones gets those as well whose status is damaged.
-    fn to_check(&self, which: &Filter) -> Result<Vec<i64>, StoreError> {
+    fn to_check(&self, which: &TaskFilter) -> Result<Vec<i64>, StoreError> {
         let mut numbers = self.numbers(which)?;
         if !which.status.is_empty() && which.status.iter().all(|status| !status.is_final()) {
-            let found = seem_open(&self.connection).or_trouble(&self.place)?;
-            let fits = Filter { status: Vec::new(), ..which.clone() };
-            let all = fits == Filter::default();
+            let found = seem_open(&self.connection).or_store_error(&self.place)?;
+            let fits = TaskFilter { status: Vec::new(), ..which.clone() };
+            let all = fits == TaskFilter::default();
             let fits: HashSet<i64> = match all {
                 true => HashSet::new(),
                 false => self.numbers(&fits)?.into_iter().collect(),
@@ -70,24 +70,24 @@ impl Reader {
 
     /// Whether the row of a task is as it should be; an error if the task cannot be loaded.
     fn check_one(&self, row: &Row<'_>, journals: bool) -> Result<bool, StoreError> {
-        let rows::Found { n, head, whole, .. } = rows::head(&self.connection, &self.place, row, None)?;
+        let rows::LoadedState { n, state: head, whole, .. } = rows::load_state(&self.connection, &self.place, row, None)?;
         if !whole {
             return Ok(false);
         }
-        if !differs(row, &head).is_empty() {
-            rows::fold(&self.connection, &self.place, row)?;
+        if !differing_columns(row, &head).is_empty() {
+            rows::rebuild_state(&self.connection, &self.place, row)?;
             return Ok(false);
         }
         if journals && !head.status.is_final() {
-            let told = rows::journal(&self.connection, &self.place, head.id, n, Seq(0), usize::MAX)?;
+            let told = rows::read_journal(&self.connection, &self.place, head.id, n, Seq(0), usize::MAX)?;
             let illegal = |why| StoreError::Illegal { task: head.id, why };
-            let folded = Head::of(head.id, &told).map_err(illegal)?;
+            let folded = TaskState::from_journal(head.id, &told).map_err(illegal)?;
             match folded {
                 Some(folded) if folded.seq == head.seq => return Ok(folded == head),
                 _ => {
                     return Err(self
                         .place
-                        .damaged(format_args!("the end of the journal of task {}", head.id)));
+                        .damaged_error(format_args!("the end of the journal of task {}", head.id)));
                 }
             }
         }
@@ -96,18 +96,18 @@ impl Reader {
 }
 
 /// What is told of a task that cannot be loaded.
-fn damage(row: &Row<'_>, error: &StoreError) -> Option<Damage> {
+fn damage(row: &Row<'_>, error: &StoreError) -> Option<DamagedTask> {
     let text = |column: usize| row.get_ref(column).ok()?.as_str().ok()?.parse::<TaskId>().ok();
     let task = match error {
-        StoreError::Entry { task, .. } | StoreError::Illegal { task, .. } => Some(*task),
+        StoreError::BadEntry { task, .. } | StoreError::Illegal { task, .. } => Some(*task),
         _ => None,
     };
     let task = task.or_else(|| text(1)).or_else(|| text(8))?;
-    Some(Damage { task, root: text(8).unwrap_or(task), why: error.to_string() })
+    Some(DamagedTask { task, root: text(8).unwrap_or(task), why: error.to_string() })
 }
 
 /// In which columns the row of a task is not what its head says.
-fn differs(row: &Row<'_>, head: &Head) -> Vec<&'static str> {
+fn differing_columns(row: &Row<'_>, head: &TaskState) -> Vec<&'static str> {
     let text =
         |column: usize| row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok().flatten());
     let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
@@ -119,7 +119,7 @@ fn differs(row: &Row<'_>, head: &Head) -> Vec<&'static str> {
     };
     compare("id", text(1) == Some(&head.id.to_string()));
     compare("status", number(4) == Some(head.status as i64));
-    compare("team", text(5) == Some(&rows::team(&head.team)));
+    compare("team", text(5) == Some(&rows::team_text(&head.team)));
     compare("agent", text(6) == Some(head.agent.as_str()));
     compare("parent", text(7) == head.parent.map(|parent| parent.to_string()).as_deref());
     compare("root", text(8) == Some(&head.root.to_string()));
@@ -128,23 +128,23 @@ fn differs(row: &Row<'_>, head: &Head) -> Vec<&'static str> {
     compare("created", number(11) == Some(head.created.as_millisecond()));
     compare("continues", text(12) == head.continues.map(|old| old.to_string()).as_deref());
     compare("retries", text(13) == head.retries.map(|old| old.to_string()).as_deref());
-    compare("quiet", number(14) == rows::quiet(head));
+    compare("quiet", number(14) == rows::quiet_column(head));
     differs
 }
 
-impl Desk {
+impl WriteConnection {
     /// Makes the rows of tasks again from their journals.
-    pub(super) fn mend(&mut self, tasks: &[i64]) -> Result<(), StoreError> {
-        self.save_heads()?;
+    pub(super) fn rebuild_rows(&mut self, tasks: &[i64]) -> Result<(), StoreError> {
+        self.save_states()?;
         for n in tasks {
-            let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
-            let mut found = statement.query([n]).or_trouble(&self.place)?;
-            let Some(row) = found.next().or_trouble(&self.place)? else { continue };
+            let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
+            let mut found = statement.query([n]).or_store_error(&self.place)?;
+            let Some(row) = found.next().or_store_error(&self.place)? else { continue };
             // Whoever looked has named it, if its journal is damaged as well.
-            let Ok(head) = rows::fold(&self.connection, &self.place, row) else { continue };
+            let Ok(head) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
             let mut bytes = Vec::new();
             let _ = saved::write(&head, &mut bytes);
-            let sum = Sum::of_task(*n, &head, &bytes);
+            let sum = RowChecksum::for_task(*n, &head, &bytes);
             let sql = "UPDATE tasks SET id = ?2, status = ?3, team = ?4, agent = ?5, parent = ?6, root = ?7, \
                        attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12, continues = ?13, \
                        retries = ?14, quiet = ?15 WHERE n = ?1";
@@ -152,7 +152,7 @@ impl Desk {
                 n,
                 head.id.to_string(),
                 head.status as u8,
-                rows::team(&head.team),
+                rows::team_text(&head.team),
                 head.agent.as_str(),
                 head.parent.map(|p| p.to_string()),
                 head.root.to_string(),
@@ -163,11 +163,11 @@ impl Desk {
                 sum,
                 head.continues.map(|old| old.to_string()),
                 head.retries.map(|old| old.to_string()),
-                rows::quiet(&head),
+                rows::quiet_column(&head),
             ];
             self.execute(sql, columns)?;
         }
-        self.heads.forget();
+        self.states.clear();
         Ok(())
     }
 }
@@ -180,7 +180,7 @@ fn seem_open(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
 }
 
 /// Everything in a database that is not as it should be, in words.
-pub(super) fn wrong(connection: &Connection, place: &Place, current: bool) -> rusqlite::Result<Vec<String>> {
+pub(super) fn find_damage(connection: &Connection, place: &DatabasePath, current: bool) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut wrong: Vec<String> =
@@ -191,22 +191,22 @@ pub(super) fn wrong(connection: &Connection, place: &Place, current: bool) -> ru
             .prepare("SELECT n FROM tasks ORDER BY n")?
             .query_map([], |row| row.get(0))?
             .collect::<Result<Vec<i64>, _>>()?;
-        tasks(connection, place, &numbers, &mut wrong)?;
-        orphans(connection, &mut wrong)?;
+        check_tasks(connection, place, &numbers, &mut wrong)?;
+        check_orphans(connection, &mut wrong)?;
         let digests = texts(connection, "SELECT DISTINCT digest FROM kept")?;
-        kept(connection, &digests, true, &mut wrong)?;
+        check_blobs(connection, &digests, true, &mut wrong)?;
         let teams = texts(connection, "SELECT DISTINCT team FROM tasks")?;
-        missing_teams(connection, &teams, &mut wrong)?;
-        slips(connection, "SELECT name, written, bytes, sum FROM slips", None, &mut wrong)?;
+        check_teams(connection, &teams, &mut wrong)?;
+        check_stored_values(connection, "SELECT name, written, bytes, sum FROM slips", None, &mut wrong)?;
     }
     Ok(first_of(wrong))
 }
 
 /// The same of the tasks that have not ended and of the newest, with all that is theirs: what it costs does not grow with what
 /// has ended.
-pub(super) fn wrong_of_newest(
+pub(super) fn find_damage_in_newest(
     connection: &Connection,
-    place: &Place,
+    place: &DatabasePath,
     newest: usize,
 ) -> rusqlite::Result<Vec<String>> {
     let mut numbers: BTreeSet<i64> = seem_open(connection)?.into_iter().collect();
@@ -215,7 +215,7 @@ pub(super) fn wrong_of_newest(
     numbers.extend(statement.query_map([newest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?);
     let numbers: Vec<i64> = numbers.into_iter().collect();
     let mut wrong = Vec::new();
-    tasks(connection, place, &numbers, &mut wrong)?;
+    check_tasks(connection, place, &numbers, &mut wrong)?;
     let (mut digests, mut teams) = (BTreeSet::new(), BTreeSet::new());
     for n in &numbers {
         let mut statement = connection.prepare_cached("SELECT digest FROM keeps WHERE task = ?1")?;
@@ -224,15 +224,15 @@ pub(super) fn wrong_of_newest(
         let mut found = statement.query([n])?;
         let Some(row) = found.next()? else { continue };
         teams.extend(row.get_ref(1)?.as_str().ok().map(str::to_owned));
-        if let Some(id) = rows::id(row) {
+        if let Some(id) = rows::task_id(row) {
             let own = "SELECT name, written, bytes, sum FROM slips WHERE substr(name, instr(name, ':') + 1) = ?1 \
                        OR (substr(name, instr(name, ':') + 1) >= ?1 || ':' AND substr(name, instr(name, ':') + 1) < ?1 || ';')";
-            slips(connection, own, Some(id), &mut wrong)?;
+            check_stored_values(connection, own, Some(id), &mut wrong)?;
         }
     }
     digests.extend(teams.iter().filter_map(|team| team.strip_prefix("file:")).map(str::to_owned));
-    kept(connection, &digests.into_iter().collect::<Vec<_>>(), false, &mut wrong)?;
-    missing_teams(connection, &teams.into_iter().collect::<Vec<_>>(), &mut wrong)?;
+    check_blobs(connection, &digests.into_iter().collect::<Vec<_>>(), false, &mut wrong)?;
+    check_teams(connection, &teams.into_iter().collect::<Vec<_>>(), &mut wrong)?;
     Ok(first_of(wrong))
 }
 
@@ -253,9 +253,9 @@ fn first_of(mut wrong: Vec<String>) -> Vec<String> {
 }
 
 /// Journals, and the rows that derive from them.
-fn tasks(
+fn check_tasks(
     connection: &Connection,
-    place: &Place,
+    place: &DatabasePath,
     numbers: &[i64],
     wrong: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
@@ -263,12 +263,12 @@ fn tasks(
     for n in numbers.iter().copied() {
         let mut found = statement.query([n])?;
         let Some(row) = found.next()? else { continue };
-        let name = rows::id(row).map_or_else(|| format!("task number {n}"), |id| format!("task {id}"));
-        let head = match rows::fold(connection, place, row) {
+        let name = rows::task_id(row).map_or_else(|| format!("task number {n}"), |id| format!("task {id}"));
+        let head = match rows::rebuild_state(connection, place, row) {
             Ok(head) => head,
             Err(error) => {
                 wrong.push(match error {
-                    StoreError::Entry { seq, why, .. } => {
+                    StoreError::BadEntry { seq, why, .. } => {
                         format!("{name}: entry {seq} of its journal: {why}")
                     }
                     other => format!("{name}: {other}"),
@@ -277,10 +277,10 @@ fn tasks(
             }
         };
         let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved::read);
-        let mut columns = differs(row, &head);
+        let mut columns = differing_columns(row, &head);
         // Earlier versions did not keep the time at work.
-        let timed = |found: Head| Head { worked: head.worked, counting: head.counting, ..found };
-        let stale = rows::head(connection, place, row, None).map(|found| timed(found.head));
+        let timed = |found: TaskState| TaskState { worked: head.worked, counting: head.counting, ..found };
+        let stale = rows::load_state(connection, place, row, None).map(|found| timed(found.state));
         // A head may be some entries behind; with those it is the same.
         if stored.is_some() && stale.as_ref().ok() != Some(&head) {
             columns.push("head");
@@ -294,11 +294,11 @@ fn tasks(
                 columns.join(", ")
             ));
         }
-        references(
+        check_references(
             connection,
             n,
             &name,
-            &rows::journal(connection, place, head.id, n, Seq(0), usize::MAX),
+            &rows::read_journal(connection, place, head.id, n, Seq(0), usize::MAX),
             wrong,
         )?;
     }
@@ -306,7 +306,7 @@ fn tasks(
 }
 
 /// Journals without a task, unless they are about to be cleared away.
-fn orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+fn check_orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     let orphans = "SELECT DISTINCT task FROM journal WHERE task <> 0 AND task NOT IN (SELECT n FROM tasks) \
                    AND task NOT IN (SELECT task FROM garbage)";
     let mut statement = connection.prepare(orphans)?;
@@ -317,7 +317,7 @@ fn orphans(connection: &Connection, wrong: &mut Vec<String>) -> rusqlite::Result
 }
 
 /// What the columns `kind` and `letter` of a journal, and the table of references to what is kept, say beside the entries.
-fn references(
+fn check_references(
     connection: &Connection,
     n: i64,
     name: &str,
@@ -356,7 +356,7 @@ fn references(
 }
 
 /// What is kept by digest; whether it must be there.
-fn kept(
+fn check_blobs(
     connection: &Connection,
     digests: &[String],
     must: bool,
@@ -366,7 +366,7 @@ fn kept(
     for digest in digests {
         let mut found = statement.query([digest])?;
         let same = match found.next()? {
-            Some(row) => row.get_ref(0)?.as_blob().is_ok_and(|bytes| Digest::of(bytes).as_str() == *digest),
+            Some(row) => row.get_ref(0)?.as_blob().is_ok_and(|bytes| Digest::of_bytes(bytes).as_str() == *digest),
             None => !must,
         };
         if !same {
@@ -382,7 +382,7 @@ fn kept(
 }
 
 /// Teams that should be kept.
-fn missing_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
+fn check_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<String>) -> rusqlite::Result<()> {
     for team in teams {
         let Some(digest) = team.strip_prefix("file:") else { continue };
         if connection.prepare_cached("SELECT 1 FROM kept WHERE digest = ?1")?.exists([digest])? {
@@ -396,7 +396,7 @@ fn missing_teams(connection: &Connection, teams: &[String], wrong: &mut Vec<Stri
     Ok(())
 }
 
-fn slips(
+fn check_stored_values(
     connection: &Connection,
     sql: &str,
     of: Option<TaskId>,
@@ -405,7 +405,7 @@ fn slips(
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(rusqlite::params_from_iter(of.map(|task| task.to_string())))?;
     while let Some(row) = found.next()? {
-        if rows::slip(row).is_none() {
+        if rows::read_stored_value(row).is_none() {
             let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
             wrong.push(format!("the note '{name}' is damaged"));
         }

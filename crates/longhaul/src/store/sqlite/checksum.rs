@@ -9,24 +9,24 @@ use rusqlite::types::ValueRef;
 
 use super::rows;
 use crate::id::WorkerId;
-use crate::task::Head;
+use crate::task::TaskState;
 
 /// A checksum on its way.
-pub(super) struct Sum(crc32fast::Hasher);
+pub(super) struct RowChecksum(crc32fast::Hasher);
 
-impl Sum {
-    fn new(table: u8) -> Sum {
+impl RowChecksum {
+    fn new(table: u8) -> RowChecksum {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&[table]);
-        Sum(hasher)
+        RowChecksum(hasher)
     }
 
-    fn number(mut self, number: i64) -> Sum {
+    fn number(mut self, number: i64) -> RowChecksum {
         self.0.update(&number.to_le_bytes());
         self
     }
 
-    fn bytes(mut self, bytes: Option<&[u8]>) -> Sum {
+    fn bytes(mut self, bytes: Option<&[u8]>) -> RowChecksum {
         match bytes {
             None => self.0.update(&[0]),
             Some(bytes) => {
@@ -38,12 +38,12 @@ impl Sum {
         self
     }
 
-    fn end(self) -> i64 {
+    fn finish(self) -> i64 {
         i64::from(self.0.finalize())
     }
 
     /// Of a row of the journal.
-    pub(super) fn of_entry(
+    pub(super) fn for_entry(
         task: i64,
         seq: i64,
         at: i64,
@@ -52,24 +52,24 @@ impl Sum {
         letter: Option<&[u8]>,
         entry: &[u8],
     ) -> i64 {
-        let sum = Sum::new(1).number(task).number(seq).number(at).number(kind).number(format);
-        sum.bytes(letter).bytes(Some(entry)).end()
+        let sum = RowChecksum::new(1).number(task).number(seq).number(at).number(kind).number(format);
+        sum.bytes(letter).bytes(Some(entry)).finish()
     }
 
     /// Of the row of a task: what it has columns for, and the head as it is stored.
-    pub(super) fn of_task(n: i64, head: &Head, stored: &[u8]) -> i64 {
-        let (id, root, team) = (head.id.to_string(), head.root.to_string(), rows::team(&head.team));
+    pub(super) fn for_task(n: i64, head: &TaskState, stored: &[u8]) -> i64 {
+        let (id, root, team) = (head.id.to_string(), head.root.to_string(), rows::team_text(&head.team));
         let parent = head.parent.map(|parent| parent.to_string());
         let worker = head.worker.as_ref().map(WorkerId::as_str);
-        let sum = Sum::new(2).number(n).bytes(Some(id.as_bytes())).number(head.status as i64);
+        let sum = RowChecksum::new(2).number(n).bytes(Some(id.as_bytes())).number(head.status as i64);
         let sum = sum.bytes(Some(team.as_bytes())).bytes(Some(head.agent.as_str().as_bytes()));
         let sum = sum.bytes(parent.as_ref().map(String::as_bytes)).bytes(Some(root.as_bytes()));
         let sum = sum.number(i64::from(head.attempt.0)).bytes(worker.map(str::as_bytes));
-        sum.number(head.created.as_millisecond()).bytes(Some(stored)).end()
+        sum.number(head.created.as_millisecond()).bytes(Some(stored)).finish()
     }
 
     /// The same of a row with the columns of [`rows::TASK`]; `None` if a column is not of its type.
-    pub(super) fn of_task_row(row: &Row<'_>) -> Option<i64> {
+    pub(super) fn for_task_row(row: &Row<'_>) -> Option<i64> {
         let number = |column: usize| row.get_ref(column).ok()?.as_i64().ok();
         let text = |column: usize| row.get_ref(column).ok()?.as_str().ok().map(str::as_bytes);
         let perhaps = |column: usize| match row.get_ref(column) {
@@ -78,15 +78,15 @@ impl Sum {
             _ => None,
         };
         let head = row.get_ref(2).ok()?.as_blob().ok()?;
-        let sum = Sum::new(2).number(number(0)?).bytes(Some(text(1)?)).number(number(4)?);
+        let sum = RowChecksum::new(2).number(number(0)?).bytes(Some(text(1)?)).number(number(4)?);
         let sum = sum.bytes(Some(text(5)?)).bytes(Some(text(6)?));
         let sum = sum.bytes(perhaps(7)?).bytes(Some(text(8)?));
         let sum = sum.number(number(9)?).bytes(perhaps(10)?);
-        Some(sum.number(number(11)?).bytes(Some(head)).end())
+        Some(sum.number(number(11)?).bytes(Some(head)).finish())
     }
 
     /// Of a slip.
-    pub(super) fn of_slip(name: &str, written: i64, bytes: &[u8]) -> i64 {
-        Sum::new(3).bytes(Some(name.as_bytes())).number(written).bytes(Some(bytes)).end()
+    pub(super) fn for_stored_value(name: &str, written: i64, bytes: &[u8]) -> i64 {
+        RowChecksum::new(3).bytes(Some(name.as_bytes())).number(written).bytes(Some(bytes)).finish()
     }
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::apply::Desk;
-use super::errors::OrTrouble as _;
+use super::apply::WriteConnection;
+use super::errors::OrStoreError as _;
 use super::{rows, workers};
-use crate::entry::{Entry, Kind, Record};
+use crate::entry::{Entry, EntryKind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
-use crate::store::judge::Archive as _;
-use crate::store::leases::Renewal;
-use crate::store::{Claim, Claimed, Hint, Kinds, StoreError, lease_end};
+use crate::store::judge::StoreLookup as _;
+use crate::store::leases::LeaseRenewal;
+use crate::store::{ClaimRequest, ClaimedTask, Hint, EntryKinds, StoreError, lease_end};
 
 /// After this time, in milliseconds, a worker that has no task is forgotten even if nothing else is known of it.
 const LONG_PAST: i64 = 24 * 60 * 60 * 1000;
 
-impl Desk {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
-        self.save_heads()?;
+impl WriteConnection {
+    pub(super) fn claim(&mut self, claim: &ClaimRequest) -> Result<Vec<ClaimedTask>, StoreError> {
+        self.save_states()?;
         let at = self.clock.now();
         let mut waiting = self.pending(claim)?;
         waiting.sort_unstable();
@@ -30,7 +30,7 @@ impl Desk {
         for (_, id) in waiting {
             // Read before anything is written: one that cannot be read must not keep others from being claimed.
             match self.claimable(id) {
-                Ok(Some((n, task))) => claimed.extend(self.take(n, task, &claim.worker, at)?),
+                Ok(Some((n, task))) => claimed.extend(self.claim_one(n, task, &claim.worker, at)?),
                 Ok(None) => {}
                 Err(error @ StoreError::Database { .. }) => return Err(error),
                 Err(error) => tracing::warn!(task = %id, %error, "a task that cannot be read is not claimed"),
@@ -39,34 +39,34 @@ impl Desk {
         Ok(claimed)
     }
 
-    fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, Claimed)>, StoreError> {
-        let Some(head) = self.head(id)? else { return Ok(None) };
-        let Some(n) = self.heads.get(id).map(|known| known.n) else { return Ok(None) };
-        let first = rows::journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
-        Ok(first.map(|first| (n, Claimed { head, first })))
+    fn claimable(&mut self, id: TaskId) -> Result<Option<(i64, ClaimedTask)>, StoreError> {
+        let Some(head) = self.task_state(id)? else { return Ok(None) };
+        let Some(n) = self.states.get(id).map(|known| known.n) else { return Ok(None) };
+        let first = rows::read_journal(&self.connection, &self.place, id, n, Seq(0), 1)?.pop();
+        Ok(first.map(|first| (n, ClaimedTask { state: head, first })))
     }
 
-    fn take(
+    fn claim_one(
         &mut self,
         n: i64,
-        mut task: Claimed,
+        mut task: ClaimedTask,
         worker: &WorkerId,
         at: Timestamp,
-    ) -> Result<Option<Claimed>, StoreError> {
-        let id = task.head.id;
-        let entry = Entry::Claimed { attempt: task.head.attempt.next(), worker: worker.clone() };
-        let record = Record { seq: Seq(task.head.seq.0 + 1), at, entry };
-        let (Ok(()), Ok(bytes)) = (task.head.step(&record), record.entry.encode()) else { return Ok(None) };
+    ) -> Result<Option<ClaimedTask>, StoreError> {
+        let id = task.state.id;
+        let entry = Entry::Claimed { attempt: task.state.attempt.next(), worker: worker.clone() };
+        let record = Record { seq: Seq(task.state.seq.0 + 1), at, entry };
+        let (Ok(()), Ok(bytes)) = (task.state.apply(&record), record.entry.encode()) else { return Ok(None) };
         self.write(n, &record, &bytes)?;
-        self.place(task.head.clone())?;
-        let kinds = Kinds::of([Kind::Claimed]);
-        self.transaction.hints.push(Hint::Task { task: id, root: task.head.root, kinds });
+        self.put_state(task.state.clone())?;
+        let kinds = EntryKinds::from_kinds([EntryKind::Claimed]);
+        self.transaction.hints.push(Hint::Task { task: id, root: task.state.root, kinds });
         Ok(Some(task))
     }
 
     /// The oldest pending tasks that a claim may take, of each team and tree.
-    fn pending(&self, claim: &Claim) -> Result<Vec<(i64, TaskId)>, StoreError> {
-        let fresh = if claim.fresh { "AND attempt = 0" } else { "" };
+    fn pending(&self, claim: &ClaimRequest) -> Result<Vec<(i64, TaskId)>, StoreError> {
+        let fresh = if claim.fresh_only { "AND attempt = 0" } else { "" };
         let max = i64::try_from(claim.max).unwrap_or(i64::MAX);
         let mut found = Vec::new();
         let mut search = |sql: String, values: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<()> {
@@ -80,13 +80,13 @@ impl Desk {
             Ok(())
         };
         for team in &claim.teams {
-            let team = rows::team(team);
+            let team = rows::team_text(team);
             let Some(roots) = &claim.roots else {
                 let sql = format!(
                     "SELECT n, id FROM tasks INDEXED BY tasks_by_status \
                      WHERE status = 0 AND team = ?1 {fresh} ORDER BY n LIMIT ?2"
                 );
-                search(sql, params![team, max]).or_trouble(&self.place)?;
+                search(sql, params![team, max]).or_store_error(&self.place)?;
                 continue;
             };
             for root in roots {
@@ -94,7 +94,7 @@ impl Desk {
                     "SELECT n, id FROM tasks INDEXED BY tasks_by_root \
                      WHERE root = ?1 AND status = 0 AND team = ?2 {fresh} ORDER BY n LIMIT ?3"
                 );
-                search(sql, params![root.to_string(), team, max]).or_trouble(&self.place)?;
+                search(sql, params![root.to_string(), team, max]).or_store_error(&self.place)?;
             }
         }
         Ok(found)
@@ -103,11 +103,11 @@ impl Desk {
     pub(super) fn renew(&mut self, worker: &WorkerId, lease: Duration) -> Result<(), StoreError> {
         if !self.held.contains_key(worker) {
             // Locked before the row can be seen, so that nobody takes the worker for dead.
-            if let Some(file) = self.roll.sign(worker).map_err(|why| self.place.unsigned(&why))? {
+            if let Some(file) = self.worker_locks.lock(worker).map_err(|why| self.place.lock_file_error(&why))? {
                 self.held.insert(worker.clone(), file);
             }
-            self.sweep()?;
-            self.clear_strays(worker)?;
+            self.forget_dead_workers()?;
+            self.remove_stale_locks(worker)?;
         }
         let until = lease_end(self.clock.now(), lease).as_millisecond();
         let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
@@ -118,32 +118,32 @@ impl Desk {
     }
 
     /// Removes lock files of workers that have no row: their processes died before they could do so themselves.
-    fn clear_strays(&self, own: &WorkerId) -> Result<(), StoreError> {
+    fn remove_stale_locks(&self, own: &WorkerId) -> Result<(), StoreError> {
         let sql = "SELECT id FROM workers UNION SELECT worker FROM tasks WHERE worker IS NOT NULL";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let names = statement.query_map([], |row| row.get::<_, String>(0)).or_trouble(&self.place)?;
-        let mut known = HashSet::from([self.roll.file(own)]);
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        let names = statement.query_map([], |row| row.get::<_, String>(0)).or_store_error(&self.place)?;
+        let mut known = HashSet::from([self.worker_locks.lock_path(own)]);
         for name in names {
-            known.insert(self.roll.file(&WorkerId::from(name.or_trouble(&self.place)?)));
+            known.insert(self.worker_locks.lock_path(&WorkerId::from(name.or_store_error(&self.place)?)));
         }
         // Those that are forgotten in this transaction are known until it is on disk.
-        known.extend(self.transaction.swept.iter().map(|worker| self.roll.file(worker)));
-        self.roll.clear_strays(&known);
+        known.extend(self.transaction.forgotten.iter().map(|worker| self.worker_locks.lock_path(worker)));
+        self.worker_locks.remove_stale(&known);
         Ok(())
     }
 
     /// Forgets workers that are gone and have nothing left. Their lock files go when that is on disk: a file that is gone
     /// before its row would leave nothing but the lease to tell that the worker is dead.
-    pub(super) fn sweep(&mut self) -> Result<(), StoreError> {
-        self.save_heads()?;
+    pub(super) fn forget_dead_workers(&mut self) -> Result<(), StoreError> {
+        self.save_states()?;
         let before = self.clock.elapsed();
         let sql = "SELECT id, renewals, lease_until, length FROM workers \
                    WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.worker = workers.id)";
-        let idle: Vec<(String, Renewal)> = self
+        let idle: Vec<(String, LeaseRenewal)> = self
             .connection
             .prepare_cached(sql)
             .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, workers::renewal(row, 1)?)))?.collect())
-            .or_trouble(&self.place)?;
+            .or_store_error(&self.place)?;
         let (now, wall) = (self.clock.elapsed(), self.clock.now().as_millisecond());
         for (name, renewal) in idle {
             let worker = WorkerId::from(name);
@@ -152,10 +152,10 @@ impl Desk {
             }
             // One that has nothing and wakes up after so long only has to sign again.
             let is_old = renewal.until.saturating_add(LONG_PAST) < wall;
-            if self.roll.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old
+            if self.worker_locks.is_dead(&worker) || self.leases.has_run_out(&worker, renewal, before, now) || is_old
             {
                 self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
-                self.transaction.swept.push(worker);
+                self.transaction.forgotten.push(worker);
             }
         }
         Ok(())

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::apply::Desk;
-use super::checksum::Sum;
-use super::errors::OrTrouble as _;
+use super::apply::WriteConnection;
+use super::checksum::RowChecksum;
+use super::errors::OrStoreError as _;
 use super::rows;
 use crate::entry::{FORMAT, TeamRef};
 use crate::id::{Seq, TaskId};
-use crate::store::judge::{Archive as _, Bond, may_go};
-use crate::store::{Hint, StoreError, kept_since};
-use crate::task::Head;
+use crate::store::judge::{StoreLookup as _, TaskLinks, check_deletable};
+use crate::store::{Hint, StoreError, blob_cutoff};
+use crate::task::TaskState;
 
 /// The highest number that a task ever had.
 ///
@@ -67,26 +67,26 @@ pub(super) const STATEMENTS: [&str; 12] = [
     CONTINUING,
 ];
 
-impl Desk {
+impl WriteConnection {
     /// Deletes tasks. Whether nothing of them is left.
     pub(super) fn delete(&mut self, tasks: &[(TaskId, Seq)]) -> Result<bool, StoreError> {
-        self.save_heads()?;
+        self.save_states()?;
         let mut doomed = HashMap::new();
         let mut numbers = Vec::new();
         for (id, _) in tasks {
-            if let Some(head) = self.head(*id)? {
-                numbers.extend(self.heads.get(*id).map(|known| known.n));
+            if let Some(head) = self.task_state(*id)? {
+                numbers.extend(self.states.get(*id).map(|known| known.n));
                 doomed.insert(*id, head);
             }
         }
-        may_go(tasks, &doomed, self.bonds(&doomed)?)?;
+        check_deletable(tasks, &doomed, self.related_tasks(&doomed)?)?;
         for n in &numbers {
             self.execute(DELETE_TASK, [n])?;
         }
         let mut teams = HashSet::new();
         for (id, head) in &doomed {
             self.execute(DELETE_SLIPS, [id.to_string()])?;
-            self.heads.remove(*id);
+            self.states.remove(*id);
             if let TeamRef::File(digest) = &head.team {
                 teams.insert(digest);
             }
@@ -95,7 +95,7 @@ impl Desk {
             self.execute(TEAM_LOOSE, [digest.as_str()])?;
         }
         for n in numbers {
-            if self.is_late() || !self.clear_task(n)? {
+            if self.is_over_time() || !self.delete_task_rows(n)? {
                 self.execute("INSERT OR IGNORE INTO garbage (task) VALUES (?1)", [n])?;
             }
         }
@@ -105,32 +105,32 @@ impl Desk {
         let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
                    VALUES (?1, 0, ?2, ?3, 0, ?4, NULL, x'', ?5)";
         let at = now.as_millisecond();
-        let sum = Sum::of_entry(0, self.last_task, at, 0, FORMAT.into(), None, b"");
+        let sum = RowChecksum::for_entry(0, self.last_task, at, 0, FORMAT.into(), None, b"");
         self.execute(sql, params![self.last_row, self.last_task, at, FORMAT, sum])?;
         // There is no hint of a task that is not there: all have to look.
         self.transaction.hints.push(Hint::Lagged);
-        match self.is_late() {
+        match self.is_over_time() {
             true => Ok(false),
-            false => self.clear(),
+            false => self.delete_leftovers(),
         }
     }
 
     /// Clears away what deleted tasks have left, until it is time to let others through. Whether nothing is left.
-    pub(super) fn clear(&mut self) -> Result<bool, StoreError> {
+    pub(super) fn delete_leftovers(&mut self) -> Result<bool, StoreError> {
         while let Some(n) = self.first::<i64>("SELECT task FROM garbage LIMIT 1", [])? {
-            if !self.clear_task(n)? {
+            if !self.delete_task_rows(n)? {
                 return Ok(false);
             }
             self.execute("DELETE FROM garbage WHERE task = ?1", [n])?;
         }
-        let before = kept_since(self.clock.now()).as_millisecond();
+        let before = blob_cutoff(self.clock.now()).as_millisecond();
         while let Some(digest) = self.first::<String>(DUE, [before])? {
             let is_kept = self.first::<i64>(IS_KEPT, [&digest])?.is_some();
             if !is_kept && self.first::<i64>(OF_TEAM, [&digest])?.is_none() {
                 self.execute(DELETE_KEPT, params![digest, before])?;
             }
             self.execute("DELETE FROM loose WHERE digest = ?1", [&digest])?;
-            if self.is_late() {
+            if self.is_over_time() {
                 return Ok(false);
             }
         }
@@ -138,9 +138,9 @@ impl Desk {
     }
 
     /// Deletes the journal of a task that is gone, or the beginning of it. Whether that was all.
-    fn clear_task(&self, n: i64) -> Result<bool, StoreError> {
+    fn delete_task_rows(&self, n: i64) -> Result<bool, StoreError> {
         while self.changed(DELETE_ROWS, params![n, rows::number(ROWS as u64)])? == ROWS {
-            if self.is_late() {
+            if self.is_over_time() {
                 return Ok(false);
             }
         }
@@ -149,27 +149,27 @@ impl Desk {
         Ok(true)
     }
 
-    fn is_late(&self) -> bool {
+    fn is_over_time(&self) -> bool {
         self.transaction.begun.is_some_and(|begun| begun.elapsed() >= SHORT)
     }
 
     /// Where every task belongs that may need one of these: those of the same trees, and those that continue one.
-    fn bonds(&self, doomed: &HashMap<TaskId, Head>) -> Result<Vec<Bond>, StoreError> {
+    fn related_tasks(&self, doomed: &HashMap<TaskId, TaskState>) -> Result<Vec<TaskLinks>, StoreError> {
         let mut bonds = Vec::new();
         let roots: HashSet<TaskId> = doomed.values().map(|head| head.root).collect();
         for (sql, ids) in
             [(OF_TREE, roots.into_iter().collect::<Vec<_>>()), (CONTINUING, doomed.keys().copied().collect())]
         {
-            let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+            let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
             for id in ids {
-                let mut rows = statement.query([id.to_string()]).or_trouble(&self.place)?;
-                while let Some(row) = rows.next().or_trouble(&self.place)? {
+                let mut rows = statement.query([id.to_string()]).or_store_error(&self.place)?;
+                while let Some(row) = rows.next().or_store_error(&self.place)? {
                     let text = |column: usize| -> rusqlite::Result<Option<TaskId>> {
                         Ok(row.get_ref(column)?.as_str_or_null()?.and_then(|id| id.parse().ok()))
                     };
-                    let (task, root) = (text(0).or_trouble(&self.place)?, text(1).or_trouble(&self.place)?);
+                    let (task, root) = (text(0).or_store_error(&self.place)?, text(1).or_store_error(&self.place)?);
                     let (Some(task), Some(root)) = (task, root) else { continue };
-                    bonds.push(Bond { task, root, continues: text(2).or_trouble(&self.place)? });
+                    bonds.push(TaskLinks { task, root, continues: text(2).or_store_error(&self.place)? });
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Desk {
         params: impl rusqlite::Params,
     ) -> Result<Option<T>, StoreError> {
         use rusqlite::OptionalExtension as _;
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        statement.query_row(params, |row| row.get(0)).optional().or_trouble(&self.place)
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        statement.query_row(params, |row| row.get(0)).optional().or_store_error(&self.place)
     }
 }

@@ -10,32 +10,32 @@ use crate::store::StoreError;
 
 /// The file of a store: every error names it.
 #[derive(Debug, Clone)]
-pub(super) struct Place(Arc<Path>);
+pub(super) struct DatabasePath(Arc<Path>);
 
-impl Place {
+impl DatabasePath {
     /// The place of a file; the directory it is to lie in is made.
-    pub(super) fn of(path: &Path) -> Result<Place, StoreError> {
+    pub(super) fn prepare(path: &Path) -> Result<DatabasePath, StoreError> {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let place = Place(whole.into());
+        let place = DatabasePath(whole.into());
         if let Some(parent) = place.0.parent() {
             if parent.is_file() {
                 let what = format!(
                     "{} is a file; the database is kept in a directory. Give the path of one, whether it is there or not.",
                     parent.display()
                 );
-                return Err(StoreError::Database { what, passing: false });
+                return Err(StoreError::Database { what, transient: false });
             }
-            super::private::make_dir(parent).map_err(|e| {
+            super::private::create_private_dir(parent).map_err(|e| {
                 let what = format!(
                     "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
                     parent.display(),
                     place.name()
                 );
-                StoreError::Database { what, passing: false }
+                StoreError::Database { what, transient: false }
             })?;
         }
         if place.0.is_dir() {
-            return Err(place.wrong(format_args!("is a directory, not a database: give the path of a file")));
+            return Err(place.error(format_args!("is a directory, not a database: give the path of a file")));
         }
         Ok(place)
     }
@@ -49,41 +49,41 @@ impl Place {
     }
 
     /// An error that trying again does not mend.
-    pub(super) fn wrong(&self, what: std::fmt::Arguments<'_>) -> StoreError {
-        StoreError::Database { what: format!("{} {what}.", self.name()), passing: false }
+    pub(super) fn error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
+        StoreError::Database { what: format!("{} {what}.", self.name()), transient: false }
     }
 
     /// The worker's lock file is held by somebody else, so that others would not see that this process lives.
-    pub(super) fn unsigned(&self, why: &std::io::Error) -> StoreError {
+    pub(super) fn lock_file_error(&self, why: &std::io::Error) -> StoreError {
         let what = format!("{}: the lock file of this process cannot be locked: {why}.", self.name());
-        StoreError::Database { what, passing: true }
+        StoreError::Database { what, transient: true }
     }
 
     /// The file cannot be made.
-    pub(super) fn cannot_make(&self, error: &std::io::Error) -> StoreError {
+    pub(super) fn create_error(&self, error: &std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem
             || error.kind() == std::io::ErrorKind::PermissionDenied
         {
-            return self.wrong(format_args!(
+            return self.error(format_args!(
                 "cannot be opened ({error}): check that you may write to its directory, or give another path"
             ));
         }
-        self.wrong(format_args!(
+        self.error(format_args!(
             "cannot be opened ({error}): check that the path is right and that you may read and write the file and its \
              directory"
         ))
     }
 
     /// The file is no longer what was opened.
-    pub(super) fn lost(&self, how: &str) -> StoreError {
-        self.wrong(format_args!(
+    pub(super) fn lost_error(&self, how: &str) -> StoreError {
+        self.error(format_args!(
             "{how} while it was in use. What happens from now on goes on, but is stored where nobody will find it: let \
              it end, or stop it and start again"
         ))
     }
 
     /// Something in the file is not what was written there.
-    pub(super) fn damaged(&self, what: std::fmt::Arguments<'_>) -> StoreError {
+    pub(super) fn damaged_error(&self, what: std::fmt::Arguments<'_>) -> StoreError {
         StoreError::Damaged {
             what: format!(
                 "{what} is damaged: what is stored is not what was written. It is in {name}; put a backup in its \
@@ -93,8 +93,8 @@ impl Place {
         }
     }
 
-    pub(super) fn read_only(&self) -> StoreError {
-        self.wrong(format_args!(
+    pub(super) fn read_only_error(&self) -> StoreError {
+        self.error(format_args!(
             "cannot be written: the file or its directory is read-only, or belongs to somebody else. Longhaul \
              writes to its database even when it only looks at tasks, and needs to make files beside it; give \
              yourself the right to write there (chmod, chown, remount), or give another path"
@@ -102,20 +102,20 @@ impl Place {
     }
 
     /// What SQLite said, in words for the owner of the file.
-    pub(super) fn trouble(&self, error: &rusqlite::Error) -> StoreError {
+    pub(super) fn sqlite_error(&self, error: &rusqlite::Error) -> StoreError {
         let name = self.name();
-        let passing = |what| StoreError::Database { what, passing: true };
+        let passing = |what| StoreError::Database { what, transient: true };
         if let rusqlite::Error::SqliteFailure(failure, _) = error
             && failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE
         {
             return passing(self.full());
         }
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => self.wrong(format_args!(
+            Some(ErrorCode::NotADatabase) => self.error(format_args!(
                 "is not a database of Longhaul: something else is in the file, or its beginning is damaged. \
                  Nothing was changed in it; give another path, or move the file away and a new one is begun"
             )),
-            Some(ErrorCode::DatabaseCorrupt) => self.wrong(format_args!(
+            Some(ErrorCode::DatabaseCorrupt) => self.error(format_args!(
                 "is damaged or was cut short ({error}). Nothing more is written to it; put a backup in its place, \
                  or get out what can still be read with `sqlite3 {name} .recover`"
             )),
@@ -124,16 +124,16 @@ impl Place {
                 "{name} is locked by another program, and stayed so while Longhaul waited. See who holds it with \
                  `fuser {name}` (a backup, or an sqlite3 shell with an open transaction?), end that, and try again."
             )),
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => self.read_only(),
-            Some(ErrorCode::CannotOpen) => self.wrong(format_args!(
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => self.read_only_error(),
+            Some(ErrorCode::CannotOpen) => self.error(format_args!(
                 "cannot be opened ({error}): check that the path is right and that you may read and write the file \
                  and its directory"
             )),
-            Some(ErrorCode::SystemIoFailure) => self.wrong(format_args!(
+            Some(ErrorCode::SystemIoFailure) => self.error(format_args!(
                 "could not be read or written ({error}): the disk or the file system reports an error. What was \
                  acknowledged before is stored; check the disk (dmesg), and try again"
             )),
-            _ => self.wrong(format_args!("could not be used ({error})")),
+            _ => self.error(format_args!("could not be used ({error})")),
         }
     }
 
@@ -153,7 +153,7 @@ impl Place {
              changed in it; vacuum it when they have ended.",
             self.name()
         );
-        StoreError::Database { what, passing: true }
+        StoreError::Database { what, transient: true }
     }
 
     /// There is no room for what a vacuum writes.
@@ -164,12 +164,12 @@ impl Place {
             self.name(),
             size / 1_000_000 + 1
         );
-        StoreError::Database { what, passing: true }
+        StoreError::Database { what, transient: true }
     }
 
     /// The writer is gone, which only a fault in Longhaul can bring about.
-    pub(super) fn writer_lost(&self) -> StoreError {
-        self.wrong(format_args!(
+    pub(super) fn writer_lost_error(&self) -> StoreError {
+        self.error(format_args!(
             "is no longer written to: the thread that writes to it failed, which is a fault in Longhaul. All that \
              was acknowledged is stored; start the program again, and please report what it logged"
         ))
@@ -177,12 +177,12 @@ impl Place {
 }
 
 /// Puts SQLite's errors into words.
-pub(super) trait OrTrouble<T> {
-    fn or_trouble(self, place: &Place) -> Result<T, StoreError>;
+pub(super) trait OrStoreError<T> {
+    fn or_store_error(self, place: &DatabasePath) -> Result<T, StoreError>;
 }
 
-impl<T> OrTrouble<T> for rusqlite::Result<T> {
-    fn or_trouble(self, place: &Place) -> Result<T, StoreError> {
-        self.map_err(|error| place.trouble(&error))
+impl<T> OrStoreError<T> for rusqlite::Result<T> {
+    fn or_store_error(self, place: &DatabasePath) -> Result<T, StoreError> {
+        self.map_err(|error| place.sqlite_error(&error))
     }
 }

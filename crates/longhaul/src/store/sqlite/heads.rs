@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::id::{Seq, TaskId};
-use crate::task::Head;
+use crate::task::TaskState;
 
 /// How many heads are remembered at least, once there are so many.
 const REMEMBERED: usize = 2048;
@@ -11,18 +11,18 @@ const REMEMBERED: usize = 2048;
 const BEHIND: u64 = 16;
 
 /// A head, and what of it the database does not know yet.
-pub(super) struct Remembered {
+pub(super) struct CachedState {
     /// The number of the task.
     pub(super) n: i64,
-    pub(super) head: Head,
-    pub(super) unsaved: Unsaved,
+    pub(super) state: TaskState,
+    pub(super) unsaved: UnsavedPart,
     /// Up to where the database knows it.
     saved: Seq,
 }
 
 /// What of a head the database must be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Unsaved {
+pub(super) enum UnsavedPart {
     /// Nothing: it is not too far behind.
     Nothing,
     /// Only what is in the head itself.
@@ -34,14 +34,14 @@ pub(super) enum Unsaved {
 /// The heads of the tasks that were written to last: two generations, of which the older is dropped when the
 /// younger is full. Valid only until another process writes.
 #[derive(Default)]
-pub(super) struct Heads {
-    young: HashMap<TaskId, Box<Remembered>>,
-    old: HashMap<TaskId, Box<Remembered>>,
+pub(super) struct StateCache {
+    young: HashMap<TaskId, Box<CachedState>>,
+    old: HashMap<TaskId, Box<CachedState>>,
     unsaved: Vec<TaskId>,
 }
 
-impl Heads {
-    pub(super) fn get(&mut self, task: TaskId) -> Option<&Remembered> {
+impl StateCache {
+    pub(super) fn get(&mut self, task: TaskId) -> Option<&CachedState> {
         if let Some(found) = self.old.remove(&task) {
             self.young.insert(task, found);
         }
@@ -49,37 +49,37 @@ impl Heads {
     }
 
     /// Remembers a head that the database has, up to `saved` in so many words and beyond that in the journal.
-    pub(super) fn learn(&mut self, n: i64, head: Head, saved: Seq) {
-        self.young.insert(head.id, Box::new(Remembered { n, head, unsaved: Unsaved::Nothing, saved }));
+    pub(super) fn insert_saved(&mut self, n: i64, head: TaskState, saved: Seq) {
+        self.young.insert(head.id, Box::new(CachedState { n, state: head, unsaved: UnsavedPart::Nothing, saved }));
     }
 
     /// Changes a head that is remembered.
-    pub(super) fn change(&mut self, head: Head) {
+    pub(super) fn update(&mut self, head: TaskState) {
         let Some(known) = self.young.get_mut(&head.id) else { return };
-        let moved = known.head.status != head.status
-            || known.head.attempt != head.attempt
-            || known.head.worker != head.worker
-            || (head.status.is_final() && known.head.active != head.active);
+        let moved = known.state.status != head.status
+            || known.state.attempt != head.attempt
+            || known.state.worker != head.worker
+            || (head.status.is_final() && known.state.active != head.active);
         let unsaved = match head.seq.0.saturating_sub(known.saved.0) {
-            _ if moved => Unsaved::Columns,
-            BEHIND.. => Unsaved::Head,
-            _ => Unsaved::Nothing,
+            _ if moved => UnsavedPart::Columns,
+            BEHIND.. => UnsavedPart::Head,
+            _ => UnsavedPart::Nothing,
         };
-        if known.unsaved == Unsaved::Nothing && unsaved > Unsaved::Nothing {
+        if known.unsaved == UnsavedPart::Nothing && unsaved > UnsavedPart::Nothing {
             self.unsaved.push(head.id);
         }
         known.unsaved = known.unsaved.max(unsaved);
-        known.head = head;
+        known.state = head;
     }
 
     /// Hands out, one after another, what the database must be told. A task that has ended is then forgotten: hardly
     /// anybody writes to one.
-    pub(super) fn save<E>(&mut self, mut save: impl FnMut(&Remembered) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn save<E>(&mut self, mut save: impl FnMut(&CachedState) -> Result<(), E>) -> Result<(), E> {
         for task in self.unsaved.drain(..) {
             let Some(known) = self.young.get_mut(&task) else { continue };
             save(known)?;
-            (known.unsaved, known.saved) = (Unsaved::Nothing, known.head.seq);
-            if known.head.status.is_final() {
+            (known.unsaved, known.saved) = (UnsavedPart::Nothing, known.state.seq);
+            if known.state.status.is_final() {
                 self.young.remove(&task);
             }
         }
@@ -87,7 +87,7 @@ impl Heads {
     }
 
     /// Forgets what has not been needed for long. Only for when everything is saved.
-    pub(super) fn age(&mut self) {
+    pub(super) fn evict_old(&mut self) {
         if self.young.len() >= REMEMBERED && self.unsaved.is_empty() {
             self.old = std::mem::take(&mut self.young);
         }
@@ -99,7 +99,7 @@ impl Heads {
         self.old.remove(&task);
     }
 
-    pub(super) fn forget(&mut self) {
-        *self = Heads::default();
+    pub(super) fn clear(&mut self) {
+        *self = StateCache::default();
     }
 }

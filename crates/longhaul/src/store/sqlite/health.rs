@@ -6,19 +6,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use super::errors::{OrTrouble as _, Place};
-use super::workers::Roll;
-use super::{Sqlite, check, schema};
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::workers::WorkerLocks;
+use super::{SqliteStore, check, schema};
 use crate::id::WorkerId;
 use crate::store::StoreError;
 
 /// How a database file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
+pub struct DatabaseHealth {
     /// The version of its tables.
     pub version: usize,
     /// The version that this Longhaul writes. An older file is brought up to it when it is opened.
-    pub current: usize,
+    pub current_version: usize,
     /// How large it is, in bytes.
     pub size: u64,
     /// How many bytes of that are free, and used again.
@@ -26,14 +26,14 @@ pub struct Health {
     /// How many tasks are in it; one more than [`COUNTED`](Health::COUNTED) if there are more than that.
     pub tasks: u64,
     /// What is damaged: pages, indexes, journals, what derives from them, what is kept; the first of it, if it is much.
-    pub wrong: Vec<String>,
+    pub problems: Vec<String>,
     /// Whether all of it was looked at for that, or only the tasks that have not ended and the [newest](Health::NEWEST).
-    pub all: bool,
+    pub checked_all: bool,
     /// How many processes that are alive run tasks of it.
     pub workers: usize,
 }
 
-impl Health {
+impl DatabaseHealth {
     /// How many tasks are counted, at most.
     pub const COUNTED: u64 = 10_000;
     /// How many tasks are looked at, besides those that have not ended, where not all are.
@@ -42,58 +42,58 @@ impl Health {
     pub const SMALL: u64 = 4 << 20;
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Looks at all that is in the file of a store, and changes nothing. `None` if there is none.
-    pub fn examine(path: impl AsRef<Path>) -> Result<Option<Health>, StoreError> {
+    pub fn examine(path: impl AsRef<Path>) -> Result<Option<DatabaseHealth>, StoreError> {
         examine(path.as_ref(), true)
     }
 
     /// The same, but of a file that is not [small](Health::SMALL) only what matters most: so that it takes a moment, however
     /// much there is in it.
-    pub fn examine_newest(path: impl AsRef<Path>) -> Result<Option<Health>, StoreError> {
+    pub fn examine_newest(path: impl AsRef<Path>) -> Result<Option<DatabaseHealth>, StoreError> {
         examine(path.as_ref(), false)
     }
 }
 
-fn examine(path: &Path, all: bool) -> Result<Option<Health>, StoreError> {
+fn examine(path: &Path, all: bool) -> Result<Option<DatabaseHealth>, StoreError> {
     if !path.exists() {
         return Ok(None);
     }
-    let place = Place::of(path)?;
+    let place = DatabasePath::prepare(path)?;
     let connection = schema::open_reader(&place, Duration::from_secs(5))?;
     schema::check(&connection, &place)?;
     let number = |sql: &str| -> Result<u64, StoreError> {
-        let number: i64 = connection.query_row(sql, [], |row| row.get(0)).or_trouble(&place)?;
+        let number: i64 = connection.query_row(sql, [], |row| row.get(0)).or_store_error(&place)?;
         Ok(u64::try_from(number).unwrap_or_default())
     };
-    let version = schema::version(&connection).or_trouble(&place)?;
+    let version = schema::version(&connection).or_store_error(&place)?;
     let page = number("PRAGMA page_size")?;
     let size = page * number("PRAGMA page_count")?;
     let current = version == schema::VERSION;
     // An older file has not the indexes by which a part of it is found.
-    let all = all || size <= Health::SMALL || !current;
+    let all = all || size <= DatabaseHealth::SMALL || !current;
     let wrong = match all {
-        true => check::wrong(&connection, &place, current),
-        false => check::wrong_of_newest(&connection, &place, Health::NEWEST),
+        true => check::find_damage(&connection, &place, current),
+        false => check::find_damage_in_newest(&connection, &place, DatabaseHealth::NEWEST),
     };
-    let tasks = format!("SELECT count(*) FROM (SELECT 1 FROM tasks LIMIT {})", Health::COUNTED + 1);
-    Ok(Some(Health {
+    let tasks = format!("SELECT count(*) FROM (SELECT 1 FROM tasks LIMIT {})", DatabaseHealth::COUNTED + 1);
+    Ok(Some(DatabaseHealth {
         version,
-        current: schema::VERSION,
+        current_version: schema::VERSION,
         size,
         free: page * number("PRAGMA freelist_count")?,
         tasks: if version == 0 { 0 } else { number(&tasks)? },
-        wrong: wrong.or_trouble(&place)?,
-        all,
+        problems: wrong.or_store_error(&place)?,
+        checked_all: all,
         workers: if version == 0 {
             0
         } else {
-            alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?
+            alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?
         },
     }))
 }
 
-pub(super) fn alive(connection: &Connection, roll: &Roll) -> rusqlite::Result<usize> {
+pub(super) fn alive(connection: &Connection, roll: &WorkerLocks) -> rusqlite::Result<usize> {
     let mut statement = connection.prepare("SELECT id FROM workers WHERE lease_until > ?1")?;
     let workers = statement.query_map([Timestamp::now().as_millisecond()], |row| row.get::<_, String>(0))?;
     let workers = workers.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -109,22 +109,22 @@ mod tests {
     async fn a_file_is_looked_at_and_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tasks.db");
-        assert_eq!(Sqlite::examine(&path).unwrap(), None);
+        assert_eq!(SqliteStore::examine(&path).unwrap(), None);
         assert!(!path.exists(), "nothing was begun");
-        let store = Sqlite::open(&path).unwrap();
-        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
-        let health = Sqlite::examine(&path).unwrap().unwrap();
-        assert_eq!((health.version, health.current, health.tasks), (schema::VERSION, schema::VERSION, 0));
-        assert_eq!((health.workers, health.wrong), (1, Vec::new()));
-        store.retire(WorkerId::from("w")).await.unwrap();
-        assert_eq!(Sqlite::examine(&path).unwrap().unwrap().workers, 0);
+        let store = SqliteStore::open(&path).unwrap();
+        store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        let health = SqliteStore::examine(&path).unwrap().unwrap();
+        assert_eq!((health.version, health.current_version, health.tasks), (schema::VERSION, schema::VERSION, 0));
+        assert_eq!((health.workers, health.problems), (1, Vec::new()));
+        store.retire_worker(WorkerId::from("w")).await.unwrap();
+        assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().workers, 0);
         drop(store);
         std::fs::write(
             &path,
             "no database at all, but long enough to be read as the header of one ".repeat(9),
         )
         .unwrap();
-        let error = Sqlite::examine(&path).unwrap_err().to_string();
+        let error = SqliteStore::examine(&path).unwrap_err().to_string();
         assert!(error.contains("is not a database of Longhaul"), "{error}");
     }
 }

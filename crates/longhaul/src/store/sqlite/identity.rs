@@ -8,52 +8,52 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 
-use super::errors::{OrTrouble as _, Place};
-use super::{beside, schema};
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::{with_suffix, schema};
 use crate::store::StoreError;
 
 /// What tells a file from another of the same name.
-type Inode = (u64, u64);
+type FileId = (u64, u64);
 
 /// What a database was when it was opened.
 #[derive(Debug, Clone)]
-pub(super) struct Identity {
-    place: Place,
+pub(super) struct DatabaseIdentity {
+    place: DatabasePath,
     /// The random name in it.
     name: String,
-    file: Option<Inode>,
+    file: Option<FileId>,
     written: Option<SystemTime>,
     /// The log and its index, which are there for as long as anybody has the file open.
-    log: [Option<Inode>; 2],
+    log: [Option<FileId>; 2],
 }
 
-impl Identity {
-    pub(super) fn of(connection: &Connection, place: &Place) -> Result<Identity, StoreError> {
-        let name = name(connection).or_trouble(place)?;
+impl DatabaseIdentity {
+    pub(super) fn capture(connection: &Connection, place: &DatabasePath) -> Result<DatabaseIdentity, StoreError> {
+        let name = name(connection).or_store_error(place)?;
         let path = place.path();
-        Ok(Identity {
+        Ok(DatabaseIdentity {
             place: place.clone(),
             name,
             file: inode(path),
             written: written(path),
-            log: [inode(&beside(path, "-wal")), inode(&beside(path, "-shm"))],
+            log: [inode(&with_suffix(path, "-wal")), inode(&with_suffix(path, "-shm"))],
         })
     }
 
     /// Why it is not the same any more; the journal has at least the row `last`.
-    pub(super) fn differs(&mut self, last: i64) -> Option<StoreError> {
+    pub(super) fn find_change(&mut self, last: i64) -> Option<StoreError> {
         let path = self.place.path().to_owned();
         let now = inode(&path);
         if self.file.is_some() && now != self.file {
-            return Some(self.place.lost(match now {
+            return Some(self.place.lost_error(match now {
                 None => "was deleted or moved away",
                 Some(_) => "was replaced by another file",
             }));
         }
         for (known, suffix) in self.log.iter_mut().zip(["-wal", "-shm"]) {
-            let now = inode(&beside(&path, suffix));
+            let now = inode(&with_suffix(&path, suffix));
             if known.is_some() && now != *known {
-                return Some(self.place.lost(match suffix {
+                return Some(self.place.lost_error(match suffix {
                     "-wal" => "has lost its log (the file beside it that ends with -wal)",
                     _ => "has lost the index of its log (the file beside it that ends with -shm)",
                 }));
@@ -75,12 +75,12 @@ impl Identity {
             let connection = schema::open_reader(&self.place, Duration::from_secs(1))?;
             let last =
                 connection.query_row("SELECT coalesce(max(row), 0) FROM journal", [], |row| row.get(0));
-            Ok((name(&connection).or_trouble(&self.place)?, last.or_trouble(&self.place)?))
+            Ok((name(&connection).or_store_error(&self.place)?, last.or_store_error(&self.place)?))
         };
         match look() {
             Ok((name, row)) if name == self.name && row >= last => None,
-            Err(StoreError::Database { passing: true, .. }) => None,
-            _ => Some(self.place.lost("was overwritten with something else")),
+            Err(StoreError::Database { transient: true, .. }) => None,
+            _ => Some(self.place.lost_error("was overwritten with something else")),
         }
     }
 }
@@ -90,13 +90,13 @@ fn name(connection: &Connection) -> rusqlite::Result<String> {
 }
 
 #[cfg(unix)]
-fn inode(path: &Path) -> Option<Inode> {
+fn inode(path: &Path) -> Option<FileId> {
     use std::os::unix::fs::MetadataExt as _;
     path.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 #[cfg(not(unix))]
-fn inode(_: &Path) -> Option<Inode> {
+fn inode(_: &Path) -> Option<FileId> {
     None
 }
 

@@ -33,22 +33,22 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::errors::Place;
-pub use self::health::Health;
-use self::identity::Identity;
-use self::reader::Readers;
+use self::errors::DatabasePath;
+pub use self::health::DatabaseHealth;
+use self::identity::DatabaseIdentity;
+use self::reader::ReaderPool;
 pub use self::vacuum::Vacuumed;
-use self::watch::{Bell, Watch};
-use self::workers::Roll;
-use self::writer::{Answer, Ask, Writer};
-use super::judge::Draft;
+use self::watch::{HintSender, FileWatcher};
+use self::workers::WorkerLocks;
+use self::writer::{WriterReply, WriterRequest, WriterHandle};
+use super::judge::WriteDraft;
 use super::leases::LeaseWatch;
 use super::{
-    Batch, Claim, Claimed, Clock, Damage, Filter, Hints, Lease, Slip, Store, StoreError, StoreFuture,
+    Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, TaskFilter, HintStream, Lease, StoredValue, Store, StoreError, StoreFuture,
 };
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::task::Head;
+use crate::task::TaskState;
 
 /// What an acknowledged append has survived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,50 +68,50 @@ pub struct SqliteOptions {
     /// Where the time comes from.
     pub clock: Clock,
     /// How long to wait for another program that holds the file.
-    pub patience: Duration,
+    pub busy_timeout: Duration,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { durability: Durability::Full, clock: Clock::wall(), patience: Duration::from_secs(5) }
+        SqliteOptions { durability: Durability::Full, clock: Clock::system(), busy_timeout: Duration::from_secs(5) }
     }
 }
 
 /// A store in an SQLite file.
-pub struct Sqlite {
+pub struct SqliteStore {
     // Closed in this order: only a connection that may write, and that is the last, takes the log into the database.
-    watch: Mutex<Option<Watch>>,
-    readers: Readers,
-    bell: Arc<Bell>,
-    writer: Writer,
-    roll: Roll,
+    watch: Mutex<Option<FileWatcher>>,
+    readers: ReaderPool,
+    hints: Arc<HintSender>,
+    writer: WriterHandle,
+    worker_locks: WorkerLocks,
     leases: Arc<LeaseWatch>,
     clock: Clock,
-    place: Place,
-    identity: Identity,
+    place: DatabasePath,
+    identity: DatabaseIdentity,
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens the store in this file, or begins one there; directories above it are made.
-    pub fn open(path: impl AsRef<Path>) -> Result<Sqlite, StoreError> {
-        Sqlite::open_with(path, SqliteOptions::default())
+    pub fn open(path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_with(path, SqliteOptions::default())
     }
 
     /// Opens the store in this file, or begins one there, in this way.
-    pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Sqlite, StoreError> {
-        let place = Place::of(path.as_ref())?;
-        private::create(place.path()).map_err(|error| place.cannot_make(&error))?;
-        private::mend(place.path());
-        let connection = schema::open(&place, options.patience)?;
-        let identity = Identity::of(&connection, &place)?;
-        let bell = Arc::new(Bell::new(&connection, &place)?);
-        let roll = Roll::beside(place.path());
-        let readers = Readers::start(place.clone(), options.patience)?;
+    pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        let place = DatabasePath::prepare(path.as_ref())?;
+        private::create_private_file(place.path()).map_err(|error| place.create_error(&error))?;
+        private::restrict_existing(place.path());
+        let connection = schema::open(&place, options.busy_timeout)?;
+        let identity = DatabaseIdentity::capture(&connection, &place)?;
+        let bell = Arc::new(HintSender::new(&connection, &place)?);
+        let roll = WorkerLocks::for_database(place.path());
+        let readers = ReaderPool::start(place.clone(), options.busy_timeout)?;
         let clock = options.clock.clone();
         let leases = Arc::new(LeaseWatch::default());
         let others = (roll.clone(), leases.clone());
-        let writer = Writer::start(connection, place.clone(), options, others, bell.clone())?;
-        Ok(Sqlite { writer, readers, watch: Mutex::default(), bell, roll, leases, clock, place, identity })
+        let writer = WriterHandle::start(connection, place.clone(), options, others, bell.clone())?;
+        Ok(SqliteStore { writer, readers, watch: Mutex::default(), hints: bell, worker_locks: roll, leases, clock, place, identity })
     }
 
     /// The file.
@@ -120,99 +120,99 @@ impl Sqlite {
     }
 }
 
-impl std::fmt::Debug for Sqlite {
+impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sqlite").field("path", &self.path()).finish_non_exhaustive()
     }
 }
 
-impl Store for Sqlite {
+impl Store for SqliteStore {
     fn append(&self, batch: Batch) -> StoreFuture<'_, Vec<Seq>> {
         Box::pin(async move {
             let only_if = batch.only_if.clone();
-            let drafts = Draft::of(batch);
+            let drafts = WriteDraft::from_batch(batch);
             // Encoded here and not by the writer, which everybody waits for.
             let encoded = rows::encode(&drafts)?;
-            match self.writer.ask(Ask::Append { drafts, encoded, only_if }).await? {
-                Answer::Ends(ends) => Ok(ends),
+            match self.writer.request(WriterRequest::Append { drafts, encoded, only_if }).await? {
+                WriterReply::EndSeqs(ends) => Ok(ends),
                 _ => Err(StoreError::Closed),
             }
         })
     }
 
     fn read(&self, task: TaskId, after: Seq, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.readers.with(move |reader| reader.read(task, after, limit))
+        self.readers.run(move |reader| reader.read(task, after, limit))
     }
 
-    fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
-        self.readers.head(task)
+    fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
+        self.readers.task_state(task)
     }
 
-    fn list(&self, filter: Filter) -> StoreFuture<'_, Vec<Head>> {
-        self.readers.with(move |reader| reader.list(&filter))
+    fn list(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskState>> {
+        self.readers.run(move |reader| reader.list(&filter))
     }
 
-    fn ids(&self, filter: Filter) -> StoreFuture<'_, Vec<TaskId>> {
-        self.readers.with(move |reader| reader.ids(&filter))
+    fn ids(&self, filter: TaskFilter) -> StoreFuture<'_, Vec<TaskId>> {
+        self.readers.run(move |reader| reader.ids(&filter))
     }
 
-    fn count(&self, filter: Filter) -> StoreFuture<'_, usize> {
-        self.readers.with(move |reader| reader.count(&filter))
+    fn count(&self, filter: TaskFilter) -> StoreFuture<'_, usize> {
+        self.readers.run(move |reader| reader.count(&filter))
     }
 
     fn find(&self, typed: &str) -> StoreFuture<'_, TaskId> {
         let typed = typed.to_owned();
-        self.readers.with(move |reader| reader.find(&typed))
+        self.readers.run(move |reader| reader.find(&typed))
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+    fn claim(&self, claim: ClaimRequest) -> StoreFuture<'_, Vec<ClaimedTask>> {
         Box::pin(async move {
-            match self.writer.ask(Ask::Claim(claim)).await? {
-                Answer::Claimed(claimed) => Ok(claimed),
+            match self.writer.request(WriterRequest::Claim(claim)).await? {
+                WriterReply::Claimed(claimed) => Ok(claimed),
                 _ => Err(StoreError::Closed),
             }
         })
     }
 
-    fn renew(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.writer.ask(Ask::Renew { worker, lease }).await.map(drop) })
+    fn renew_lease(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer.request(WriterRequest::Renew { worker, lease }).await.map(drop) })
     }
 
-    fn retire(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.writer.ask(Ask::Retire(worker)).await.map(drop) })
+    fn retire_worker(&self, worker: WorkerId) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer.request(WriterRequest::Retire(worker)).await.map(drop) })
     }
 
-    fn abandoned(&self) -> StoreFuture<'_, Vec<Head>> {
-        let (roll, leases, clock) = (self.roll.clone(), self.leases.clone(), self.clock.clone());
-        self.readers.with(move |reader| reader.abandoned(&roll, &leases, &clock))
+    fn abandoned_tasks(&self) -> StoreFuture<'_, Vec<TaskState>> {
+        let (roll, leases, clock) = (self.worker_locks.clone(), self.leases.clone(), self.clock.clone());
+        self.readers.run(move |reader| reader.abandoned_tasks(&roll, &leases, &clock))
     }
 
     fn lease(&self, worker: WorkerId) -> StoreFuture<'_, Option<Lease>> {
-        self.readers.with(move |reader| reader.lease(&worker))
+        self.readers.run(move |reader| reader.lease(&worker))
     }
 
-    fn keep(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
+    fn put_blob(&self, bytes: Vec<u8>) -> StoreFuture<'_, Digest> {
         Box::pin(async move {
-            let digest = Digest::of(&bytes);
-            self.writer.ask(Ask::Keep { digest: digest.clone(), bytes }).await?;
+            let digest = Digest::of_bytes(&bytes);
+            self.writer.request(WriterRequest::PutBlob { digest: digest.clone(), bytes }).await?;
             Ok(digest)
         })
     }
 
-    fn kept(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.readers.with(move |reader| reader.kept(&digest))
+    fn blob(&self, digest: Digest) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.readers.run(move |reader| reader.blob(&digest))
     }
 
-    fn slip(&self, name: &str) -> StoreFuture<'_, Slip> {
+    fn stored_value(&self, name: &str) -> StoreFuture<'_, StoredValue> {
         let name = name.to_owned();
-        self.readers.with(move |reader| reader.slip(&name))
+        self.readers.run(move |reader| reader.stored_value(&name))
     }
 
-    fn write_slip(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
+    fn put_stored_value(&self, name: &str, after: u64, bytes: Vec<u8>) -> StoreFuture<'_, bool> {
         let name = name.to_owned();
         Box::pin(async move {
-            match self.writer.ask(Ask::Slip { name, after, bytes }).await? {
-                Answer::Fits(fits) => Ok(fits),
+            match self.writer.request(WriterRequest::PutStoredValue { name, after, bytes }).await? {
+                WriterReply::Flag(fits) => Ok(fits),
                 _ => Err(StoreError::Closed),
             }
         })
@@ -220,39 +220,39 @@ impl Store for Sqlite {
 
     fn delete(&self, tasks: Vec<(TaskId, Seq)>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let mut answer = self.writer.ask(Ask::Delete(tasks)).await?;
+            let mut answer = self.writer.request(WriterRequest::Delete(tasks)).await?;
             // They are gone; what they leave goes in steps that let others through. Who does not wait for that leaves the rest to
             // the next deletion.
-            while matches!(answer, Answer::Fits(false)) {
-                answer = self.writer.ask(Ask::Clear).await?;
+            while matches!(answer, WriterReply::Flag(false)) {
+                answer = self.writer.request(WriterRequest::DeleteLeftovers).await?;
             }
             Ok(())
         })
     }
 
-    fn check(&self, which: Filter, journals: bool) -> StoreFuture<'_, Vec<Damage>> {
+    fn find_damaged(&self, which: TaskFilter, journals: bool) -> StoreFuture<'_, Vec<DamagedTask>> {
         Box::pin(async move {
-            let found = self.readers.with(move |reader| reader.check(&which, journals)).await?;
-            if !found.mend.is_empty() {
+            let found = self.readers.run(move |reader| reader.find_damaged(&which, journals)).await?;
+            if !found.rows_to_rebuild.is_empty() {
                 tracing::warn!(
-                    tasks = found.mend.len(),
+                    tasks = found.rows_to_rebuild.len(),
                     "rows that were damaged are made again from journals"
                 );
-                self.writer.ask(Ask::Mend(found.mend)).await?;
+                self.writer.request(WriterRequest::RebuildRows(found.rows_to_rebuild)).await?;
             }
             Ok(found.damage)
         })
     }
 
-    fn lost(&self) -> Option<StoreError> {
-        self.bell.lost()
+    fn file_lost(&self) -> Option<StoreError> {
+        self.hints.lost()
     }
 
-    fn hints(&self) -> Hints {
-        let hints = self.bell.listen();
+    fn hints(&self) -> HintStream {
+        let hints = self.hints.subscribe();
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.is_none() {
-            match Watch::start(&self.place, self.bell.clone(), self.identity.clone()) {
+            match FileWatcher::start(&self.place, self.hints.clone(), self.identity.clone()) {
                 Ok(started) => *watch = Some(started),
                 // The hints of this process still come, and a hint may be lost.
                 Err(error) => tracing::warn!(%error, "what other processes write will not be noticed"),
@@ -267,7 +267,7 @@ impl Store for Sqlite {
 }
 
 /// The path with something put at its end, as SQLite itself does for `-wal`.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

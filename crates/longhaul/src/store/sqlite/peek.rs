@@ -3,30 +3,30 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::errors::{OrTrouble as _, Place};
-use super::reader::Reader;
-use super::{Sqlite, schema};
-use crate::store::{Filter, StoreError};
-use crate::task::Head;
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::reader::ReadConnection;
+use super::{SqliteStore, schema};
+use crate::store::{TaskFilter, StoreError};
+use crate::task::TaskState;
 
 /// How long another program that holds the file is waited for.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-impl Sqlite {
+impl SqliteStore {
     /// The tasks of a filter, in a file that is only looked at. None, if there is no file, or one of another version.
     ///
     /// This blocks, for a moment at most.
-    pub fn peek(path: impl AsRef<Path>, filter: Filter) -> Result<Vec<Head>, StoreError> {
+    pub fn peek(path: impl AsRef<Path>, filter: TaskFilter) -> Result<Vec<TaskState>, StoreError> {
         if !path.as_ref().is_file() {
             return Ok(Vec::new());
         }
-        let place = Place::of(path.as_ref())?;
+        let place = DatabasePath::prepare(path.as_ref())?;
         let connection = schema::open_reader(&place, PATIENCE)?;
         schema::check(&connection, &place)?;
-        if schema::version(&connection).or_trouble(&place)? != schema::VERSION {
+        if schema::version(&connection).or_store_error(&place)? != schema::VERSION {
             return Ok(Vec::new());
         }
-        Reader { connection, place }.list(&filter)
+        ReadConnection { connection, place }.list(&filter)
     }
 }
 
@@ -38,11 +38,11 @@ mod tests {
     fn a_look_begins_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/tasks.db");
-        assert_eq!(Sqlite::peek(&path, Filter::default()).unwrap(), []);
+        assert_eq!(SqliteStore::peek(&path, TaskFilter::default()).unwrap(), []);
         assert!(!path.parent().unwrap().exists());
         let empty = dir.path().join("empty.db");
         std::fs::write(&empty, "").unwrap();
-        assert_eq!(Sqlite::peek(&empty, Filter::default()).unwrap(), []);
+        assert_eq!(SqliteStore::peek(&empty, TaskFilter::default()).unwrap(), []);
         assert_eq!(std::fs::metadata(&empty).unwrap().len(), 0);
     }
 }

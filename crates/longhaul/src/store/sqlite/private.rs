@@ -7,13 +7,13 @@
 use std::io;
 use std::path::Path;
 
-use super::beside;
+use super::with_suffix;
 
 /// What else Longhaul keeps in the directory of its database.
 const OURS: [&str; 4] = ["carriers", "tokens", "memory", "trusted"];
 
 /// Makes a directory that only we can enter, and those above it that are missing.
-pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -22,7 +22,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Makes an empty file that only we can read, if there is none. SQLite gives the files beside it the same rights.
-pub(crate) fn create(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
     let mut options = std::fs::File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -35,11 +35,11 @@ pub(crate) fn create(path: &Path) -> io::Result<()> {
 
 /// Makes private what an earlier Longhaul has made. What cannot be is left: it is no reason not to work.
 #[cfg(unix)]
-pub(super) fn mend(database: &Path) {
+pub(super) fn restrict_existing(database: &Path) {
     for suffix in ["", "-wal", "-shm"] {
-        restrict(&beside(database, suffix), 0o600);
+        restrict(&with_suffix(database, suffix), 0o600);
     }
-    restrict(&beside(database, "-workers"), 0o700);
+    restrict(&with_suffix(database, "-workers"), 0o700);
     if let Some(directory) = database.parent()
         && holds_only_ours(directory, database)
     {

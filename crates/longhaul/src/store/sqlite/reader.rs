@@ -11,14 +11,14 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
-use super::errors::{OrTrouble as _, Place};
-use super::workers::{self, Roll};
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::workers::{self, WorkerLocks};
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::leases::{LeaseWatch, Renewal};
-use crate::store::{Clock, Filter, Lease, MATCHES_NAMED, Slip, StoreError, StoreFuture, only_one};
-use crate::task::Head;
+use crate::store::leases::{LeaseWatch, LeaseRenewal};
+use crate::store::{Clock, TaskFilter, Lease, MAX_MATCHES, StoredValue, StoreError, StoreFuture, single_match};
+use crate::task::TaskState;
 
 /// How many threads read at once.
 const THREADS: usize = 3;
@@ -28,27 +28,27 @@ const THREADS: usize = 3;
 /// Threads, and no permits to be awaited: what is asked is under way from that moment on. Whoever asked may stop
 /// polling for a while (a tool call does, while its runner writes), and would keep others waiting for its permit.
 #[derive(Clone)]
-pub(super) struct Readers(Arc<Room>);
+pub(super) struct ReaderPool(Arc<ReaderPoolShared>);
 
-struct Room {
-    place: Place,
-    queue: Option<Sender<Look>>,
+struct ReaderPoolShared {
+    place: DatabasePath,
+    queue: Option<Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
     /// The connection for what is read on the spot.
-    glances: Mutex<Reader>,
+    glances: Mutex<ReadConnection>,
 }
 
-type Look = Box<dyn FnOnce(&mut Desk) + Send>;
+type ReadJob = Box<dyn FnOnce(&mut ReaderThread) + Send>;
 
-impl Readers {
-    pub(super) fn start(place: Place, patience: Duration) -> Result<Readers, StoreError> {
-        let (queue, looks) = channel::<Look>();
+impl ReaderPool {
+    pub(super) fn start(place: DatabasePath, patience: Duration) -> Result<ReaderPool, StoreError> {
+        let (queue, looks) = channel::<ReadJob>();
         let looks = Arc::new(Mutex::new(looks));
         let mut threads = Vec::with_capacity(THREADS);
         for _ in 0..THREADS {
             // Opened now: what has the file's name later may be another file.
-            let reader = Some(Reader::open(&place, patience)?);
-            let (looks, mut desk) = (looks.clone(), Desk { place: place.clone(), patience, reader });
+            let reader = Some(ReadConnection::open(&place, patience)?);
+            let (looks, mut desk) = (looks.clone(), ReaderThread { place: place.clone(), patience, reader });
             let work = move || {
                 while let Ok(look) = next(&looks) {
                     // A fault in one look must not take the thread from the others.
@@ -57,31 +57,31 @@ impl Readers {
             };
             let thread = std::thread::Builder::new().name("longhaul-read".into()).spawn(work);
             threads.push(thread.map_err(|e| {
-                place.wrong(format_args!("cannot be read: no thread could be started ({e})"))
+                place.error(format_args!("cannot be read: no thread could be started ({e})"))
             })?);
         }
-        let glances = Reader::open(&place, Duration::ZERO)?;
-        let room = Room { place, queue: Some(queue), threads, glances: Mutex::new(glances) };
-        Ok(Readers(Arc::new(room)))
+        let glances = ReadConnection::open(&place, Duration::ZERO)?;
+        let room = ReaderPoolShared { place, queue: Some(queue), threads, glances: Mutex::new(glances) };
+        Ok(ReaderPool(Arc::new(room)))
     }
 
     /// Where a task stands.
-    pub(super) fn head(&self, task: TaskId) -> StoreFuture<'_, Option<Head>> {
+    pub(super) fn task_state(&self, task: TaskId) -> StoreFuture<'_, Option<TaskState>> {
         Box::pin(async move {
-            match self.0.glance(task) {
+            match self.0.try_read_now(task) {
                 Some(seen) => seen,
-                None => self.with(move |reader| reader.head(task)).await,
+                None => self.run(move |reader| reader.task_state(task)).await,
             }
         })
     }
 
     /// Has something read on a thread that may block.
-    pub(super) fn with<T: Send + 'static>(
+    pub(super) fn run<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+        look: impl FnOnce(&ReadConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (answer, answered) = oneshot::channel();
-        let look = move |desk: &mut Desk| {
+        let look = move |desk: &mut ReaderThread| {
             // Whoever asked may no longer want to know.
             let _ = answer.send(desk.reader().and_then(look));
         };
@@ -91,17 +91,17 @@ impl Readers {
             if !asked {
                 return Err(StoreError::Closed);
             }
-            let lost = |_| Err(place.wrong(format_args!("could not be read, for a fault in Longhaul")));
+            let lost = |_| Err(place.error(format_args!("could not be read, for a fault in Longhaul")));
             answered.await.unwrap_or_else(lost)
         })
     }
 }
 
-fn next(looks: &Mutex<Receiver<Look>>) -> Result<Look, RecvError> {
+fn next(looks: &Mutex<Receiver<ReadJob>>) -> Result<ReadJob, RecvError> {
     looks.lock().unwrap_or_else(PoisonError::into_inner).recv()
 }
 
-impl Drop for Room {
+impl Drop for ReaderPoolShared {
     fn drop(&mut self) {
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
@@ -110,71 +110,71 @@ impl Drop for Room {
     }
 }
 
-impl Room {
+impl ReaderPoolShared {
     /// Reads a head on the spot, which takes less time than handing it to another thread. `None` if the connection
     /// for that is not free, or if somebody would have to be waited for.
-    fn glance(&self, task: TaskId) -> Option<Result<Option<Head>, StoreError>> {
-        let seen = self.glances.try_lock().ok()?.head(task);
-        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { passing: true, .. })))
+    fn try_read_now(&self, task: TaskId) -> Option<Result<Option<TaskState>, StoreError>> {
+        let seen = self.glances.try_lock().ok()?.task_state(task);
+        Some(seen).filter(|seen| !matches!(seen, Err(StoreError::Database { transient: true, .. })))
     }
 }
 
 /// Where a thread reads.
-struct Desk {
-    place: Place,
+struct ReaderThread {
+    place: DatabasePath,
     patience: Duration,
-    reader: Option<Reader>,
+    reader: Option<ReadConnection>,
 }
 
-impl Desk {
-    fn reader(&mut self) -> Result<&Reader, StoreError> {
+impl ReaderThread {
+    fn reader(&mut self) -> Result<&ReadConnection, StoreError> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader::open(&self.place, self.patience)?,
+            None => ReadConnection::open(&self.place, self.patience)?,
         };
         Ok(self.reader.insert(reader))
     }
 }
 
 /// One connection that reads.
-pub(super) struct Reader {
+pub(super) struct ReadConnection {
     pub(super) connection: Connection,
-    pub(super) place: Place,
+    pub(super) place: DatabasePath,
 }
 
-impl Reader {
-    fn open(place: &Place, patience: Duration) -> Result<Reader, StoreError> {
+impl ReadConnection {
+    fn open(place: &DatabasePath, patience: Duration) -> Result<ReadConnection, StoreError> {
         let connection = schema::open_reader(place, patience)?;
         // The log is opened by the first read.
-        connection.query_row("SELECT count(*) FROM store", [], |_| Ok(())).or_trouble(place)?;
-        Ok(Reader { connection, place: place.clone() })
+        connection.query_row("SELECT count(*) FROM store", [], |_| Ok(())).or_store_error(place)?;
+        Ok(ReadConnection { connection, place: place.clone() })
     }
 
     pub(super) fn read(&self, task: TaskId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError> {
         let sql = "SELECT n FROM tasks WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         let n =
-            statement.query_row([task.to_string()], |row| row.get(0)).optional().or_trouble(&self.place)?;
-        n.map_or(Ok(Vec::new()), |n| rows::journal(&self.connection, &self.place, task, n, after, limit))
+            statement.query_row([task.to_string()], |row| row.get(0)).optional().or_store_error(&self.place)?;
+        n.map_or(Ok(Vec::new()), |n| rows::read_journal(&self.connection, &self.place, task, n, after, limit))
     }
 
-    pub(super) fn head(&self, task: TaskId) -> Result<Option<Head>, StoreError> {
-        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_trouble(&self.place)?;
-        let mut found = statement.query([task.to_string()]).or_trouble(&self.place)?;
-        let Some(row) = found.next().or_trouble(&self.place)? else { return Ok(None) };
-        Ok(Some(rows::head(&self.connection, &self.place, row, Some(task))?.head))
+    pub(super) fn task_state(&self, task: TaskId) -> Result<Option<TaskState>, StoreError> {
+        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
+        let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
+        let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
+        Ok(Some(rows::load_state(&self.connection, &self.place, row, Some(task))?.state))
     }
 
-    pub(super) fn list(&self, filter: &Filter) -> Result<Vec<Head>, StoreError> {
+    pub(super) fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskState>, StoreError> {
         // In one moment: between two looks a task may be deleted.
-        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
+        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
         let mut heads = Vec::with_capacity(numbers.len());
-        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(rows::NTH_TASK).or_store_error(&self.place)?;
         for n in numbers {
-            let mut found = statement.query([n]).or_trouble(&self.place)?;
-            if let Some(row) = found.next().or_trouble(&self.place)? {
-                heads.extend(self.loaded(row)?);
+            let mut found = statement.query([n]).or_store_error(&self.place)?;
+            if let Some(row) = found.next().or_store_error(&self.place)? {
+                heads.extend(self.load_or_skip(row)?);
             }
         }
         drop(statement);
@@ -182,66 +182,66 @@ impl Reader {
         Ok(heads)
     }
 
-    pub(super) fn ids(&self, filter: &Filter) -> Result<Vec<TaskId>, StoreError> {
-        let moment = self.connection.unchecked_transaction().or_trouble(&self.place)?;
+    pub(super) fn ids(&self, filter: &TaskFilter) -> Result<Vec<TaskId>, StoreError> {
+        let moment = self.connection.unchecked_transaction().or_store_error(&self.place)?;
         let numbers = self.numbers(filter)?;
         let mut ids = Vec::with_capacity(numbers.len());
         let sql = "SELECT id FROM tasks WHERE n = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         for n in numbers {
             let id = statement.query_row([n], |row| Ok(row.get_ref(0)?.as_str()?.parse::<TaskId>().ok()));
-            ids.extend(id.optional().or_trouble(&self.place)?.flatten());
+            ids.extend(id.optional().or_store_error(&self.place)?.flatten());
         }
         drop(statement);
         drop(moment);
         Ok(ids)
     }
 
-    pub(super) fn count(&self, filter: &Filter) -> Result<usize, StoreError> {
-        let (condition, mut values) = rows::condition(filter);
-        values.push(rows::limit(filter));
+    pub(super) fn count(&self, filter: &TaskFilter) -> Result<usize, StoreError> {
+        let (condition, mut values) = rows::filter_condition(filter);
+        values.push(rows::filter_limit(filter));
         // Never counts further than it must.
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
-        let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
         let count: i64 =
-            statement.query_row(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
+            statement.query_row(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// The numbers of the tasks that match, in order. Sorted here: SQLite would sort rows, or read all of them because they
     /// are in order.
-    pub(super) fn numbers(&self, filter: &Filter) -> Result<Vec<i64>, StoreError> {
-        let (condition, mut values) = rows::condition(filter);
+    pub(super) fn numbers(&self, filter: &TaskFilter) -> Result<Vec<i64>, StoreError> {
+        let (condition, mut values) = rows::filter_condition(filter);
         let all = condition == "1";
         let newest = if all { "ORDER BY n DESC LIMIT ?" } else { "" };
         if all {
-            values.push(rows::limit(filter));
+            values.push(rows::filter_limit(filter));
         }
         let sql = format!("SELECT n FROM tasks WHERE {condition} {newest}");
-        let mut statement = self.connection.prepare_cached(&sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
         let found =
-            statement.query_map(params_from_iter(values), |row| row.get(0)).or_trouble(&self.place)?;
-        let mut numbers: Vec<i64> = found.collect::<Result<_, _>>().or_trouble(&self.place)?;
+            statement.query_map(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)?;
+        let mut numbers: Vec<i64> = found.collect::<Result<_, _>>().or_store_error(&self.place)?;
         numbers.sort_unstable();
         numbers.dedup();
         let most = filter.limit.unwrap_or(usize::MAX);
         Ok(numbers.split_off(numbers.len().saturating_sub(most)))
     }
 
-    fn heads(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Head>, StoreError> {
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let mut found = statement.query(params_from_iter(values)).or_trouble(&self.place)?;
+    fn states(&self, sql: &str, values: Vec<Value>) -> Result<Vec<TaskState>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        let mut found = statement.query(params_from_iter(values)).or_store_error(&self.place)?;
         let mut heads = Vec::new();
-        while let Some(row) = found.next().or_trouble(&self.place)? {
-            heads.extend(self.loaded(row)?);
+        while let Some(row) = found.next().or_store_error(&self.place)? {
+            heads.extend(self.load_or_skip(row)?);
         }
         Ok(heads)
     }
 
     /// The head in a row. One that cannot be loaded must not hide the others; `check` names it.
-    fn loaded(&self, row: &rusqlite::Row<'_>) -> Result<Option<Head>, StoreError> {
-        match rows::head(&self.connection, &self.place, row, None) {
-            Ok(found) => Ok(Some(found.head)),
+    fn load_or_skip(&self, row: &rusqlite::Row<'_>) -> Result<Option<TaskState>, StoreError> {
+        match rows::load_state(&self.connection, &self.place, row, None) {
+            Ok(found) => Ok(Some(found.state)),
             Err(error @ StoreError::Database { .. }) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "a task that cannot be loaded is left out");
@@ -252,77 +252,77 @@ impl Reader {
 
     pub(super) fn find(&self, typed: &str) -> Result<TaskId, StoreError> {
         if let Ok(id) = typed.parse::<TaskId>()
-            && self.head(id)?.is_some()
+            && self.task_state(id)?.is_some()
         {
             return Ok(id);
         }
-        let Some(begins) = TaskId::prefix(typed) else { return only_one(typed, Vec::new()) };
+        let Some(begins) = TaskId::parse_prefix(typed) else { return single_match(typed, Vec::new()) };
         let sql = "SELECT id FROM tasks WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         // '~' comes after every letter of an id.
         let range =
-            params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MATCHES_NAMED as u64)];
-        let ids = statement.query_map(range, |row| row.get::<_, String>(0)).or_trouble(&self.place)?;
-        let ids: Vec<String> = ids.collect::<Result<_, _>>().or_trouble(&self.place)?;
-        only_one(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
+            params![format!("t-{begins}"), format!("t-{begins}~"), rows::number(MAX_MATCHES as u64)];
+        let ids = statement.query_map(range, |row| row.get::<_, String>(0)).or_store_error(&self.place)?;
+        let ids: Vec<String> = ids.collect::<Result<_, _>>().or_store_error(&self.place)?;
+        single_match(typed, ids.iter().filter_map(|id| id.parse().ok()).collect())
     }
 
-    pub(super) fn abandoned(
+    pub(super) fn abandoned_tasks(
         &self,
-        roll: &Roll,
+        roll: &WorkerLocks,
         leases: &LeaseWatch,
         clock: &Clock,
-    ) -> Result<Vec<Head>, StoreError> {
+    ) -> Result<Vec<TaskState>, StoreError> {
         let sql = "SELECT DISTINCT worker FROM tasks WHERE worker IS NOT NULL";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         let owners = statement
             .query_map([], |row| Ok(row.get::<_, Option<String>>(0).ok().flatten()))
-            .or_trouble(&self.place)?
+            .or_store_error(&self.place)?
             .collect::<Result<Vec<Option<String>>, _>>()
-            .or_trouble(&self.place)?;
+            .or_store_error(&self.place)?;
         let mut heads = Vec::new();
         let sql = format!("SELECT {} FROM tasks WHERE worker = ?1", rows::TASK);
         for name in owners.into_iter().flatten() {
             let worker = WorkerId::from(name.as_str());
             let before = clock.elapsed();
-            let lease = workers::lease(&self.connection, &worker).or_trouble(&self.place)?;
+            let lease = workers::lease(&self.connection, &worker).or_store_error(&self.place)?;
             let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
             if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
-                heads.extend(self.heads(&sql, vec![Value::Text(name)])?);
+                heads.extend(self.states(&sql, vec![Value::Text(name)])?);
             }
         }
         Ok(heads)
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
-        let lease = workers::lease(&self.connection, worker).or_trouble(&self.place)?;
-        Ok(lease.map(|Renewal { count, until, length }| Lease {
+        let lease = workers::lease(&self.connection, worker).or_store_error(&self.place)?;
+        Ok(lease.map(|LeaseRenewal { count, until, length }| Lease {
             renewals: u64::try_from(count).unwrap_or_default(),
             length,
             until: Timestamp::from_millisecond(until).unwrap_or(Timestamp::MAX),
         }))
     }
 
-    pub(super) fn kept(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn blob(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = "SELECT bytes FROM kept WHERE digest = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
         let bytes = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_blob().map(<[u8]>::to_vec).ok());
-        let kept = statement.query_row([digest.as_str()], bytes).optional().or_trouble(&self.place)?;
+        let kept = statement.query_row([digest.as_str()], bytes).optional().or_store_error(&self.place)?;
         match kept {
             None => Ok(None),
-            Some(Some(bytes)) if Digest::of(&bytes) == *digest => Ok(Some(bytes)),
-            Some(_) => Err(self.place.damaged(format_args!("what is kept under the digest {digest}"))),
+            Some(Some(bytes)) if Digest::of_bytes(&bytes) == *digest => Ok(Some(bytes)),
+            Some(_) => Err(self.place.damaged_error(format_args!("what is kept under the digest {digest}"))),
         }
     }
 
-    pub(super) fn slip(&self, name: &str) -> Result<Slip, StoreError> {
+    pub(super) fn stored_value(&self, name: &str) -> Result<StoredValue, StoreError> {
         let sql = "SELECT name, written, bytes, sum FROM slips WHERE name = ?1";
-        let mut statement = self.connection.prepare_cached(sql).or_trouble(&self.place)?;
-        let slip = |row: &rusqlite::Row<'_>| Ok(rows::slip(row).filter(|(found, _)| found == name));
-        match statement.query_row([name], slip).optional().or_trouble(&self.place)? {
-            None => Ok(Slip::default()),
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        let slip = |row: &rusqlite::Row<'_>| Ok(rows::read_stored_value(row).filter(|(found, _)| found == name));
+        match statement.query_row([name], slip).optional().or_store_error(&self.place)? {
+            None => Ok(StoredValue::default()),
             Some(Some((_, slip))) => Ok(slip),
-            Some(None) => Err(self.place.damaged(format_args!("the note '{name}'"))),
+            Some(None) => Err(self.place.damaged_error(format_args!("the note '{name}'"))),
         }
     }
 }

@@ -3,25 +3,25 @@
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
-use super::checksum::Sum;
-use super::errors::{OrTrouble as _, Place};
+use super::checksum::RowChecksum;
+use super::errors::{OrStoreError as _, DatabasePath};
 use super::saved;
-use crate::entry::{CodecError, Entry, Record, Submitted, TeamRef};
+use crate::entry::{EntryCodecError, Entry, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
-use crate::store::judge::Draft;
-use crate::store::{Filter, Slip, StoreError};
-use crate::task::Head;
+use crate::store::judge::WriteDraft;
+use crate::store::{TaskFilter, StoredValue, StoreError};
+use crate::task::TaskState;
 
 /// The entries of each draft as they are stored.
-pub(super) type Encoded = Vec<Vec<Vec<u8>>>;
+pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
 
 /// Encodes the entries of some drafts.
-pub(super) fn encode(drafts: &[Draft]) -> Result<Encoded, StoreError> {
-    let one = |draft: &Draft| {
-        let lines = draft.lines.iter().zip(1..);
-        let encode = |(line, nth): (&crate::store::judge::Line, u64)| {
+pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedEntries, StoreError> {
+    let one = |draft: &WriteDraft| {
+        let lines = draft.entries.iter().zip(1..);
+        let encode = |(line, nth): (&crate::store::judge::DraftEntry, u64)| {
             let seq = Seq(draft.after.unwrap_or_default().0 + nth);
-            line.record.entry.encode().map_err(|why| StoreError::Entry { task: draft.task, seq, why })
+            line.record.entry.encode().map_err(|why| StoreError::BadEntry { task: draft.task, seq, why })
         };
         lines.map(encode).collect()
     };
@@ -29,7 +29,7 @@ pub(super) fn encode(drafts: &[Draft]) -> Result<Encoded, StoreError> {
 }
 
 /// A team as text.
-pub(super) fn team(team: &TeamRef) -> String {
+pub(super) fn team_text(team: &TeamRef) -> String {
     match team {
         TeamRef::Named(name) => format!("named:{name}"),
         TeamRef::File(digest) => format!("file:{digest}"),
@@ -52,7 +52,7 @@ pub(super) const NTH_TASK: &str = "SELECT n, id, head, sum, status, team, agent,
                                    continues, retries, quiet FROM tasks WHERE n = ?1";
 
 /// When anything last happened to a task that has ended.
-pub(super) fn quiet(head: &Head) -> Option<i64> {
+pub(super) fn quiet_column(head: &TaskState) -> Option<i64> {
     head.status.is_final().then(|| head.active.as_millisecond())
 }
 
@@ -61,12 +61,12 @@ const JOURNAL: &str = "SELECT seq, at, format, entry, task, kind, letter, sum, r
                        FROM journal WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
 /// Reads an entry from the columns of [`JOURNAL`], and checks it.
-pub(super) fn record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreError> {
+pub(super) fn read_record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreError> {
     let number = |column: usize| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
     let seq = Seq(number(0).and_then(|seq| u64::try_from(seq).ok()).unwrap_or_default());
     let unreadable = |why: &str| {
-        let why = CodecError::Unreadable(format!("{why}; put a backup of the database in its place"));
-        StoreError::Entry { task, seq, why }
+        let why = EntryCodecError::Unreadable(format!("{why}; put a backup of the database in its place"));
+        StoreError::BadEntry { task, seq, why }
     };
     let wrong = || unreadable("what is stored is not what was written");
     let letter = row.get_ref(6).ok().and_then(|letter| letter.as_bytes_or_null().ok()).ok_or_else(wrong)?;
@@ -74,35 +74,35 @@ pub(super) fn record(task: TaskId, row: &Row<'_>) -> Result<Record, StoreError> 
     let fields = (number(0), number(1), number(2), number(4), number(5));
     let (Some(place), Some(at), Some(format), Some(n), Some(kind)) = fields else { return Err(wrong()) };
     match row.get_ref(7) {
-        Ok(ValueRef::Integer(sum)) if sum == Sum::of_entry(n, place, at, kind, format, letter, bytes) => {}
+        Ok(ValueRef::Integer(sum)) if sum == RowChecksum::for_entry(n, place, at, kind, format, letter, bytes) => {}
         // From before there were checksums.
         Ok(ValueRef::Null) if number(8) != Some(1) => {}
         _ => return Err(wrong()),
     }
     let at = jiff::Timestamp::from_millisecond(at).map_err(|_| wrong())?;
     let format = u16::try_from(format).map_err(|_| wrong())?;
-    let entry = Entry::decode(format, bytes).map_err(|why| StoreError::Entry { task, seq, why })?;
+    let entry = Entry::decode(format, bytes).map_err(|why| StoreError::BadEntry { task, seq, why })?;
     Ok(Record { seq, at, entry })
 }
 
 /// Reads a slip from the columns name, written, bytes, sum; `None` if it is damaged.
-pub(super) fn slip(row: &Row<'_>) -> Option<(String, Slip)> {
+pub(super) fn read_stored_value(row: &Row<'_>) -> Option<(String, StoredValue)> {
     let name = row.get_ref(0).ok()?.as_str().ok()?;
     let written = row.get_ref(1).ok()?.as_i64().ok()?;
     let bytes = row.get_ref(2).ok()?.as_blob().ok()?;
     match row.get_ref(3).ok()? {
         ValueRef::Null => {}
-        ValueRef::Integer(sum) if sum == Sum::of_slip(name, written, bytes) => {}
+        ValueRef::Integer(sum) if sum == RowChecksum::for_stored_value(name, written, bytes) => {}
         _ => return None,
     }
-    Some((name.to_owned(), Slip { written: u64::try_from(written).ok()?, bytes: bytes.to_vec() }))
+    Some((name.to_owned(), StoredValue { version: u64::try_from(written).ok()?, bytes: bytes.to_vec() }))
 }
 
 /// A head as it is in the database.
-pub(super) struct Found {
+pub(super) struct LoadedState {
     /// The number of the task.
     pub(super) n: i64,
-    pub(super) head: Head,
+    pub(super) state: TaskState,
     /// Up to where it was stored; the rest was read from the journal.
     pub(super) saved: Seq,
     /// Whether the row is as it was written.
@@ -112,13 +112,13 @@ pub(super) struct Found {
 /// Reads a head from the columns [`TASK`], and takes in what its journal has beyond it; makes it again from the
 /// journal if it is damaged, or if an earlier Longhaul wrote it in a form that is no longer read. `asked` is the id it was
 /// found by.
-pub(super) fn head(
+pub(super) fn load_state(
     connection: &Connection,
-    place: &Place,
+    place: &DatabasePath,
     row: &Row<'_>,
     asked: Option<TaskId>,
-) -> Result<Found, StoreError> {
-    let n = row.get(0).or_trouble(place)?;
+) -> Result<LoadedState, StoreError> {
+    let n = row.get(0).or_store_error(place)?;
     let whole = is_whole(row);
     let stored = row.get_ref(2).ok().and_then(|head| head.as_bytes().ok());
     if whole
@@ -126,38 +126,38 @@ pub(super) fn head(
         && asked.is_none_or(|asked| asked == head.id)
     {
         let saved = head.seq;
-        catch_up(connection, place, n, &mut head)?;
-        return Ok(Found { n, head, saved, whole });
+        apply_journal_tail(connection, place, n, &mut head)?;
+        return Ok(LoadedState { n, state: head, saved, whole });
     }
-    let head = fold(connection, place, row)?;
-    Ok(Found { n, head, saved: Seq(0), whole: false })
+    let head = rebuild_state(connection, place, row)?;
+    Ok(LoadedState { n, state: head, saved: Seq(0), whole: false })
 }
 
 /// Whether the row of a task is as it was written. One from before there were checksums is taken to be.
 pub(super) fn is_whole(row: &Row<'_>) -> bool {
     match row.get_ref(3) {
         Ok(ValueRef::Null) => true,
-        Ok(ValueRef::Integer(sum)) => Sum::of_task_row(row) == Some(sum),
+        Ok(ValueRef::Integer(sum)) => RowChecksum::for_task_row(row) == Some(sum),
         _ => false,
     }
 }
 
 /// The id of a task as far as its row, which may be damaged, tells.
-pub(super) fn id(row: &Row<'_>) -> Option<TaskId> {
+pub(super) fn task_id(row: &Row<'_>) -> Option<TaskId> {
     row.get_ref(1).ok()?.as_str().ok()?.parse().ok()
 }
 
 /// Makes a head from the journal of the task in this row, of which nothing but its number is believed.
-pub(super) fn fold(connection: &Connection, place: &Place, row: &Row<'_>) -> Result<Head, StoreError> {
-    let n = row.get(0).or_trouble(place)?;
+pub(super) fn rebuild_state(connection: &Connection, place: &DatabasePath, row: &Row<'_>) -> Result<TaskState, StoreError> {
+    let n = row.get(0).or_store_error(place)?;
     let stored = row.get_ref(1).ok().and_then(|id| id.as_str().ok()).unwrap_or_default();
     let named = stored.parse::<TaskId>().ok();
-    let no_name = || place.damaged(format_args!("the row of task number {n}, with its id ('{stored}'),"));
+    let no_name = || place.damaged_error(format_args!("the row of task number {n}, with its id ('{stored}'),"));
     let journal = match named {
-        Some(id) => journal(connection, place, id, n, Seq(0), usize::MAX)?,
+        Some(id) => read_journal(connection, place, id, n, Seq(0), usize::MAX)?,
         None => {
-            let nobody = TaskKey::chosen("").candidates().next().ok_or_else(no_name)?;
-            journal(connection, place, nobody, n, Seq(0), usize::MAX).map_err(|_| no_name())?
+            let nobody = TaskKey::named("").candidate_ids().next().ok_or_else(no_name)?;
+            read_journal(connection, place, nobody, n, Seq(0), usize::MAX).map_err(|_| no_name())?
         }
     };
     let id = match journal.first().map(|record| &record.entry) {
@@ -165,15 +165,15 @@ pub(super) fn fold(connection: &Connection, place: &Place, row: &Row<'_>) -> Res
         _ => named,
     };
     let id = id.ok_or_else(no_name)?;
-    match Head::of(id, &journal) {
+    match TaskState::from_journal(id, &journal) {
         Ok(Some(head)) => Ok(head),
-        Ok(None) => Err(place.damaged(format_args!("task {id}, which has no journal,"))),
+        Ok(None) => Err(place.damaged_error(format_args!("task {id}, which has no journal,"))),
         Err(why) => Err(StoreError::Illegal { task: id, why }),
     }
 }
 
 /// The id of a task, where the one that is stored may be damaged: a root names itself, and an id derives from the key.
-fn true_id(submitted: &Submitted, stored: &str, named: Option<TaskId>) -> Option<TaskId> {
+fn true_id(submitted: &Submission, stored: &str, named: Option<TaskId>) -> Option<TaskId> {
     if submitted.parent.is_none() {
         return Some(submitted.root);
     }
@@ -182,17 +182,17 @@ fn true_id(submitted: &Submitted, stored: &str, named: Option<TaskId>) -> Option
         id.len() == stored.len()
             && id.bytes().zip(stored.bytes()).filter(|(one, two)| one != two).count() <= 1
     };
-    submitted.key.candidates().find(is_near).or(named)
+    submitted.key.candidate_ids().find(is_near).or(named)
 }
 
 /// Takes the end of a journal into a head. An entry there that cannot be read counts for its place only: one damaged
 /// journal must not hide its task from lists, nor keep it from being ended.
-fn catch_up(connection: &Connection, place: &Place, n: i64, head: &mut Head) -> Result<(), StoreError> {
-    let mut statement = connection.prepare_cached(JOURNAL).or_trouble(place)?;
-    let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_trouble(place)?;
-    while let Some(row) = rows.next().or_trouble(place)? {
+fn apply_journal_tail(connection: &Connection, place: &DatabasePath, n: i64, head: &mut TaskState) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(JOURNAL).or_store_error(place)?;
+    let mut rows = statement.query(params![n, number(head.seq.0), i64::MAX]).or_store_error(place)?;
+    while let Some(row) = rows.next().or_store_error(place)? {
         let seq = row.get::<_, i64>(0).ok().and_then(|seq| u64::try_from(seq).ok());
-        let taken = record(head.id, row).ok().map(|record| head.step(&record));
+        let taken = read_record(head.id, row).ok().map(|record| head.apply(&record));
         if !matches!(taken, Some(Ok(()))) {
             head.seq = Seq(seq.unwrap_or(head.seq.0 + 1));
         }
@@ -201,24 +201,24 @@ fn catch_up(connection: &Connection, place: &Place, n: i64, head: &mut Head) -> 
 }
 
 /// Reads a journal by the number of its task. Entries follow on each other without a gap.
-pub(super) fn journal(
+pub(super) fn read_journal(
     connection: &Connection,
-    place: &Place,
+    place: &DatabasePath,
     task: TaskId,
     n: i64,
     after: Seq,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
-    let mut statement = connection.prepare_cached(JOURNAL).or_trouble(place)?;
+    let mut statement = connection.prepare_cached(JOURNAL).or_store_error(place)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![n, number(after.0), limit]).or_trouble(place)?;
+    let mut rows = statement.query(params![n, number(after.0), limit]).or_store_error(place)?;
     let mut records = Vec::new();
     let mut expected = Seq(after.0.saturating_add(1));
-    while let Some(row) = rows.next().or_trouble(place)? {
-        let record = record(task, row)?;
+    while let Some(row) = rows.next().or_store_error(place)? {
+        let record = read_record(task, row)?;
         if record.seq != expected {
-            let why = CodecError::Unreadable("it is missing".to_owned());
-            return Err(StoreError::Entry { task, seq: expected, why });
+            let why = EntryCodecError::Unreadable("it is missing".to_owned());
+            return Err(StoreError::BadEntry { task, seq: expected, why });
         }
         expected = Seq(expected.0.saturating_add(1));
         records.push(record);
@@ -230,8 +230,8 @@ pub(super) fn journal(
 ///
 /// One term is looked up in an index: the one that leaves the fewest tasks, as far as can be known. The `+` before the columns of
 /// the others keeps SQLite, which has no statistics of them, from choosing another.
-pub(super) fn condition(filter: &Filter) -> (String, Vec<Value>) {
-    let Filter {
+pub(super) fn filter_condition(filter: &TaskFilter) -> (String, Vec<Value>) {
+    let TaskFilter {
         status,
         root,
         parent,
@@ -246,7 +246,7 @@ pub(super) fn condition(filter: &Filter) -> (String, Vec<Value>) {
         limit: _,
     } = filter;
     let text = |id: &TaskId| vec![Value::Text(id.to_string())];
-    let mut terms = Terms::default();
+    let mut terms = SqlTerms::default();
     if let Some(old) = retries {
         terms.add("retries", "= ?", text(old));
     }
@@ -308,18 +308,18 @@ pub(super) fn condition(filter: &Filter) -> (String, Vec<Value>) {
 }
 
 /// How many a filter asks for, for a `LIMIT`.
-pub(super) fn limit(filter: &Filter) -> Value {
+pub(super) fn filter_limit(filter: &TaskFilter) -> Value {
     Value::Integer(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX))
 }
 
 /// The terms of a condition, of which the first is looked up in an index.
 #[derive(Default)]
-struct Terms {
+struct SqlTerms {
     terms: Vec<String>,
     values: Vec<Value>,
 }
 
-impl Terms {
+impl SqlTerms {
     fn add(&mut self, column: &str, is: &str, values: Vec<Value>) {
         let no_index = if self.terms.is_empty() { "" } else { "+" };
         self.terms.push(format!("{no_index}{column} {is}"));

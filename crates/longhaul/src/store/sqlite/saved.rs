@@ -11,28 +11,28 @@ use jiff::Timestamp;
 use jiff::fmt::serde::timestamp::millisecond;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Budget, Stop, TeamRef};
+use crate::entry::{Budget, StopRequest, TeamRef};
 use crate::id::{AgentName, Attempt, CallId, Seq, TaskId, WorkerId};
 use crate::message::Usage;
 use crate::permission::Consent;
-use crate::task::{Head, OpenQuestion, Status, Waiting, milliseconds};
+use crate::task::{TaskState, OpenQuestion, Status, WaitState, milliseconds};
 
 /// Writes a head.
-pub(super) fn write(head: &Head, to: &mut Vec<u8>) -> serde_json::Result<()> {
-    Saved::serialize(head, &mut serde_json::Serializer::new(to))
+pub(super) fn write(head: &TaskState, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    SavedTaskState::serialize(head, &mut serde_json::Serializer::new(to))
 }
 
 /// The head that was written; `None` if it is in another form.
-pub(super) fn read(bytes: &[u8]) -> Option<Head> {
+pub(super) fn read(bytes: &[u8]) -> Option<TaskState> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let head = Saved::deserialize(&mut json).ok()?;
+    let head = SavedTaskState::deserialize(&mut json).ok()?;
     json.end().is_ok().then_some(head)
 }
 
 /// The fields of a [`Head`], times in milliseconds since 1970. One that is forgotten here does not compile.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Head")]
-struct Saved {
+struct SavedTaskState {
     id: TaskId,
     team: TeamRef,
     agent: AgentName,
@@ -57,7 +57,7 @@ struct Saved {
     #[serde(default, skip_serializing_if = "is_default")]
     worker: Option<WorkerId>,
     #[serde(default, skip_serializing_if = "is_default")]
-    stop: Option<Stop>,
+    stop: Option<StopRequest>,
     #[serde(default, skip_serializing_if = "is_default")]
     settled: bool,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -78,7 +78,7 @@ struct Saved {
     #[serde(default, skip_serializing_if = "is_default", with = "millisecond::optional")]
     counting: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
-    waiting: Option<Waiting>,
+    waiting: Option<WaitState>,
     #[serde(default, skip_serializing_if = "is_default")]
     asked: Vec<OpenQuestion>,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::errors::{OrTrouble as _, Place};
+use super::errors::{OrStoreError as _, DatabasePath};
 use crate::store::StoreError;
 
 /// Says, in the header of the file, that it is ours: "LHUL".
@@ -133,34 +133,34 @@ const STEPS: [&str; 6] = [
 pub(super) const VERSION: usize = STEPS.len();
 
 /// Opens the connection that writes, with the tables as they should be.
-pub(super) fn open(place: &Place, patience: Duration) -> Result<Connection, StoreError> {
+pub(super) fn open(place: &DatabasePath, patience: Duration) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
-    if connection.is_readonly("main").or_trouble(place)? {
-        return Err(place.read_only());
+    let mut connection = Connection::open_with_flags(place.path(), flags).or_store_error(place)?;
+    if connection.is_readonly("main").or_store_error(place)? {
+        return Err(place.read_only_error());
     }
-    connection.busy_timeout(patience).or_trouble(place)?;
-    keep_plans(&connection).or_trouble(place)?;
+    connection.busy_timeout(patience).or_store_error(place)?;
+    keep_plans(&connection).or_store_error(place)?;
     check(&connection, place)?;
-    write_ahead(&connection, patience).or_trouble(place)?;
+    write_ahead(&connection, patience).or_store_error(place)?;
     // A cut-off in the middle of the writer's work costs nothing; a checkpoint now and then does. 4000 pages are
     // 16 MB of log.
     let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000; \
                     PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY;";
-    connection.execute_batch(settings).or_trouble(place)?;
+    connection.execute_batch(settings).or_store_error(place)?;
     migrate(&mut connection, place)?;
     Ok(connection)
 }
 
 /// Opens a connection that only reads.
-pub(super) fn open_reader(place: &Place, patience: Duration) -> Result<Connection, StoreError> {
+pub(super) fn open_reader(place: &DatabasePath, patience: Duration) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(place.path(), flags).or_trouble(place)?;
-    connection.busy_timeout(patience).or_trouble(place)?;
-    keep_plans(&connection).or_trouble(place)?;
+    let connection = Connection::open_with_flags(place.path(), flags).or_store_error(place)?;
+    connection.busy_timeout(patience).or_store_error(place)?;
+    keep_plans(&connection).or_store_error(place)?;
     // Little: what is in it is thrown away whenever anybody has written, and the kernel has the pages anyway.
-    connection.execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;").or_trouble(place)?;
+    connection.execute_batch("PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;").or_store_error(place)?;
     Ok(connection)
 }
 
@@ -176,22 +176,22 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
 }
 
 /// Refuses a file that is not ours to write to, before anything in it is changed.
-pub(super) fn check(connection: &Connection, place: &Place) -> Result<(), StoreError> {
+pub(super) fn check(connection: &Connection, place: &DatabasePath) -> Result<(), StoreError> {
     // In one moment: another process may be making the tables just now.
-    let moment = connection.unchecked_transaction().or_trouble(place)?;
-    let version = version(&moment).or_trouble(place)?;
+    let moment = connection.unchecked_transaction().or_store_error(place)?;
+    let version = version(&moment).or_store_error(place)?;
     let application: i32 =
-        moment.query_row("PRAGMA application_id", [], |row| row.get(0)).or_trouble(place)?;
+        moment.query_row("PRAGMA application_id", [], |row| row.get(0)).or_store_error(place)?;
     let tables: i64 =
-        moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_trouble(place)?;
+        moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).or_store_error(place)?;
     drop(moment);
     if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
-        return Err(place.wrong(format_args!(
+        return Err(place.error(format_args!(
             "is an SQLite database of another program. Nothing was changed in it; give another path"
         )));
     }
     if version > VERSION {
-        return Err(place.wrong(format_args!(
+        return Err(place.error(format_args!(
             "was written by a newer Longhaul (version {version} of the tables; this one knows up to {VERSION}). \
              Nothing was changed in it; upgrade Longhaul, or give another path"
         )));
@@ -215,20 +215,20 @@ fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<
     }
 }
 
-fn migrate(connection: &mut Connection, place: &Place) -> Result<(), StoreError> {
-    if version(connection).or_trouble(place)? == VERSION {
+fn migrate(connection: &mut Connection, place: &DatabasePath) -> Result<(), StoreError> {
+    if version(connection).or_store_error(place)? == VERSION {
         return Ok(());
     }
     let behaviour = rusqlite::TransactionBehavior::Immediate;
-    let transaction = connection.transaction_with_behavior(behaviour).or_trouble(place)?;
+    let transaction = connection.transaction_with_behavior(behaviour).or_store_error(place)?;
     // Asked again: another process may have done it while this one waited.
-    let from = version(&transaction).or_trouble(place)?;
+    let from = version(&transaction).or_store_error(place)?;
     for step in STEPS.iter().skip(from) {
-        transaction.execute_batch(step).or_trouble(place)?;
+        transaction.execute_batch(step).or_store_error(place)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION).or_trouble(place)?;
+    transaction.pragma_update(None, "application_id", APPLICATION).or_store_error(place)?;
     transaction
         .pragma_update(None, "user_version", i64::try_from(VERSION.max(from)).unwrap_or(i64::MAX))
-        .or_trouble(place)?;
-    transaction.commit().or_trouble(place)
+        .or_store_error(place)?;
+    transaction.commit().or_store_error(place)
 }

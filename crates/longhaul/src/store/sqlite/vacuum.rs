@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::errors::{OrTrouble as _, Place};
-use super::workers::Roll;
-use super::{Sqlite, beside, health, schema};
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::workers::WorkerLocks;
+use super::{SqliteStore, with_suffix, health, schema};
 use crate::store::StoreError;
 
 /// How long to wait for others to let go of the file.
@@ -33,7 +33,7 @@ impl Vacuumed {
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Makes the file of a store as small as what is in it, and gives the rest back to the file system. `None` if there is no file.
     ///
     /// Others may have the store open and go on reading; who wants to write waits. While other processes run tasks it gives up after
@@ -44,27 +44,27 @@ impl Sqlite {
         if !path.as_ref().exists() {
             return Ok(None);
         }
-        let place = Place::of(path.as_ref())?;
+        let place = DatabasePath::prepare(path.as_ref())?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(place.path(), flags).or_trouble(&place)?;
-        if connection.is_readonly("main").or_trouble(&place)? {
-            return Err(place.read_only());
+        let connection = Connection::open_with_flags(place.path(), flags).or_store_error(&place)?;
+        if connection.is_readonly("main").or_store_error(&place)? {
+            return Err(place.read_only_error());
         }
-        connection.busy_timeout(PATIENCE).or_trouble(&place)?;
+        connection.busy_timeout(PATIENCE).or_store_error(&place)?;
         schema::check(&connection, &place)?;
-        let others = match schema::version(&connection).or_trouble(&place)? {
+        let others = match schema::version(&connection).or_store_error(&place)? {
             0 => 0,
-            _ => health::alive(&connection, &Roll::beside(place.path())).or_trouble(&place)?,
+            _ => health::alive(&connection, &WorkerLocks::for_database(place.path())).or_store_error(&place)?,
         };
         let before = size(place.path());
         let made = rewrite(&connection, (others > 0).then_some(LONGEST_BESIDE_OTHERS));
         match made.as_ref().err().and_then(rusqlite::Error::sqlite_error_code) {
             Some(ErrorCode::OperationInterrupted) => return Err(place.too_busy()),
             Some(ErrorCode::DiskFull) => return Err(place.no_room_to_vacuum(before)),
-            _ => made.or_trouble(&place)?,
+            _ => made.or_store_error(&place)?,
         }
         // What was written anew is in the log until it is taken into the file; if somebody is reading, the next checkpoint does that.
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).or_trouble(&place)?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).or_store_error(&place)?;
         Ok(Some(Vacuumed { before, after: size(place.path()) }))
     }
 }
@@ -90,7 +90,7 @@ fn rewrite(connection: &Connection, longest: Option<Duration>) -> rusqlite::Resu
 
 /// How many bytes a database has on disk, with its log.
 fn size(path: &Path) -> u64 {
-    [path.to_owned(), beside(path, "-wal")]
+    [path.to_owned(), with_suffix(path, "-wal")]
         .iter()
         .filter_map(|file| file.metadata().ok())
         .map(|is| is.len())

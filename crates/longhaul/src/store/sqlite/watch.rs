@@ -13,11 +13,11 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use tokio::sync::broadcast;
 
-use super::errors::{OrTrouble as _, Place};
-use super::identity::Identity;
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::identity::DatabaseIdentity;
 use super::schema;
 use crate::id::TaskId;
-use crate::store::{HINTS_KEPT, Hint, Hints, Kinds, StoreError};
+use crate::store::{HINT_CAPACITY, Hint, HintStream, EntryKinds, StoreError};
 
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ const EVERY: Duration = Duration::from_millis(50);
 const SAME_FILE: u32 = 10;
 
 /// What rings when a journal grows.
-pub(super) struct Bell {
+pub(super) struct HintSender {
     hints: broadcast::Sender<Hint>,
     /// The last row of the journal that was rung for.
     known: Mutex<i64>,
@@ -33,11 +33,11 @@ pub(super) struct Bell {
     lost: OnceLock<StoreError>,
 }
 
-impl Bell {
-    pub(super) fn new(connection: &Connection, place: &Place) -> Result<Bell, StoreError> {
-        let known = last_row(connection).or_trouble(place)?;
-        let (hints, _) = broadcast::channel(HINTS_KEPT);
-        Ok(Bell { hints, known: Mutex::new(known), lost: OnceLock::new() })
+impl HintSender {
+    pub(super) fn new(connection: &Connection, place: &DatabasePath) -> Result<HintSender, StoreError> {
+        let known = last_row(connection).or_store_error(place)?;
+        let (hints, _) = broadcast::channel(HINT_CAPACITY);
+        Ok(HintSender { hints, known: Mutex::new(known), lost: OnceLock::new() })
     }
 
     /// Why the file is no longer the one that was opened, if that is so.
@@ -50,15 +50,15 @@ impl Bell {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn listen(&self) -> Hints {
-        Hints::from_channel(self.hints.subscribe())
+    pub(super) fn subscribe(&self) -> HintStream {
+        HintStream::from_channel(self.hints.subscribe())
     }
 
     /// Rings for the rows from `first` to `last`, which this process wrote, and for what others wrote before.
-    pub(super) fn ring(&self, connection: &Connection, first: i64, last: i64, hints: &[Hint]) {
+    pub(super) fn send_written(&self, connection: &Connection, first: i64, last: i64, hints: &[Hint]) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known + 1 < first {
-            self.ring_for(connection, *known, first - 1);
+            self.send_range(connection, *known, first - 1);
         }
         if *known < last {
             for hint in hints {
@@ -69,14 +69,14 @@ impl Bell {
     }
 
     /// Rings for what has been written since the last time, by whomever.
-    fn look(&self, connection: &Connection) {
+    fn send_new(&self, connection: &Connection) {
         if self.hints.receiver_count() == 0 {
             return;
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match last_row(connection) {
             Ok(last) if last > *known => {
-                self.ring_for(connection, *known, last);
+                self.send_range(connection, *known, last);
                 *known = last;
             }
             Ok(_) => {}
@@ -85,11 +85,11 @@ impl Bell {
         }
     }
 
-    fn ring_for(&self, connection: &Connection, after: i64, last: i64) {
+    fn send_range(&self, connection: &Connection, after: i64, last: i64) {
         if self.hints.receiver_count() == 0 {
             return;
         }
-        let few = usize::try_from(last - after).is_ok_and(|n| n <= HINTS_KEPT);
+        let few = usize::try_from(last - after).is_ok_and(|n| n <= HINT_CAPACITY);
         let hints = if few { written(connection, after, last).ok() } else { None };
         for hint in hints.unwrap_or_else(|| vec![Hint::Lagged]) {
             let _ = self.hints.send(hint);
@@ -109,52 +109,52 @@ fn written(connection: &Connection, after: i64, last: i64) -> rusqlite::Result<V
                WHERE row > ?1 AND row <= ?2 ORDER BY row";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![after, last])?;
-    let mut found = indexmap::IndexMap::<TaskId, (TaskId, Kinds)>::new();
+    let mut found = indexmap::IndexMap::<TaskId, (TaskId, EntryKinds)>::new();
     while let Some(row) = rows.next()? {
         // Something was deleted: there is no hint of a task that is not there.
         let Some(id) = row.get_ref(0)?.as_str_or_null()? else { return Ok(vec![Hint::Lagged]) };
         let (Ok(task), Ok(root)) = (id.parse(), row.get_ref(1)?.as_str()?.parse()) else { continue };
-        let kind = 1u32.checked_shl(row.get(2)?).map_or(Kinds::ALL, Kinds);
-        let (_, kinds) = found.entry(task).or_insert((root, Kinds::default()));
-        *kinds = kinds.and(kind);
+        let kind = 1u32.checked_shl(row.get(2)?).map_or(EntryKinds::ALL, EntryKinds);
+        let (_, kinds) = found.entry(task).or_insert((root, EntryKinds::default()));
+        *kinds = kinds.union(kind);
     }
     Ok(found.into_iter().map(|(task, (root, kinds))| Hint::Task { task, root, kinds }).collect())
 }
 
 /// The thread that looks. It ends when this is dropped.
-pub(super) struct Watch {
+pub(super) struct FileWatcher {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    pub(super) fn start(place: &Place, bell: Arc<Bell>, identity: Identity) -> Result<Watch, StoreError> {
+impl FileWatcher {
+    pub(super) fn start(place: &DatabasePath, bell: Arc<HintSender>, identity: DatabaseIdentity) -> Result<FileWatcher, StoreError> {
         let connection = schema::open_reader(place, Duration::ZERO)?;
         let (end, ended) = channel();
         let look = move || watch(&connection, &bell, identity, &ended);
         let thread = std::thread::Builder::new()
             .name("longhaul-watch".into())
             .spawn(look)
-            .map_err(|e| place.wrong(format_args!("cannot be watched: no thread could be started ({e})")))?;
-        Ok(Watch { end: Some(end), thread: Some(thread) })
+            .map_err(|e| place.error(format_args!("cannot be watched: no thread could be started ({e})")))?;
+        Ok(FileWatcher { end: Some(end), thread: Some(thread) })
     }
 }
 
-fn watch(connection: &Connection, bell: &Bell, mut identity: Identity, ended: &Receiver<()>) {
+fn watch(connection: &Connection, bell: &HintSender, mut identity: DatabaseIdentity, ended: &Receiver<()>) {
     let mut looks = 0;
     while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        bell.look(connection);
+        bell.send_new(connection);
         looks += 1;
         if looks % SAME_FILE == 0
             && bell.lost.get().is_none()
-            && let Some(why) = identity.differs(bell.known())
+            && let Some(why) = identity.find_change(bell.known())
         {
             let _ = bell.lost.set(why);
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for FileWatcher {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -14,38 +14,38 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::id::{Digest, WorkerId};
-use crate::store::leases::{ASSUMED, Renewal};
+use crate::store::leases::{ASSUMED_LENGTH, LeaseRenewal};
 
 /// The directory of the lock files.
 #[derive(Debug, Clone)]
-pub(super) struct Roll(Arc<Path>);
+pub(super) struct WorkerLocks(Arc<Path>);
 
-impl Roll {
+impl WorkerLocks {
     /// The roll of the store in this file.
-    pub(super) fn beside(database: &Path) -> Roll {
-        Roll(super::beside(database, "-workers").into())
+    pub(super) fn for_database(database: &Path) -> WorkerLocks {
+        WorkerLocks(super::with_suffix(database, "-workers").into())
     }
 
-    pub(super) fn file(&self, worker: &WorkerId) -> PathBuf {
+    pub(super) fn lock_path(&self, worker: &WorkerId) -> PathBuf {
         let name = worker.as_str();
         let is_plain = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         if is_plain {
             self.0.join(format!("{name}.lock"))
         } else {
-            self.0.join(format!("{}.lock", Digest::of(name.as_bytes())))
+            self.0.join(format!("{}.lock", Digest::of_bytes(name.as_bytes())))
         }
     }
 
     /// Says that this process has the worker, for as long as the file is held. To be called before others can
     /// know of the worker. `None` where the file system has no locks: then there must be no file either.
-    pub(super) fn sign(&self, worker: &WorkerId) -> io::Result<Option<File>> {
-        let path = self.file(worker);
-        if super::private::make_dir(&self.0).is_err() {
+    pub(super) fn lock(&self, worker: &WorkerId) -> io::Result<Option<File>> {
+        let path = self.lock_path(worker);
+        if super::private::create_private_dir(&self.0).is_err() {
             return Ok(None);
         }
         for _ in 0..200 {
-            if super::private::create(&path).is_err() {
+            if super::private::create_private_file(&path).is_err() {
                 return Ok(None);
             }
             let file = match File::options().append(true).open(&path) {
@@ -73,23 +73,23 @@ impl Roll {
     /// Whether the worker is known to be dead.
     pub(super) fn is_dead(&self, worker: &WorkerId) -> bool {
         // Shared, so that two who look at once do not take each other for the worker.
-        File::open(self.file(worker)).is_ok_and(|file| file.try_lock_shared().is_ok())
+        File::open(self.lock_path(worker)).is_ok_and(|file| file.try_lock_shared().is_ok())
     }
 
     /// Takes a worker off the roll that this process has signed, when nobody can know of it any more.
-    pub(super) fn strike(&self, worker: &WorkerId, held: File) {
-        let _ = std::fs::remove_file(self.file(worker));
+    pub(super) fn unlock(&self, worker: &WorkerId, held: File) {
+        let _ = std::fs::remove_file(self.lock_path(worker));
         drop(held);
     }
 
     /// Takes a worker off the roll that nobody knows of any more, unless its process still lives.
-    pub(super) fn clear(&self, worker: &WorkerId) {
-        clear(&self.file(worker));
+    pub(super) fn remove_if_unlocked(&self, worker: &WorkerId) {
+        clear(&self.lock_path(worker));
     }
 
     /// Takes away the files of processes that died between two steps, when nobody knows of them any more. Those who are
     /// just about to sign have their files locked, or make them again.
-    pub(super) fn clear_strays(&self, known: &HashSet<PathBuf>) {
+    pub(super) fn remove_stale(&self, known: &HashSet<PathBuf>) {
         let Ok(files) = std::fs::read_dir(&self.0) else { return };
         for path in files.flatten().map(|file| file.path()) {
             let is_lock = path.extension().is_some_and(|extension| extension == "lock");
@@ -124,15 +124,15 @@ fn is_at(_: &File, path: &Path) -> bool {
 }
 
 /// The lease of a worker, if it has one.
-pub(super) fn lease(connection: &Connection, worker: &WorkerId) -> rusqlite::Result<Option<Renewal>> {
+pub(super) fn lease(connection: &Connection, worker: &WorkerId) -> rusqlite::Result<Option<LeaseRenewal>> {
     let sql = "SELECT renewals, lease_until, length FROM workers WHERE id = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     statement.query_row([worker.as_str()], |row| renewal(row, 0)).optional()
 }
 
 /// What three columns say of a lease.
-pub(super) fn renewal(row: &Row<'_>, first: usize) -> rusqlite::Result<Renewal> {
+pub(super) fn renewal(row: &Row<'_>, first: usize) -> rusqlite::Result<LeaseRenewal> {
     let length = u64::try_from(row.get::<_, i64>(first + 2)?).unwrap_or_default();
-    let length = if length == 0 { ASSUMED } else { Duration::from_millis(length) };
-    Ok(Renewal { count: row.get(first)?, until: row.get(first + 1)?, length })
+    let length = if length == 0 { ASSUMED_LENGTH } else { Duration::from_millis(length) };
+    Ok(LeaseRenewal { count: row.get(first)?, until: row.get(first + 1)?, length })
 }

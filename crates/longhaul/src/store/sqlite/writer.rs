@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::apply::Desk;
-use super::errors::{OrTrouble as _, Place};
-use super::rows::Encoded;
-use super::watch::Bell;
-use super::workers::Roll;
+use super::apply::WriteConnection;
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::rows::EncodedEntries;
+use super::watch::HintSender;
+use super::workers::WorkerLocks;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::judge::Draft;
+use crate::store::judge::WriteDraft;
 use crate::store::leases::LeaseWatch;
-use crate::store::{AtMost, Claim, Claimed, StoreError};
+use crate::store::{CountCondition, ClaimRequest, ClaimedTask, StoreError};
 
 /// How many errands are run in one transaction, at most.
 const TOGETHER: usize = 512;
@@ -38,120 +38,120 @@ const DELETED_TOGETHER: usize = 40;
 const LET_THROUGH: Duration = Duration::from_millis(2);
 
 /// What the writer is asked to do. It may have to try twice, so it only borrows this.
-pub(super) enum Ask {
+pub(super) enum WriterRequest {
     Append {
-        drafts: Vec<Draft>,
-        encoded: Encoded,
-        only_if: Vec<AtMost>,
+        drafts: Vec<WriteDraft>,
+        encoded: EncodedEntries,
+        only_if: Vec<CountCondition>,
     },
-    Claim(Claim),
+    Claim(ClaimRequest),
     Renew {
         worker: WorkerId,
         lease: Duration,
     },
     Retire(WorkerId),
-    Keep {
+    PutBlob {
         digest: Digest,
         bytes: Vec<u8>,
     },
-    Slip {
+    PutStoredValue {
         name: String,
         after: u64,
         bytes: Vec<u8>,
     },
     Delete(Vec<(TaskId, Seq)>),
     /// Clear away more of what deleted tasks have left.
-    Clear,
+    DeleteLeftovers,
     /// Rows of tasks, by their numbers, that are to be made again from their journals.
-    Mend(Vec<i64>),
+    RebuildRows(Vec<i64>),
     /// What a test does in the writer's place.
     #[cfg(test)]
     Test {
         durable: bool,
-        act: Act,
+        act: WriterTestAction,
     },
 }
 
 #[cfg(test)]
-pub(super) type Act = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
+pub(super) type WriterTestAction = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
-impl Ask {
+impl WriterRequest {
     /// Whether it must be on disk before it is answered.
     pub(super) fn is_durable(&self) -> bool {
         match self {
-            Ask::Append { drafts, .. } => {
-                !drafts.iter().flat_map(|d| &d.lines).all(|line| line.record.entry.is_live())
+            WriterRequest::Append { drafts, .. } => {
+                !drafts.iter().flat_map(|d| &d.entries).all(|line| line.record.entry.is_live())
             }
             // A lease is worth nothing after a power cut, and what is cleared away can be cleared away again.
-            Ask::Renew { .. } | Ask::Retire(_) | Ask::Clear => false,
-            Ask::Claim(_) | Ask::Keep { .. } | Ask::Slip { .. } | Ask::Delete(_) | Ask::Mend(_) => true,
+            WriterRequest::Renew { .. } | WriterRequest::Retire(_) | WriterRequest::DeleteLeftovers => false,
+            WriterRequest::Claim(_) | WriterRequest::PutBlob { .. } | WriterRequest::PutStoredValue { .. } | WriterRequest::Delete(_) | WriterRequest::RebuildRows(_) => true,
             #[cfg(test)]
-            Ask::Test { durable, .. } => *durable,
+            WriterRequest::Test { durable, .. } => *durable,
         }
     }
 }
 
-impl Ask {
+impl WriterRequest {
     /// How many tasks it deletes; `None` if it is about something else.
     fn deletes(&self) -> Option<usize> {
         match self {
-            Ask::Delete(tasks) => Some(tasks.len()),
-            Ask::Clear => Some(DELETED_TOGETHER),
+            WriterRequest::Delete(tasks) => Some(tasks.len()),
+            WriterRequest::DeleteLeftovers => Some(DELETED_TOGETHER),
             _ => None,
         }
     }
 }
 
 /// What the writer answers.
-pub(super) enum Answer {
-    Ends(Vec<Seq>),
-    Claimed(Vec<Claimed>),
-    Fits(bool),
+pub(super) enum WriterReply {
+    EndSeqs(Vec<Seq>),
+    Claimed(Vec<ClaimedTask>),
+    Flag(bool),
     Done,
 }
 
-struct Errand {
-    ask: Ask,
-    answer: oneshot::Sender<Result<Answer, StoreError>>,
+struct QueuedRequest {
+    request: WriterRequest,
+    reply: oneshot::Sender<Result<WriterReply, StoreError>>,
 }
 
 /// The handle of the thread. It ends, after all that was asked before, when this is dropped.
-pub(super) struct Writer {
-    queue: Option<Sender<Errand>>,
+pub(super) struct WriterHandle {
+    queue: Option<Sender<QueuedRequest>>,
     thread: Option<JoinHandle<()>>,
-    place: Place,
+    place: DatabasePath,
 }
 
-impl Writer {
+impl WriterHandle {
     pub(super) fn start(
         connection: Connection,
-        place: Place,
+        place: DatabasePath,
         options: SqliteOptions,
-        others: (Roll, Arc<LeaseWatch>),
-        bell: Arc<Bell>,
-    ) -> Result<Writer, StoreError> {
+        others: (WorkerLocks, Arc<LeaseWatch>),
+        bell: Arc<HintSender>,
+    ) -> Result<WriterHandle, StoreError> {
         let (queue, errands) = channel();
         let durability = options.durability;
-        let desk = Desk::new(connection, place.clone(), options, others, bell)?;
-        let mut scribe = Scribe { desk, durability, synchronous: None };
+        let desk = WriteConnection::new(connection, place.clone(), options, others, bell)?;
+        let mut scribe = WriterThread { connection: desk, durability, synchronous: None };
         let thread = std::thread::Builder::new()
             .name("longhaul-store".into())
-            .spawn(move || scribe.work(&errands))
-            .map_err(|e| place.wrong(format_args!("cannot be written: no thread could be started ({e})")))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread), place })
+            .spawn(move || scribe.run_loop(&errands))
+            .map_err(|e| place.error(format_args!("cannot be written: no thread could be started ({e})")))?;
+        Ok(WriterHandle { queue: Some(queue), thread: Some(thread), place })
     }
 
     /// Has something done, and waits until it is on disk.
-    pub(super) async fn ask(&self, ask: Ask) -> Result<Answer, StoreError> {
+    pub(super) async fn request(&self, ask: WriterRequest) -> Result<WriterReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
-        queue.send(Errand { ask, answer }).map_err(|_| self.place.writer_lost())?;
+        queue.send(QueuedRequest { request: ask, reply: answer }).map_err(|_| self.place.writer_lost_error())?;
         // A writer that dies drops its queue, and with it the other end of this.
-        answered.await.unwrap_or_else(|_| Err(self.place.writer_lost()))
+        answered.await.unwrap_or_else(|_| Err(self.place.writer_lost_error()))
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterHandle {
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
@@ -165,7 +165,7 @@ impl Drop for Writer {
 /// Those who were answered a moment ago are about to ask again. Without a short wait for them a crowd splits into two
 /// halves that take turns, and pays for twice as many commits. Live words are in no hurry at all, until something
 /// comes that is.
-fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand> {
+fn gather(first: QueuedRequest, errands: &Receiver<QueuedRequest>, last: usize) -> Vec<QueuedRequest> {
     let mut together = vec![first];
     together.extend(errands.try_iter().take(TOGETHER - 1));
     let begun = Instant::now();
@@ -173,7 +173,7 @@ fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand>
     let mut seen = 0;
     let mut hurry = false;
     while together.len() < TOGETHER {
-        hurry |= together.iter().skip(seen).any(|errand| errand.ask.is_durable());
+        hurry |= together.iter().skip(seen).any(|errand| errand.request.is_durable());
         seen = together.len();
         let (wait, nap) = match hurry {
             false => (WAIT_WHEN_LIVE, WAIT_WHEN_LIVE / 8),
@@ -191,11 +191,11 @@ fn gather(first: Errand, errands: &Receiver<Errand>, last: usize) -> Vec<Errand>
 }
 
 /// Parts a crowd of errands so that no part deletes more than a little. Their order stays.
-fn parts(errands: Vec<Errand>) -> Vec<Vec<Errand>> {
+fn parts(errands: Vec<QueuedRequest>) -> Vec<Vec<QueuedRequest>> {
     let mut parts = Vec::new();
     let (mut part, mut deleted) = (Vec::new(), 0);
     for errand in errands {
-        let more = errand.ask.deletes().unwrap_or_default();
+        let more = errand.request.deletes().unwrap_or_default();
         if deleted > 0 && deleted + more > DELETED_TOGETHER {
             parts.push(std::mem::take(&mut part));
             deleted = 0;
@@ -208,15 +208,15 @@ fn parts(errands: Vec<Errand>) -> Vec<Vec<Errand>> {
 }
 
 /// The one who writes.
-struct Scribe {
-    desk: Desk,
+struct WriterThread {
+    connection: WriteConnection,
     durability: Durability,
     /// Whether a commit waits for the disk, as the connection is set now.
     synchronous: Option<bool>,
 }
 
-impl Scribe {
-    fn work(&mut self, errands: &Receiver<Errand>) {
+impl WriterThread {
+    fn run_loop(&mut self, errands: &Receiver<QueuedRequest>) {
         let mut last = 0;
         let mut begun = Instant::now();
         let mut deleted: Option<Instant> = None;
@@ -228,7 +228,7 @@ impl Scribe {
             let together = gather(first, errands, last);
             last = together.len();
             for part in parts(together) {
-                let deletes = part.iter().any(|errand| errand.ask.deletes().is_some());
+                let deletes = part.iter().any(|errand| errand.request.deletes().is_some());
                 match deleted.filter(|_| deletes) {
                     Some(before) => std::thread::sleep(LET_THROUGH.saturating_sub(before.elapsed())),
                     None if deletes => self.checkpoint_often(),
@@ -243,24 +243,24 @@ impl Scribe {
     /// Whoever deletes much fills the log, and takes it into the database itself, before others have to: they check for four times as
     /// much. If that cannot be set, it is as before.
     fn checkpoint_often(&self) {
-        let _ = self.desk.connection.execute_batch("PRAGMA wal_autocheckpoint = 1000");
+        let _ = self.connection.connection.execute_batch("PRAGMA wal_autocheckpoint = 1000");
     }
 
-    fn run(&mut self, mut errands: Vec<Errand>) {
+    fn run(&mut self, mut errands: Vec<QueuedRequest>) {
         match self.transact(&mut errands) {
             Ok(answers) => {
                 for (errand, answer) in errands.into_iter().zip(answers) {
                     // Whoever asked may no longer want to know.
-                    let _ = errand.answer.send(answer);
+                    let _ = errand.reply.send(answer);
                 }
             }
             // One of them may be to blame (too large a text, a damaged page): the others must not suffer for it.
-            Err(StoreError::Database { passing: false, .. }) if errands.len() > 1 => {
+            Err(StoreError::Database { transient: false, .. }) if errands.len() > 1 => {
                 errands.into_iter().for_each(|errand| self.run(vec![errand]));
             }
             Err(error) => {
                 for errand in errands {
-                    let _ = errand.answer.send(Err(error.clone()));
+                    let _ = errand.reply.send(Err(error.clone()));
                 }
             }
         }
@@ -268,21 +268,21 @@ impl Scribe {
 
     /// Runs errands in one transaction. An errand that is refused has written nothing; one that breaks the
     /// database breaks the whole transaction.
-    fn transact(&mut self, errands: &mut [Errand]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        self.wait_for_disk(errands.iter().any(|e| e.ask.is_durable()))?;
-        let transacted = self.desk.begin().and_then(|()| {
+    fn transact(&mut self, errands: &mut [QueuedRequest]) -> Result<Vec<Result<WriterReply, StoreError>>, StoreError> {
+        self.wait_for_disk(errands.iter().any(|e| e.request.is_durable()))?;
+        let transacted = self.connection.begin().and_then(|()| {
             let mut answers = Vec::with_capacity(errands.len());
             for errand in errands {
-                match self.desk.run(&mut errand.ask) {
+                match self.connection.run(&mut errand.request) {
                     Err(broken @ StoreError::Database { .. }) => return Err(broken),
                     answer => answers.push(answer),
                 }
             }
-            self.desk.commit()?;
+            self.connection.commit()?;
             Ok(answers)
         });
         if transacted.is_err() {
-            self.desk.roll_back();
+            self.connection.roll_back();
         }
         transacted
     }
@@ -291,7 +291,7 @@ impl Scribe {
         let wait = durable && self.durability == Durability::Full;
         if self.synchronous != Some(wait) {
             let sql = if wait { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-            self.desk.connection.execute_batch(sql).or_trouble(&self.desk.place)?;
+            self.connection.connection.execute_batch(sql).or_store_error(&self.connection.place)?;
             self.synchronous = Some(wait);
         }
         Ok(())

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{AssembleError, Job, Source, Workshop};
-use crate::agent::{Agent, Dialect, Habits, Launches, Preamble, Shape, TeamError};
-use crate::dispatch::Limits;
+use super::{AssembleError, FileAssembly, TeamFileSource, TeamAssembler};
+use crate::agent::{Agent, SubAgentDialect, Policy, LaunchLimits, Preamble, OutputSchema, TeamError};
+use crate::dispatch::TaskLimits;
 use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
-use crate::teamfile::bundle::folder;
-use crate::teamfile::check::{Reference, is_a2a, reference};
-use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, BudgetPart, LimitsPart, PermissionsPart, TeamFile, ToolsetKind};
-use crate::toolset::{explained, redacted};
+use crate::teamfile::bundle::parent_dir;
+use crate::teamfile::check::{AgentReference, is_a2a_address, resolve_reference};
+use crate::teamfile::walk::join_path;
+use crate::teamfile::{AgentConfig, BudgetConfig, LimitsConfig, PermissionsConfig, TeamFile, ToolsetKind};
+use crate::toolset::{with_call_description, with_redaction};
 
-impl<'a> Workshop<'a> {
+impl<'a> TeamAssembler<'a> {
     /// Puts an agent together, and those of other files that it knows.
-    pub(super) fn agent(&mut self, job: &mut Job<'a>, name: &str) -> Result<(), AssembleError> {
+    pub(super) fn assemble_agent(&mut self, job: &mut FileAssembly<'a>, name: &str) -> Result<(), AssembleError> {
         let Some(part) = job.team.agents.get(name).cloned() else { return Ok(()) };
-        let path = join("agents", name);
-        let Some(model) = self.model_of(job, name, &part) else { return Ok(()) };
+        let path = join_path("agents", name);
+        let Some(model) = self.agent_model(job, name, &part) else { return Ok(()) };
         let mut builder = Agent::builder(job.full_name(name).as_str())
             .description(part.description.clone())
             .instruction(self.instruction(job, &part, &path))
@@ -29,25 +29,25 @@ impl<'a> Workshop<'a> {
                 environment: part.add_environment_info,
                 prompt_files: part.add_prompt_files.clone(),
             })
-            .habits(habits(&job.team, &part));
+            .policy(policy(&job.team, &part));
         if let Some(hooks) = self.hooks(job, &part.hooks, &format!("{path}.hooks")) {
             builder = builder.hooks(hooks);
         }
         // Those of the first file count for the whole team; another file's for its own agents.
         let of_file = job.prefix.is_some().then_some(&job.team.permissions);
-        if of_file.is_some() || part.permissions != PermissionsPart::default() {
-            let usual = PermissionsPart::default();
-            builder = builder.permissions(permissions(&of_file.unwrap_or(&usual).and(&part.permissions))?);
+        if of_file.is_some() || part.permissions != PermissionsConfig::default() {
+            let usual = PermissionsConfig::default();
+            builder = builder.permissions(permissions(&of_file.unwrap_or(&usual).merged_with(&part.permissions))?);
         }
         for (index, other) in part.sub_agents.iter().enumerate() {
             let path = format!("{path}.sub_agents[{index}]");
-            if let Some(other) = self.other(job, other, &path)? {
+            if let Some(other) = self.resolve_agent(job, other, &path)? {
                 builder = builder.sub_agent_named(other.as_str());
             }
         }
         for (index, other) in part.handoffs.iter().enumerate() {
             let path = format!("{path}.handoffs[{index}]");
-            if let Some(other) = self.other(job, other, &path)? {
+            if let Some(other) = self.resolve_agent(job, other, &path)? {
                 builder = builder.handoff_named(other.as_str());
             }
         }
@@ -58,71 +58,71 @@ impl<'a> Workshop<'a> {
                 schema: output.schema.clone(),
                 strict: output.strict,
             };
-            match Shape::new(asked) {
-                Ok(shape) => builder = builder.shape(shape),
-                Err(why) => job.wrong(&format!("{path}.structured_output.schema"), why),
+            match OutputSchema::new(asked) {
+                Ok(shape) => builder = builder.output_schema(shape),
+                Err(why) => job.add_error(&format!("{path}.structured_output.schema"), why),
             }
         }
         let mut agent = builder.dialect(dialect(&job.team, &part)).build()?;
         let toolsets = self.toolsets(job, name, &part);
         agent.toolsets.extend(toolsets);
         if part.redact_secrets {
-            agent.toolsets = agent.toolsets.into_iter().map(redacted).collect();
+            agent.toolsets = agent.toolsets.into_iter().map(with_redaction).collect();
         }
         if part.add_description_parameter {
-            agent.toolsets = agent.toolsets.into_iter().map(explained).collect();
+            agent.toolsets = agent.toolsets.into_iter().map(with_call_description).collect();
         }
         self.agents.push(agent);
         Ok(())
     }
 
     /// The name in the whole team of an agent that another one names. One of another file brings its file along.
-    fn other(&mut self, job: &mut Job<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
-        let (name, file) = match reference(&job.team, text) {
-            Reference::Agent(name) => return Ok(Some(job.full_name(name))),
-            Reference::Remote { name, address } if is_a2a(address) => {
-                return self.remote(job, name, address, path);
+    fn resolve_agent(&mut self, job: &mut FileAssembly<'a>, text: &str, path: &str) -> Result<Option<String>, AssembleError> {
+        let (name, file) = match resolve_reference(&job.team, text) {
+            AgentReference::Agent(name) => return Ok(Some(job.full_name(name))),
+            AgentReference::Remote { name, address } if is_a2a_address(address) => {
+                return self.remote_agent(job, name, address, path);
             }
             // The reader has told it.
-            Reference::Remote { .. } | Reference::Nothing => return Ok(None),
-            Reference::File { name, path } => (name.to_owned(), path.to_owned()),
+            AgentReference::Remote { .. } | AgentReference::Unknown => return Ok(None),
+            AgentReference::File { name, path } => (name.to_owned(), path.to_owned()),
         };
         let name = match &job.prefix {
             None => name,
             Some(prefix) => format!("{prefix}/{name}"),
         };
-        let Some((key, text)) = self.bundle.file(folder(&job.source.key), &file) else {
-            job.wrong(path, format!("there is no team file '{file}': paths are relative to this one"));
+        let Some((key, text)) = self.bundle.find_file(parent_dir(&job.source.key), &file) else {
+            job.add_error(path, format!("there is no team file '{file}': paths are relative to this one"));
             return Ok(None);
         };
         if self.open.contains(&key) || key.is_empty() {
-            job.wrong(path, format!("the team file '{file}' is on the way to itself"));
+            job.add_error(path, format!("the team file '{file}' is on the way to itself"));
             return Ok(None);
         }
         if self.agents.iter().any(|agent| agent.name.as_str() == name) {
             return Ok(Some(name));
         }
         if job.prefix.is_none() && job.team.agents.contains_key(&name) {
-            job.wrong(
+            job.add_error(
                 path,
                 format!("an agent of this file is called '{name}' already: write other-name:{file}"),
             );
             return Ok(None);
         }
-        let source = Source { name: self.bundle.base.join(&key).display().to_string(), key, text };
-        self.file(source, Some(name.clone()))?;
+        let source = TeamFileSource { name: self.bundle.base.join(&key).display().to_string(), key, text };
+        self.assemble_file(source, Some(name.clone()))?;
         Ok(Some(name))
     }
 
-    fn instruction(&self, job: &mut Job<'_>, part: &AgentPart, path: &str) -> Arc<str> {
+    fn instruction(&self, job: &mut FileAssembly<'_>, part: &AgentConfig, path: &str) -> Arc<str> {
         if part.instruction_file.is_empty() {
             return part.instruction.as_str().into();
         }
         let mut texts = Vec::new();
         for (index, file) in part.instruction_file.iter().enumerate() {
-            match self.bundle.file(folder(&job.source.key), file) {
+            match self.bundle.find_file(parent_dir(&job.source.key), file) {
                 Some((_, text)) => texts.push(text.trim_end()),
-                None => job.wrong(
+                None => job.add_error(
                     &format!("{path}.instruction_file[{index}]"),
                     format!("there is no file '{file}': paths are relative to the team file"),
                 ),
@@ -133,42 +133,42 @@ impl<'a> Workshop<'a> {
 }
 
 /// In which words an agent speaks of its sub-agents: as it says, as its toolsets say, or by blocking delegation alone.
-fn dialect(team: &TeamFile, part: &AgentPart) -> Dialect {
+fn dialect(team: &TeamFile, part: &AgentConfig) -> SubAgentDialect {
     let has = |wanted: &str| {
         let groups = part.use_toolsets.iter().filter_map(|name| team.toolsets.get(name)).flatten();
         part.toolsets.iter().chain(groups).any(|toolset| toolset.kind.name() == wanted)
     };
     match part.background.dialect.as_deref() {
-        Some("sub_agents") => Dialect::SubAgents,
-        Some("agents") => Dialect::Managed,
-        Some("background_agents") => Dialect::Background,
-        Some(_) => Dialect::Transfer,
-        None if has("background_agents") => Dialect::Background,
-        None if has("agents") => Dialect::Managed,
-        None => Dialect::Transfer,
+        Some("sub_agents") => SubAgentDialect::SubAgents,
+        Some("agents") => SubAgentDialect::Managed,
+        Some("background_agents") => SubAgentDialect::Background,
+        Some(_) => SubAgentDialect::Transfer,
+        None if has("background_agents") => SubAgentDialect::Background,
+        None if has("agents") => SubAgentDialect::Managed,
+        None => SubAgentDialect::Transfer,
     }
 }
 
 /// How an agent works.
-fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
-    let usual = Habits::default();
+fn policy(team: &TeamFile, part: &AgentConfig) -> Policy {
+    let usual = Policy::default();
     let turns = part.limits.turns.or(part.max_iterations);
     let named = part.budgets.iter().filter_map(|name| team.budgets.get(name)).map(budget);
     let (repeats_told, repeats_failed) = match part.max_consecutive_tool_calls {
-        None => (usual.repeats_told, usual.repeats_failed),
+        None => (usual.warn_after_repeats, usual.fail_after_repeats),
         Some(0) => (u32::MAX, u32::MAX),
         Some(most) => ((most / 2).max(1), most),
     };
-    Habits {
+    Policy {
         max_turns: turns.unwrap_or(usual.max_turns),
         timeout: part.limits.timeout,
-        inactivity: part.limits.inactivity.unwrap_or(usual.inactivity),
+        inactivity_timeout: part.limits.inactivity.unwrap_or(usual.inactivity_timeout),
         ask_timeout: part.limits.ask_timeout,
-        repeats_told,
-        repeats_failed,
+        warn_after_repeats: repeats_told,
+        fail_after_repeats: repeats_failed,
         on_finish: part.background.on_finish.unwrap_or(usual.on_finish),
-        notices: part.background.notices.unwrap_or(usual.notices),
-        letters: part.background.letters.unwrap_or(usual.letters),
+        completion_notice: part.background.notices.unwrap_or(usual.completion_notice),
+        letter_delivery: part.background.letters.unwrap_or(usual.letter_delivery),
         output_cap: match part.max_tool_result_tokens {
             None | Some(0) => usual.output_cap,
             // A token is some four bytes.
@@ -178,7 +178,7 @@ fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
             .num_history_items
             .filter(|items| *items > 0)
             .and_then(|items| usize::try_from(items).ok()),
-        old_outputs: part
+        old_output_tokens: part
             .max_old_tool_call_tokens
             .and_then(|tokens| u64::try_from(tokens).ok())
             .filter(|n| *n > 0),
@@ -188,20 +188,20 @@ fn habits(team: &TeamFile, part: &AgentPart) -> Habits {
         },
         read_only: part.readonly,
         budget: named.fold(budget(&part.budget), Budget::and),
-        launches: launches(part),
+        launch_limits: launch_limits(part),
         ..usual
     }
 }
 
 /// What may be used, in the words of orders.
-pub(super) fn budget(part: &BudgetPart) -> Budget {
+pub(super) fn budget(part: &BudgetConfig) -> Budget {
     // Millionths of a dollar; a float holds them exactly up to billions of dollars.
     let micros = |dollars: f64| (dollars * 1e6).round() as u64;
     Budget { tokens: part.max_tokens, cost: part.max_cost.map(micros), time: part.max_time }
 }
 
 /// What the toolset that launches tasks says about them.
-fn launching(part: &AgentPart) -> Option<(&LimitsPart, &BudgetPart)> {
+fn launch_settings(part: &AgentConfig) -> Option<(&LimitsConfig, &BudgetConfig)> {
     part.toolsets.iter().find_map(|toolset| match &toolset.kind {
         ToolsetKind::BackgroundAgents { limits, budget } | ToolsetKind::Agents { limits, budget } => {
             Some((limits, budget))
@@ -211,8 +211,8 @@ fn launching(part: &AgentPart) -> Option<(&LimitsPart, &BudgetPart)> {
 }
 
 /// Bounds on the tasks that an agent launches.
-fn launches(part: &AgentPart) -> Launches {
-    launching(part).map_or_else(Launches::default, |(limits, allowed)| Launches {
+fn launch_limits(part: &AgentConfig) -> LaunchLimits {
+    launch_settings(part).map_or_else(LaunchLimits::default, |(limits, allowed)| LaunchLimits {
         max_turns: limits.turns.filter(|turns| *turns > 0),
         timeout: limits.timeout,
         budget: budget(allowed),
@@ -220,12 +220,12 @@ fn launches(part: &AgentPart) -> Launches {
 }
 
 /// Bounds on how many tasks there may be.
-pub(super) fn limits(root: &AgentPart) -> Limits {
-    let usual = Limits::default();
-    let of_toolset = launching(root).map(|(limits, _)| *limits).unwrap_or_default();
+pub(super) fn limits(root: &AgentConfig) -> TaskLimits {
+    let usual = TaskLimits::default();
+    let of_toolset = launch_settings(root).map(|(limits, _)| *limits).unwrap_or_default();
     let running = root.limits.running.or(of_toolset.running);
     let processes = root.limits.processes.or(of_toolset.processes);
-    Limits {
+    TaskLimits {
         processes: processes.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.processes),
         running: running.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual.running),
         depth: root.limits.depth.or(of_toolset.depth).unwrap_or(usual.depth),
@@ -235,11 +235,11 @@ pub(super) fn limits(root: &AgentPart) -> Limits {
 }
 
 /// Which tools run, which are asked about, and which never run. The reader has tried the patterns.
-pub(super) fn permissions(part: &PermissionsPart) -> Result<Permissions, TeamError> {
+pub(super) fn permissions(part: &PermissionsConfig) -> Result<Permissions, TeamError> {
     Permissions::parse(&part.allow, &part.ask, &part.deny).map_err(TeamError::File)
 }
 
 /// Whether a toolset is one of the words for sub-agents, which the agent has by its dialect.
-pub(super) fn is_dialect(kind: &ToolsetKind) -> bool {
+pub(super) fn is_sub_agent_toolset(kind: &ToolsetKind) -> bool {
     matches!(kind, ToolsetKind::BackgroundAgents { .. } | ToolsetKind::Agents { .. })
 }

@@ -3,33 +3,33 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use super::{Job, Workshop};
-use crate::hook::{Hook, Hooks, Matcher, OnHookError};
-use crate::teamfile::{HookPart, HooksPart, MatcherPart};
+use super::{FileAssembly, TeamAssembler};
+use crate::hook::{Hook, Hooks, ToolMatcher, OnHookError};
+use crate::teamfile::{HookConfig, HooksConfig, HookMatcherConfig};
 
 /// Where hooks find what lies beside their team file.
 const TEAM_DIR: &str = "LONGHAUL_TEAM_DIR";
 
-impl Workshop<'_> {
+impl TeamAssembler<'_> {
     /// The hooks of an agent.
-    pub(super) fn hooks(&mut self, job: &mut Job<'_>, part: &HooksPart, path: &str) -> Option<Hooks> {
-        if *part == HooksPart::default() {
+    pub(super) fn hooks(&mut self, job: &mut FileAssembly<'_>, part: &HooksConfig, path: &str) -> Option<Hooks> {
+        if *part == HooksConfig::default() {
             return None;
         }
-        let mut matched = |key: &str, parts: &[MatcherPart]| {
+        let mut matched = |key: &str, parts: &[HookMatcherConfig]| {
             let mut all = Vec::new();
             for (index, part) in parts.iter().enumerate() {
                 // The reader has tried them.
-                match Matcher::parse(part.matcher.as_deref().unwrap_or_default()) {
+                match ToolMatcher::parse(part.matcher.as_deref().unwrap_or_default()) {
                     Ok(matcher) => all.push((matcher, commands(&part.hooks))),
-                    Err(why) => job.wrong(&format!("{path}.{key}[{index}].matcher"), why),
+                    Err(why) => job.add_error(&format!("{path}.{key}[{index}].matcher"), why),
                 }
             }
             all
         };
         let (pre_tool_use, post_tool_use) =
             (matched("pre_tool_use", &part.pre_tool_use), matched("post_tool_use", &part.post_tool_use));
-        let filled = self.filled(job, &part.env, &format!("{path}.env"));
+        let filled = self.fill_all(job, &part.env, &format!("{path}.env"));
         let dir = (OsString::from(TEAM_DIR), self.bundle.base.clone().into_os_string());
         let named = filled.into_iter().map(|(name, value)| (name.into(), value.into()));
         Some(Hooks {
@@ -42,15 +42,15 @@ impl Workshop<'_> {
             task_end: commands(&part.task_end),
             env: Arc::new([dir].into_iter().chain(named).collect()),
             #[cfg(unix)]
-            porter: crate::hook::Porter::new(self.outfit.watchman.clone()),
+            runner: crate::hook::HookRunner::new(self.environment.watchman.clone()),
             #[cfg(not(unix))]
-            porter: crate::hook::Porter::default(),
+            runner: crate::hook::HookRunner::default(),
         })
     }
 }
 
-fn commands(parts: &[HookPart]) -> Vec<Hook> {
-    let hook = |part: &HookPart| {
+fn commands(parts: &[HookConfig]) -> Vec<Hook> {
+    let hook = |part: &HookConfig| {
         let on_error = match part.on_error.as_deref() {
             Some("allow") => OnHookError::Allow,
             _ => OnHookError::Deny,

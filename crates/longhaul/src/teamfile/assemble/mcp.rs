@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Job, Lookup, Workshop};
-use crate::process::Watchman;
-use crate::teamfile::bundle::folder;
-use crate::teamfile::walk::join;
-use crate::teamfile::{McpPart, ToolsetKind, ToolsetPart};
-use crate::toolset::{FileTokens, McpOptions, McpServer, McpTransport, Toolset, Vars};
+use super::{FileAssembly, VariableLookup, TeamAssembler};
+use crate::process::ProcessGuardian;
+use crate::teamfile::bundle::parent_dir;
+use crate::teamfile::walk::join_path;
+use crate::teamfile::{McpConfig, ToolsetKind, ToolsetConfig};
+use crate::toolset::{FileTokenStore, McpOptions, McpServer, McpTransport, Toolset, SecretEnv};
 
-use super::toolsets::dressed;
+use super::toolsets::apply_common_options;
 
 /// What a `ref` to Docker's catalogue begins with.
 const DOCKER: &str = "docker:";
@@ -18,7 +18,7 @@ const DOCKER: &str = "docker:";
 const TOKENS: &str = "tokens";
 /// What programs need to find their parts, their caches and Docker. None of it is a secret; whatever else a server needs
 /// is named in its `env`.
-const GIVEN: [&str; 20] = [
+const INHERITED_VARIABLES: [&str; 20] = [
     "PATH",
     "HOME",
     "USER",
@@ -42,36 +42,36 @@ const GIVEN: [&str; 20] = [
 ];
 
 /// How the servers of a process are run.
-pub(super) fn options(variables: &Lookup, data: &Path, watchman: &Watchman) -> McpOptions {
+pub(super) fn mcp_options(variables: &VariableLookup, data: &Path, watchman: &ProcessGuardian) -> McpOptions {
     let path = ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned());
-    let set = GIVEN.iter().filter_map(|name| Some((*name, variables(name)?)));
+    let set = INHERITED_VARIABLES.iter().filter_map(|name| Some((*name, variables(name)?)));
     McpOptions {
-        env: Vars::from_iter(std::iter::once(path).chain(set)),
-        tokens: Arc::new(FileTokens::new(data.join(TOKENS))),
-        watchman: watchman.clone(),
+        env: SecretEnv::from_iter(std::iter::once(path).chain(set)),
+        token_store: Arc::new(FileTokenStore::new(data.join(TOKENS))),
+        guardian: watchman.clone(),
         ..McpOptions::default()
     }
 }
 
-impl Workshop<'_> {
+impl TeamAssembler<'_> {
     /// The tools of a server, by what the toolset says and what is said under `mcps` if it refers to that.
     pub(super) fn mcp_tools(
         &self,
-        job: &mut Job<'_>,
-        part: &ToolsetPart,
-        mcp: &McpPart,
+        job: &mut FileAssembly<'_>,
+        part: &ToolsetConfig,
+        mcp: &McpConfig,
         path: &str,
     ) -> Arc<dyn Toolset> {
         let name = mcp.reference.as_deref().filter(|word| !word.starts_with(DOCKER));
-        let defined = name.and_then(|name| Some((join("mcps", name), job.team.mcps.get(name)?.clone())));
+        let defined = name.and_then(|name| Some((join_path("mcps", name), job.team.mcps.get(name)?.clone())));
         let (mut server, defined) = match defined {
-            Some((at, ToolsetPart { kind: ToolsetKind::Mcp(server), tools, instruction, .. })) => {
+            Some((at, ToolsetConfig { kind: ToolsetKind::Mcp(server), tools, instruction, .. })) => {
                 let mut made = self.mcp_server(job, &server, &at);
-                for (name, value) in self.filled(job, &mcp.env, &format!("{path}.env")) {
+                for (name, value) in self.fill_all(job, &mcp.env, &format!("{path}.env")) {
                     made = made.env(name, value);
                 }
                 if let Some(dir) = &mcp.working_dir {
-                    made = made.cwd(self.workplace(job).join(dir));
+                    made = made.cwd(self.working_dir(job).join(dir));
                 }
                 made.name = server.name;
                 (made, Some((tools, instruction)))
@@ -85,25 +85,25 @@ impl Workshop<'_> {
             part.tools = part.tools.or(tools);
             part.instruction = part.instruction.or(instruction);
         }
-        let toolset = self.outfit.mcp.toolset(server);
+        let toolset = self.environment.mcp.toolset(server);
         // Its tools have two names, the server's and the model's: it narrows them itself.
         let toolset = match part.tools.take().filter(|tools| !tools.is_empty()) {
             Some(tools) => toolset.only(tools),
             None => toolset,
         };
-        dressed(Arc::new(toolset), &part)
+        apply_common_options(Arc::new(toolset), &part)
     }
 
-    fn mcp_server(&self, job: &mut Job<'_>, part: &McpPart, path: &str) -> McpServer {
+    fn mcp_server(&self, job: &mut FileAssembly<'_>, part: &McpConfig, path: &str) -> McpServer {
         let server = match (&part.command, &part.remote) {
             (Some(command), _) => {
-                let dir = self.workplace(job);
+                let dir = self.working_dir(job);
                 let dir = part.working_dir.as_ref().map_or(dir.clone(), |below| dir.join(below));
                 McpServer::command(command, part.args.iter().cloned()).cwd(dir)
             }
             (None, Some(remote)) => {
-                let url = self.filled_one(job, &remote.url, &format!("{path}.remote.url"));
-                let headers = self.filled(job, &remote.headers, &format!("{path}.remote.headers"));
+                let url = self.fill_one(job, &remote.url, &format!("{path}.remote.url"));
+                let headers = self.fill_all(job, &remote.headers, &format!("{path}.remote.headers"));
                 let transport = match remote.transport_type.as_deref() {
                     Some("sse") => McpTransport::Sse,
                     _ => McpTransport::Streamable,
@@ -116,14 +116,14 @@ impl Workshop<'_> {
                 McpServer::docker(reference.strip_prefix(DOCKER).unwrap_or(reference))
             }
         };
-        let env = self.filled(job, &part.env, &format!("{path}.env"));
+        let env = self.fill_all(job, &part.env, &format!("{path}.env"));
         let server = env.into_iter().fold(server, |server, (name, value)| server.env(name, value));
         McpServer { name: part.name.clone(), ..server }
     }
 
     /// Where the programs of a team run: where it works, or else beside its file.
-    fn workplace(&self, job: &Job<'_>) -> std::path::PathBuf {
-        let beside = || self.bundle.base.join(folder(&job.source.key));
+    fn working_dir(&self, job: &FileAssembly<'_>) -> std::path::PathBuf {
+        let beside = || self.bundle.base.join(parent_dir(&job.source.key));
         self.bundle.working_dir.clone().unwrap_or_else(beside)
     }
 }

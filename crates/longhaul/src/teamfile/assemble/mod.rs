@@ -12,60 +12,60 @@ mod toolsets;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, Notice};
-use super::problem::{MOST, Problem};
-use super::{TeamFile, read};
+use super::bundle::{TeamBundle, FileProblem};
+use super::problem::{MAX_PROBLEMS, Problem};
+use super::{TeamFile, parse};
 use crate::agent::{Agent, Team, TeamError};
-use crate::dispatch::Limits;
+use crate::dispatch::TaskLimits;
 use crate::entry::Budget;
-use crate::model::http::Http;
-use crate::process::Watchman;
+use crate::model::http::HttpClient;
+use crate::process::ProcessGuardian;
 #[cfg(all(unix, feature = "mcp"))]
 use crate::toolset::McpPool;
 use crate::worker::TeamLoader;
 
 /// Looks up a variable. The library reads no environment; whoever calls it does.
-pub type Lookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// What a team is put together with: all that is not in its file.
 #[derive(Clone)]
-pub struct Outfit {
+pub struct Environment {
     /// The way to providers.
-    pub http: Http,
+    pub http: HttpClient,
     /// Variables: keys of providers, and what stands in the file as `${env.NAME}`.
-    pub variables: Lookup,
+    pub variables: VariableLookup,
     /// Where toolsets keep what they keep: memories, tokens.
-    pub data: PathBuf,
+    pub data_dir: PathBuf,
     /// Other models than those of the file.
-    pub models: Vec<ModelOverride>,
+    pub model_overrides: Vec<ModelOverride>,
     /// Sees to it that the processes of toolsets end with this one.
-    pub watchman: Watchman,
+    pub watchman: ProcessGuardian,
     /// The MCP servers of this process. Whoever is done with all teams closes it.
     #[cfg(all(unix, feature = "mcp"))]
     pub mcp: McpPool,
     /// The program that can confine itself for a sandbox where there is no bubblewrap: see `toolset::Sandbox::helper`.
-    pub helper: Option<PathBuf>,
+    pub sandbox_helper: Option<PathBuf>,
 }
 
-impl Outfit {
+impl Environment {
     /// An outfit with nothing special. MCP servers get these variables of the caller's, if they are set: `PATH`, `HOME`
     /// and a few more that programs need to start and that are no secrets. Tokens of logins are kept below `data`.
     pub fn new(
-        http: Http,
+        http: HttpClient,
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         data: impl Into<PathBuf>,
-    ) -> Outfit {
-        let (data, watchman): (PathBuf, _) = (data.into(), Watchman::new());
-        let variables: Lookup = Arc::new(variables);
-        Outfit {
+    ) -> Environment {
+        let (data, watchman): (PathBuf, _) = (data.into(), ProcessGuardian::new());
+        let variables: VariableLookup = Arc::new(variables);
+        Environment {
             http,
             #[cfg(all(unix, feature = "mcp"))]
-            mcp: McpPool::new(mcp::options(&variables, &data, &watchman)),
+            mcp: McpPool::new(mcp::mcp_options(&variables, &data, &watchman)),
             variables,
-            data,
-            models: Vec::new(),
+            data_dir: data,
+            model_overrides: Vec::new(),
             watchman,
-            helper: None,
+            sandbox_helper: None,
         }
     }
 }
@@ -80,13 +80,13 @@ pub struct ModelOverride {
 }
 
 /// A team that has been put together.
-pub struct Assembly {
+pub struct AssembledTeam {
     /// The team. It is known by its file only when it was kept: see [`Team::kept_as`].
     pub team: Team,
     /// What it runs without, or otherwise than written.
-    pub notices: Vec<Notice>,
+    pub warnings: Vec<FileProblem>,
     /// Bounds on how many tasks there may be, as the root's `limits` say.
-    pub limits: Limits,
+    pub limits: TaskLimits,
     /// What a whole run may use: the budget of the tree of a root's order.
     pub budget: Budget,
 }
@@ -96,7 +96,7 @@ pub struct Assembly {
 pub enum AssembleError {
     /// A team file is wrong.
     #[error("{}", rendered(.file, .text, .problems))]
-    Wrong {
+    InvalidFile {
         /// What the file is called.
         file: String,
         /// Its text.
@@ -114,29 +114,29 @@ fn rendered(file: &str, text: &str, problems: &[Problem]) -> String {
 }
 
 /// Makes a team of a team file and what it refers to.
-pub fn assemble(bundle: &Bundle, outfit: &Outfit) -> Result<Assembly, AssembleError> {
-    let mut workshop = Workshop {
+pub fn assemble(bundle: &TeamBundle, outfit: &Environment) -> Result<AssembledTeam, AssembleError> {
+    let mut workshop = TeamAssembler {
         bundle,
-        outfit,
-        models: models::Models::default(),
+        environment: outfit,
+        models: models::ModelRegistry::default(),
         agents: Vec::new(),
         open: Vec::new(),
-        notices: Vec::new(),
+        warnings: Vec::new(),
     };
-    let source = Source { key: String::new(), name: bundle.name.clone(), text: &bundle.text };
-    let team = workshop.file(source, None)?;
-    let root_name = team.root().unwrap_or_default().to_owned();
+    let source = TeamFileSource { key: String::new(), name: bundle.name.clone(), text: &bundle.text };
+    let team = workshop.assemble_file(source, None)?;
+    let root_name = team.root_agent().unwrap_or_default().to_owned();
     let root_part = team.agents.get(&root_name).cloned().unwrap_or_default();
     let mut agents = workshop.agents;
     let at = agents.iter().position(|agent| agent.name.as_str() == root_name).unwrap_or(0);
     let root = agents.remove(at);
-    let mut whole = Team::of(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
+    let mut whole = Team::with_agents(root, agents)?.with_permissions(agents::permissions(&team.permissions)?);
     for (name, model) in workshop.models.named() {
         whole = whole.with_model(name, model);
     }
-    Ok(Assembly {
+    Ok(AssembledTeam {
         team: whole,
-        notices: workshop.notices,
+        warnings: workshop.warnings,
         limits: agents::limits(&root_part),
         budget: agents::budget(&team.budget),
     })
@@ -144,7 +144,7 @@ pub fn assemble(bundle: &Bundle, outfit: &Outfit) -> Result<Assembly, AssembleEr
 
 /// A team file that is being put together.
 #[derive(Clone)]
-struct Source<'a> {
+struct TeamFileSource<'a> {
     /// Its path in the bundle; empty for the first.
     key: String,
     /// What people call it.
@@ -153,105 +153,105 @@ struct Source<'a> {
 }
 
 /// Where a team is put together.
-struct Workshop<'a> {
-    bundle: &'a Bundle,
-    outfit: &'a Outfit,
-    models: models::Models,
+struct TeamAssembler<'a> {
+    bundle: &'a TeamBundle,
+    environment: &'a Environment,
+    models: models::ModelRegistry,
     agents: Vec<Agent>,
     /// The files on the way to the one that is being put together.
     open: Vec<String>,
-    notices: Vec<Notice>,
+    warnings: Vec<FileProblem>,
 }
 
 /// What is being put together: the file, and what went wrong with it so far.
-struct Job<'a> {
-    source: Source<'a>,
+struct FileAssembly<'a> {
+    source: TeamFileSource<'a>,
     team: TeamFile,
     /// What its agents' names begin with, where another file brought it.
     prefix: Option<String>,
     problems: Vec<Problem>,
 }
 
-impl Job<'_> {
+impl FileAssembly<'_> {
     /// An agent's name in the whole team.
     fn full_name(&self, name: &str) -> String {
         match &self.prefix {
             None => name.to_owned(),
-            Some(prefix) if self.team.root() == Some(name) => prefix.clone(),
+            Some(prefix) if self.team.root_agent() == Some(name) => prefix.clone(),
             Some(prefix) => format!("{prefix}/{name}"),
         }
     }
 
     /// Something that may be a mistake. It is told whether the file can be run or not.
     fn doubtful(&mut self, path: &str, message: impl Into<String>, help: String) {
-        let problem = Problem::warning(self.team.place(path).value, path, message).help(help);
+        let problem = Problem::warning(self.team.span_of(path).value, path, message).with_help(help);
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 
-    fn wrong(&mut self, path: &str, message: impl Into<String>) {
-        self.problems.push(Problem::error(self.team.place(path).value, path, message));
+    fn add_error(&mut self, path: &str, message: impl Into<String>) {
+        self.problems.push(Problem::error(self.team.span_of(path).value, path, message));
     }
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> TeamAssembler<'a> {
     /// Puts the agents of a file together.
-    fn file(&mut self, source: Source<'a>, prefix: Option<String>) -> Result<TeamFile, AssembleError> {
-        let reading = read(source.text);
+    fn assemble_file(&mut self, source: TeamFileSource<'a>, prefix: Option<String>) -> Result<TeamFile, AssembleError> {
+        let reading = parse(source.text);
         let Some(team) = reading.file else {
             let problems = reading.problems.into_iter().filter(Problem::is_error).collect();
-            return Err(AssembleError::Wrong { file: source.name, text: source.text.to_owned(), problems });
+            return Err(AssembleError::InvalidFile { file: source.name, text: source.text.to_owned(), problems });
         };
         for problem in reading.problems {
-            self.notices.push(Notice { file: source.name.clone(), problem });
+            self.warnings.push(FileProblem { file: source.name.clone(), problem });
         }
         self.open.push(source.key.clone());
-        let mut job = Job { source, team, prefix, problems: Vec::new() };
+        let mut job = FileAssembly { source, team, prefix, problems: Vec::new() };
         let names: Vec<String> = job.team.agents.keys().cloned().collect();
         for name in names {
-            self.agent(&mut job, &name)?;
+            self.assemble_agent(&mut job, &name)?;
         }
         self.open.pop();
         if !job.problems.iter().any(Problem::is_error) {
             let file = &job.source.name;
-            let doubts = job.problems.into_iter().map(|problem| Notice { file: file.clone(), problem });
-            self.notices.extend(doubts);
+            let doubts = job.problems.into_iter().map(|problem| FileProblem { file: file.clone(), problem });
+            self.warnings.extend(doubts);
             return Ok(job.team);
         }
         let (file, text) = (job.source.name, job.source.text.to_owned());
-        Err(AssembleError::Wrong { file, text, problems: job.problems })
+        Err(AssembleError::InvalidFile { file, text, problems: job.problems })
     }
 
     /// Tells something that the team runs without.
-    fn notice(&mut self, job: &Job<'_>, path: &str, message: impl Into<String>, help: &str) {
-        let problem = Problem::warning(job.team.place(path).value, path, message);
-        let problem = if help.is_empty() { problem } else { problem.help(help) };
-        let notice = Notice { file: job.source.name.clone(), problem };
-        if self.notices.len() < MOST && !self.notices.contains(&notice) {
-            self.notices.push(notice);
+    fn warn(&mut self, job: &FileAssembly<'_>, path: &str, message: impl Into<String>, help: &str) {
+        let problem = Problem::warning(job.team.span_of(path).value, path, message);
+        let problem = if help.is_empty() { problem } else { problem.with_help(help) };
+        let notice = FileProblem { file: job.source.name.clone(), problem };
+        if self.warnings.len() < MAX_PROBLEMS && !self.warnings.contains(&notice) {
+            self.warnings.push(notice);
         }
     }
 }
 
 /// Makes teams of the bundles that are kept in the store, so that any process can carry their tasks on.
 #[derive(Clone)]
-pub struct Loader {
-    outfit: Outfit,
+pub struct BundleLoader {
+    environment: Environment,
 }
 
-impl Loader {
+impl BundleLoader {
     /// A loader with an outfit.
-    pub fn new(outfit: Outfit) -> Loader {
-        Loader { outfit }
+    pub fn new(outfit: Environment) -> BundleLoader {
+        BundleLoader { environment: outfit }
     }
 }
 
-impl TeamLoader for Loader {
+impl TeamLoader for BundleLoader {
     fn load(&self, file: &[u8]) -> Result<Team, TeamError> {
-        let bundle = Bundle::decode(file).map_err(TeamError::File)?;
-        let assembly = assemble(&bundle, &self.outfit).map_err(|error| TeamError::File(error.to_string()))?;
-        for notice in &assembly.notices {
+        let bundle = TeamBundle::decode(file).map_err(TeamError::File)?;
+        let assembly = assemble(&bundle, &self.environment).map_err(|error| TeamError::File(error.to_string()))?;
+        for notice in &assembly.warnings {
             tracing::info!(%notice, "the team is not quite as it is written");
         }
         Ok(assembly.team)

@@ -7,17 +7,17 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use secrecy::SecretString;
 
-use super::auto::{Auto, InTurn};
-use super::toolsets::unset_words;
-use super::{Job, Lookup, Workshop};
+use super::auto::{AutoModel, RotatingModel};
+use super::toolsets::describe_variable_error;
+use super::{FileAssembly, VariableLookup, TeamAssembler};
 use crate::model::Model;
-use crate::model::http::{CustomProvider, Fallback, ModelSpec};
-use crate::model::scripted::{Script, Scripted};
+use crate::model::http::{CustomProvider, FallbackModel, ModelSpec};
+use crate::model::scripted::{ModelScript, ScriptedModel};
 use crate::model::settings::{ModelSettings, Thinking};
-use crate::teamfile::bundle::folder;
-use crate::teamfile::variables::fill;
-use crate::teamfile::walk::join;
-use crate::teamfile::{AgentPart, ModelPart, ThinkingPart};
+use crate::teamfile::bundle::parent_dir;
+use crate::teamfile::variables::fill_variables;
+use crate::teamfile::walk::join_path;
+use crate::teamfile::{AgentConfig, ModelConfig, ThinkingConfig};
 
 /// How often a model is asked again before another one is, where the file does not say.
 const RETRIES: u32 = 2;
@@ -26,13 +26,13 @@ const COOLDOWN: Duration = Duration::from_secs(60);
 
 /// The models that have been made: of each there is one, whoever names it.
 #[derive(Default)]
-pub(super) struct Models {
+pub(super) struct ModelRegistry {
     made: HashMap<(String, String), Arc<dyn Model>>,
     scripts: HashMap<String, Arc<dyn Model>>,
     named: IndexMap<String, Arc<dyn Model>>,
 }
 
-impl Models {
+impl ModelRegistry {
     /// Those that an order may ask for by name.
     pub(super) fn named(&self) -> impl Iterator<Item = (String, Arc<dyn Model>)> + '_ {
         self.named.iter().map(|(name, model)| (name.clone(), model.clone()))
@@ -40,23 +40,23 @@ impl Models {
 }
 
 /// Variables as keys.
-pub(super) fn keys(variables: &Lookup) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
+pub(super) fn key_source(variables: &VariableLookup) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + use<> {
     let variables = variables.clone();
     move |name| variables(name).map(SecretString::from)
 }
 
-impl Workshop<'_> {
+impl TeamAssembler<'_> {
     /// The model of an agent: its own ones in turn, and those that stand in for them.
-    pub(super) fn model_of(
+    pub(super) fn agent_model(
         &mut self,
-        job: &mut Job<'_>,
+        job: &mut FileAssembly<'_>,
         name: &str,
-        agent: &AgentPart,
+        agent: &AgentConfig,
     ) -> Option<Arc<dyn Model>> {
-        let path = join("agents", name);
+        let path = join_path("agents", name);
         let full = job.full_name(name);
         let fits = |other: &&super::ModelOverride| other.agent.as_ref().is_none_or(|agent| *agent == full);
-        let names = match self.bundle.models.iter().chain(&self.outfit.models).rev().find(fits) {
+        let names = match self.bundle.models.iter().chain(&self.environment.model_overrides).rev().find(fits) {
             Some(other) => other.model.split(',').map(|name| name.trim().to_owned()).collect(),
             None if agent.model.is_empty() => vec!["auto".to_owned()],
             None => agent.model.clone(),
@@ -69,14 +69,14 @@ impl Workshop<'_> {
                 Err(why) => missing.push((index, why)),
             }
         }
-        let Some(own) = InTurn::of(models) else {
+        let Some(own) = RotatingModel::from_models(models) else {
             for (index, why) in missing {
-                job.wrong(&format!("{path}.model[{index}]"), why);
+                job.add_error(&format!("{path}.model[{index}]"), why);
             }
             return None;
         };
         for (index, why) in missing {
-            self.notice(job, &format!("{path}.model[{index}]"), why, "the other models are asked");
+            self.warn(job, &format!("{path}.model[{index}]"), why, "the other models are asked");
         }
         let Some(fallback) = &agent.fallback else { return Some(own) };
         let mut others = Vec::new();
@@ -86,7 +86,7 @@ impl Workshop<'_> {
                 Ok(model) => others.push(model),
                 Err(why) => {
                     let path = format!("{path}.fallback.models[{index}]");
-                    self.notice(job, &path, why, "it cannot stand in");
+                    self.warn(job, &path, why, "it cannot stand in");
                 }
             }
         }
@@ -98,11 +98,11 @@ impl Workshop<'_> {
             Some(retries) => u32::try_from(retries).unwrap_or(0),
         };
         let cooldown = fallback.cooldown.unwrap_or(COOLDOWN);
-        Some(Arc::new(Fallback::new(own, others, retries, cooldown)))
+        Some(Arc::new(FallbackModel::new(own, others, retries, cooldown)))
     }
 
     /// Warns of a model whose name is nearly a known one.
-    fn doubt(&self, job: &mut Job<'_>, name: &str, path: &str) {
+    fn doubt(&self, job: &mut FileAssembly<'_>, name: &str, path: &str) {
         let part = job.team.models.get(name);
         let typed = part.map_or(Some(name), |part| part.model.as_deref()).unwrap_or_default();
         let (provider, model) = match part.and_then(|part| part.provider.as_deref()) {
@@ -113,15 +113,15 @@ impl Workshop<'_> {
         if elsewhere || job.team.providers.contains_key(provider) {
             return;
         }
-        let Some(meant) = self.outfit.http.meant(provider, model) else { return };
+        let Some(meant) = self.environment.http.meant(provider, model) else { return };
         let message = format!("{provider} has no model '{model}' that Longhaul knows of");
         let help = format!("did you mean {meant}? If it is new, all is well");
-        let path = if part.is_some() { format!("{}.model", join("models", name)) } else { path.to_owned() };
+        let path = if part.is_some() { format!("{}.model", join_path("models", name)) } else { path.to_owned() };
         job.doubtful(&path, message, help);
     }
 
     /// The model of a name, or why there is none.
-    pub(super) fn model(&mut self, job: &Job<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+    pub(super) fn model(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
         let key = (job.source.key.clone(), name.to_owned());
         if let Some(model) = self.models.made.get(&key) {
             return Ok(model.clone());
@@ -134,7 +134,7 @@ impl Workshop<'_> {
         Ok(model)
     }
 
-    fn make(&mut self, job: &Job<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
+    fn make(&mut self, job: &FileAssembly<'_>, name: &str) -> Result<Arc<dyn Model>, String> {
         if name == "auto" {
             return self.auto();
         }
@@ -145,24 +145,24 @@ impl Workshop<'_> {
             return self.script(job, file);
         }
         let spec = ModelSpec::parse(name).map_err(|error| error.to_string())?;
-        let part = ModelPart {
+        let part = ModelConfig {
             provider: Some(spec.provider),
             model: Some(spec.settings.model),
-            ..ModelPart::default()
+            ..ModelConfig::default()
         };
         self.part(job, name, &part)
     }
 
     fn auto(&self) -> Result<Arc<dyn Model>, String> {
-        let keys = keys(&self.outfit.variables);
-        match self.outfit.http.auto_by_key(&keys) {
+        let keys = key_source(&self.environment.variables);
+        match self.environment.http.auto_model_by_key(&keys) {
             Some(found) => found.map(|model| model as Arc<dyn Model>).map_err(|error| error.to_string()),
-            None => Ok(Arc::new(Auto::new(self.outfit.http.clone(), self.outfit.variables.clone()))),
+            None => Ok(Arc::new(AutoModel::new(self.environment.http.clone(), self.environment.variables.clone()))),
         }
     }
 
-    fn script(&mut self, job: &Job<'_>, file: &str) -> Result<Arc<dyn Model>, String> {
-        let Some((key, text)) = self.bundle.file(folder(&job.source.key), file) else {
+    fn script(&mut self, job: &FileAssembly<'_>, file: &str) -> Result<Arc<dyn Model>, String> {
+        let Some((key, text)) = self.bundle.find_file(parent_dir(&job.source.key), file) else {
             return Err(format!("there is no script '{file}': paths are relative to the team file"));
         };
         if let Some(model) = self.models.scripts.get(&key) {
@@ -173,7 +173,7 @@ impl Workshop<'_> {
         Ok(model)
     }
 
-    fn part(&mut self, job: &Job<'_>, name: &str, part: &ModelPart) -> Result<Arc<dyn Model>, String> {
+    fn part(&mut self, job: &FileAssembly<'_>, name: &str, part: &ModelConfig) -> Result<Arc<dyn Model>, String> {
         let (provider, model) = match (part.provider.as_deref(), part.model.as_deref()) {
             (Some("scripted"), Some(file)) => return self.script(job, file),
             (Some("scripted"), None) => return scripted(name, part.script.as_deref().unwrap_or_default()),
@@ -183,7 +183,7 @@ impl Workshop<'_> {
         };
         let own = job.team.providers.get(provider);
         let filled = |url: Option<&String>| -> Result<Option<String>, String> {
-            url.map(|url| self.fill(url)).transpose()
+            url.map(|url| self.try_fill(url)).transpose()
         };
         let custom = own
             .map(|own| {
@@ -217,24 +217,24 @@ impl Workshop<'_> {
             api_type: part.api_type,
             custom,
         };
-        let keys = keys(&self.outfit.variables);
-        let model = self.outfit.http.model(&spec, &keys).map_err(|error| error.to_string())?;
+        let keys = key_source(&self.environment.variables);
+        let model = self.environment.http.model(&spec, &keys).map_err(|error| error.to_string())?;
         Ok(model)
     }
 
     /// A text with its variables, or which are not set.
-    pub(super) fn fill(&self, text: &str) -> Result<String, String> {
-        fill(text, &*self.outfit.variables).map_err(|unset| unset_words(&unset))
+    pub(super) fn try_fill(&self, text: &str) -> Result<String, String> {
+        fill_variables(text, &*self.environment.variables).map_err(|unset| describe_variable_error(&unset))
     }
 }
 
 fn scripted(name: &str, text: &str) -> Result<Arc<dyn Model>, String> {
-    let script = Script::parse(name, text).map_err(|error| error.to_string())?;
-    Ok(Arc::new(Scripted::new(Arc::new(script))))
+    let script = ModelScript::parse(name, text).map_err(|error| error.to_string())?;
+    Ok(Arc::new(ScriptedModel::new(Arc::new(script))))
 }
 
 /// How much a model thinks, in the words of models.
-fn thinking(part: &ThinkingPart) -> Option<Thinking> {
+fn thinking(part: &ThinkingConfig) -> Option<Thinking> {
     let tokens = |tokens: i64| match tokens {
         0 => Thinking::Off,
         tokens => u32::try_from(tokens).map_or(Thinking::Adaptive, Thinking::Tokens),
@@ -245,10 +245,10 @@ fn thinking(part: &ThinkingPart) -> Option<Thinking> {
         word => Thinking::Effort(word.to_owned()),
     };
     match part {
-        ThinkingPart::Tokens(count) => Some(tokens(*count)),
-        ThinkingPart::Effort(word) => Some(effort(word)),
-        ThinkingPart::Map { effort: Some(word), .. } => Some(effort(word)),
-        ThinkingPart::Map { tokens: Some(count), .. } => Some(tokens(*count)),
-        ThinkingPart::Map { .. } => None,
+        ThinkingConfig::Tokens(count) => Some(tokens(*count)),
+        ThinkingConfig::Effort(word) => Some(effort(word)),
+        ThinkingConfig::Map { effort: Some(word), .. } => Some(effort(word)),
+        ThinkingConfig::Map { tokens: Some(count), .. } => Some(tokens(*count)),
+        ThinkingConfig::Map { .. } => None,
     }
 }

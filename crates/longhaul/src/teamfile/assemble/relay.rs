@@ -8,21 +8,21 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use serde_json::json;
 
-use super::{AssembleError, Job, Workshop};
-use crate::agent::{Agent, Habits};
+use super::{AssembleError, FileAssembly, TeamAssembler};
+use crate::agent::{Agent, Policy};
 use crate::message::envelope::escape;
 use crate::message::{Block, Call, Message, Reply, StopReason};
-use crate::model::{Chunk, Model, ModelError, ModelErrorKind, ReplyStream, Request};
-use crate::toolset::{A2a, Headers};
+use crate::model::{ReplyChunk, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+use crate::toolset::{A2a, SecretHeaders};
 
 /// How much of what the remote agent says is its answer; it is not a model's to cut.
 const ANSWER: usize = 1 << 20;
 
-impl Workshop<'_> {
+impl TeamAssembler<'_> {
     /// The name in the whole team of an agent at an address; it is put together if it is not there yet.
-    pub(super) fn remote(
+    pub(super) fn remote_agent(
         &mut self,
-        job: &mut Job<'_>,
+        job: &mut FileAssembly<'_>,
         name: &str,
         address: &str,
         path: &str,
@@ -32,22 +32,22 @@ impl Workshop<'_> {
             Some(prefix) => format!("{prefix}/{name}"),
         };
         let Some(shown) = shown(address) else {
-            job.wrong(path, "this is not a URL: write name:https://host/path");
+            job.add_error(path, "this is not a URL: write name:https://host/path");
             return Ok(None);
         };
-        let relay = Relay { name: format!("a2a {shown}") };
+        let relay = RelayModel { name: format!("a2a {shown}") };
         let had = self.agents.iter().find(|agent| agent.name.as_str() == full);
         let taken = had.is_some_and(|had| had.model.name() != relay.name);
         if taken || job.team.agents.contains_key(name) {
-            job.wrong(path, format!("another agent is called '{name}' already: write other-name:{shown}"));
+            job.add_error(path, format!("another agent is called '{name}' already: write other-name:{shown}"));
             return Ok(None);
         }
         if had.is_none() {
             let agent = Agent::builder(full.as_str())
                 .description(format!("An agent elsewhere, at {shown}. It sees nothing but the task."))
                 .model(Arc::new(relay))
-                .habits(Habits { output_cap: ANSWER, ..Habits::default() })
-                .toolset(A2a::new(address, Headers::default()).name(name).whole())
+                .policy(Policy { output_cap: ANSWER, ..Policy::default() })
+                .toolset(A2a::new(address, SecretHeaders::default()).name(name).single_tool())
                 .build()?;
             self.agents.push(agent);
         }
@@ -63,16 +63,16 @@ fn shown(address: &str) -> Option<String> {
 }
 
 /// Passes on what it is told, and answers with what comes back.
-struct Relay {
+struct RelayModel {
     name: String,
 }
 
-impl Model for Relay {
+impl Model for RelayModel {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn stream<'a>(&'a self, request: Request<'a>) -> ReplyStream<'a> {
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
         let next = next(&request).map_err(|why| ModelError {
             model: self.name.clone(),
             kind: ModelErrorKind::Rejected(why),
@@ -86,14 +86,14 @@ impl Model for Relay {
                 cost: Some(0),
                 ..Reply::default()
             };
-            Chunk::Done(Box::new(reply))
+            ReplyChunk::Done(Box::new(reply))
         });
         futures::stream::iter([done]).boxed()
     }
 }
 
 /// What is to be said or called now; or why there is nothing.
-fn next(request: &Request<'_>) -> Result<(Block, StopReason), String> {
+fn next(request: &ModelRequest<'_>) -> Result<(Block, StopReason), String> {
     match request.messages.last() {
         Some(Message::Tool(result)) if result.is_error => Err(result.output.to_string()),
         Some(Message::Tool(result)) => Ok((Block::Text(result.output.to_string()), StopReason::End)),

@@ -6,32 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::agent::{Notices, Team};
+use crate::agent::{CompletionNotice, Team};
 use crate::entry::{OnFinish, TeamRef};
 use crate::model::http::HttpOptions;
-use crate::store::{Memory, Store};
+use crate::store::{MemoryStore, Store};
 use crate::testing::{FnModel, reply};
 use crate::{Longhaul, Order, Status};
 
-fn outfit(set: &'static [(&'static str, &'static str)]) -> Outfit {
-    let http = Http::new(HttpOptions::default()).unwrap();
+fn outfit(set: &'static [(&'static str, &'static str)]) -> Environment {
+    let http = HttpClient::new(HttpOptions::default()).unwrap();
     let look =
         move |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-    Outfit::new(http, look, "data")
+    Environment::new(http, look, "data")
 }
 
 /// Every variable is set.
-fn rich() -> Outfit {
-    let http = Http::new(HttpOptions::default()).unwrap();
-    Outfit::new(http, |name: &str| Some(format!("value-of-{name}")), "data")
+fn rich() -> Environment {
+    let http = HttpClient::new(HttpOptions::default()).unwrap();
+    Environment::new(http, |name: &str| Some(format!("value-of-{name}")), "data")
 }
 
-fn made(text: &str) -> Assembly {
-    assemble(&Bundle::of_text("team.yaml", text), &rich()).unwrap_or_else(|error| panic!("{error}"))
+fn made(text: &str) -> AssembledTeam {
+    assemble(&TeamBundle::from_text("team.yaml", text), &rich()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn told(text: &str, outfit: &Outfit) -> String {
-    match assemble(&Bundle::of_text("team.yaml", text), outfit) {
+fn told(text: &str, outfit: &Environment) -> String {
+    match assemble(&TeamBundle::from_text("team.yaml", text), outfit) {
         Ok(_) => panic!("nothing is wrong with: {text}"),
         Err(error) => error.to_string(),
     }
@@ -49,11 +49,11 @@ fn every_example_makes_a_team() {
         if path.extension().is_none_or(|end| end != "yaml") {
             continue;
         }
-        let bundle = Bundle::gather(&path).unwrap();
+        let bundle = TeamBundle::load(&path).unwrap();
         let assembly =
             assemble(&bundle, &rich()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(assembly.team.agents().count() > 0);
-        for notice in assembly.notices {
+        for notice in assembly.warnings {
             *missing.entry(notice.problem.message).or_default() += 1;
         }
     }
@@ -73,14 +73,14 @@ fn keys_of_an_agent_become_its_habits() {
     let agent = assembly.team.agent(&"first".into()).unwrap();
     assert_eq!(agent.sub_agents, ["second".into()]);
     assert!(agent.preamble.date);
-    let habits = &agent.habits;
+    let habits = &agent.policy;
     assert_eq!((habits.max_turns, habits.history_items, habits.output_cap), (7, Some(30), 4000));
-    assert_eq!((habits.repeats_told, habits.repeats_failed, habits.read_only), (2, 4, true));
+    assert_eq!((habits.warn_after_repeats, habits.fail_after_repeats, habits.read_only), (2, 4, true));
     assert_eq!(
-        (habits.timeout, habits.inactivity),
+        (habits.timeout, habits.inactivity_timeout),
         (Some(Duration::from_secs(300)), Duration::from_secs(20))
     );
-    assert_eq!((habits.on_finish, habits.notices), (OnFinish::Detach, Notices::Quiet));
+    assert_eq!((habits.on_finish, habits.completion_notice), (OnFinish::Detach, CompletionNotice::Quiet));
     let budget = Budget { tokens: Some(500), cost: Some(250_000), time: Some(Duration::from_secs(60)) };
     assert_eq!(habits.budget, budget);
     assert_eq!(assembly.budget, Budget { cost: Some(2_000_000), ..Budget::default() });
@@ -90,12 +90,12 @@ fn keys_of_an_agent_become_its_habits() {
         max_turns: Some(0),
         ..Order::new("second", "x").budget(Budget { tokens: Some(99), ..Budget::default() })
     };
-    let bound = habits.launches.bound(order);
+    let bound = habits.launch_limits.apply_to(order);
     assert_eq!(
         (bound.max_turns, bound.timeout, bound.budget.tokens),
         (Some(3), Some(Duration::from_secs(9)), Some(70))
     );
-    assert_eq!(habits.launches.bound(Order::new("second", "x").max_turns(2)).max_turns, Some(2));
+    assert_eq!(habits.launch_limits.apply_to(Order::new("second", "x").max_turns(2)).max_turns, Some(2));
     // One model, whoever names it.
     let second = assembly.team.agent(&"second".into()).unwrap();
     assert!(Arc::ptr_eq(&agent.model, &second.model));
@@ -116,9 +116,9 @@ fn models_are_found_whichever_way_they_are_named() {
     for model in ["a", "b", "auto", "s"] {
         assert!(assembly.team.model(model).is_some(), "{model}");
     }
-    assert_eq!(assembly.notices, []);
+    assert_eq!(assembly.warnings, []);
     // Where no key is set, a server is looked for when it is asked.
-    let bare = assemble(&Bundle::of_text("t", "agents: {root: {}}"), &outfit(&[])).unwrap();
+    let bare = assemble(&TeamBundle::from_text("t", "agents: {root: {}}"), &outfit(&[])).unwrap();
     assert_eq!(bare.team.agent(&"root".into()).unwrap().model.name(), "auto");
 }
 
@@ -130,8 +130,8 @@ fn another_model_than_the_file_says() {
         agent: agent.map(str::to_owned),
         model: model.to_owned(),
     };
-    outfit.models = vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
-    let assembly = assemble(&Bundle::of_text("t", text), &outfit).unwrap();
+    outfit.model_overrides = vec![other(None, "google/gemini-2.5-flash"), other(Some("helper"), "xai/grok-4")];
+    let assembly = assemble(&TeamBundle::from_text("t", text), &outfit).unwrap();
     let name = |agent: &str| assembly.team.agent(&agent.into()).unwrap().model.name().to_owned();
     assert_eq!(
         (name("root"), name("helper")),
@@ -150,8 +150,8 @@ fn what_is_not_set_is_told_with_its_place_and_never_with_its_value() {
     assert!(!shown.contains("secret"), "{shown}");
     // One of several is enough, and what stands in may be missing.
     let some = "agents: {root: {model: 'openai/gpt-5, xai/grok-4', fallback: {models: [groq/x]}}}";
-    let assembly = assemble(&Bundle::of_text("t", some), &outfit(&[("XAI_API_KEY", "k")])).unwrap();
-    let notices: Vec<String> = assembly.notices.iter().map(ToString::to_string).collect();
+    let assembly = assemble(&TeamBundle::from_text("t", some), &outfit(&[("XAI_API_KEY", "k")])).unwrap();
+    let notices: Vec<String> = assembly.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(notices.len(), 2, "{notices:?}");
     assert!(notices[0].contains("OPENAI_API_KEY") && notices[1].contains("GROQ_API_KEY"), "{notices:?}");
 }
@@ -168,7 +168,7 @@ fn agents_of_another_file_come_along_with_those_they_know() {
         "other.yaml",
         "agents: {lead: {instruction: Lead., model: m, sub_agents: [helper]}, helper: {model: m}}\nmodels: {m: {provider: openai, model: gpt-5-mini}}",
     );
-    let bundle = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let bundle = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
     let assembly = assemble(&bundle, &rich()).unwrap();
     let names: Vec<&str> = assembly.team.agents().map(|agent| agent.name.as_str()).collect();
     assert_eq!(names, ["root", "review", "review/helper", "mine"]);
@@ -177,23 +177,23 @@ fn agents_of_another_file_come_along_with_those_they_know() {
     assert_eq!(review.sub_agents, ["review/helper".into()]);
 
     write("other.yaml", "agents: {lead: {model: openai/gpt-5, sub_agents: ['back:team.yaml']}}");
-    let round = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let round = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
     let error = assemble(&round, &rich()).err().unwrap().to_string();
     assert!(error.contains("on the way to itself"), "{error}");
     write("other.yaml", "agents: {lead: {modle: x}}");
-    let wrong = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
+    let wrong = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
     let error = assemble(&wrong, &rich()).err().unwrap().to_string();
     assert!(error.contains("other.yaml:1:") && error.contains("did you mean 'model'?"), "{error}");
 }
 
 async fn answer(longhaul: &Longhaul, id: crate::TaskId) -> (Status, String) {
     let done = longhaul.wait([id]).timeout(Duration::from_secs(60)).await.unwrap();
-    (done.tasks[0].head.status, done.tasks[0].output.clone())
+    (done.tasks[0].state.status, done.tasks[0].output.clone())
 }
 
 #[tokio::test]
 async fn a_scripted_team_runs_to_its_end() {
-    let bundle = Bundle::gather(&examples().join("scripted.yaml")).unwrap();
+    let bundle = TeamBundle::load(&examples().join("scripted.yaml")).unwrap();
     let assembly = assemble(&bundle, &outfit(&[])).unwrap();
     let longhaul = Longhaul::builder(assembly.team).limits(assembly.limits).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "Compare Go and Rust.")).await.unwrap();
@@ -209,9 +209,9 @@ async fn a_kept_team_is_enough_to_run_its_tasks() {
     write("team.yaml", "agents: {root: {model: scripted/play.yaml, instruction_file: root.md}}");
     write("root.md", "You are kept.");
     write("play.yaml", "agents: {root: {turns: [{text: 'Carried on: {{ task }}'}]}}");
-    let bundle = Bundle::gather(&dir.path().join("team.yaml")).unwrap();
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let team = TeamRef::File(store.keep(bundle.encode()).await.unwrap());
+    let bundle = TeamBundle::load(&dir.path().join("team.yaml")).unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let team = TeamRef::File(store.put_blob(bundle.encode()).await.unwrap());
     let client = Longhaul::client(store.clone()).await.unwrap();
     let id = client.submit_to(team, Order::new("root", "the task")).await.unwrap();
     drop(dir);
@@ -221,7 +221,7 @@ async fn a_kept_team_is_enough_to_run_its_tasks() {
         .build()
         .unwrap();
     let other =
-        Longhaul::builder(Team::new(nobody).unwrap()).store_arc(store).loader(Loader::new(outfit(&[])));
+        Longhaul::builder(Team::new(nobody).unwrap()).shared_store(store).loader(BundleLoader::new(outfit(&[])));
     let longhaul = other.start().await.unwrap();
     assert_eq!(answer(&longhaul, id).await, (Status::Completed, "Carried on: the task".to_owned()));
     longhaul.shutdown().await;
@@ -239,12 +239,12 @@ fn with_remote(address: &str) -> String {
 
 #[tokio::test]
 async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_comes_back() {
-    use crate::toolset::loopback::{Loopback, answer as http};
+    use crate::toolset::loopback::{LoopbackServer, http_response as http};
     let card = serde_json::json!({"name": "Travel", "description": "Connections.", "url": "/rpc", "protocolVersion": "0.3.0",
         "capabilities": {}, "skills": [{"id": "a", "name": "A"}, {"id": "b", "name": "B"}]});
     for (state, told) in [("completed", "At nine."), ("failed", "The agent has failed")] {
         let card = card.to_string();
-        let server = Loopback::start(move |asked| match asked.line.as_str() {
+        let server = LoopbackServer::start(move |asked| match asked.line.as_str() {
             "GET /agent/.well-known/agent-card.json" => http(200, &[], &card),
             line if line.starts_with("GET") => http(404, &[], "nothing here"),
             _ => {
@@ -255,8 +255,8 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
         })
         .await;
         let text = with_remote(&server.url("/agent"));
-        let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
-        assert_eq!(assembly.notices, []);
+        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+        assert_eq!(assembly.warnings, []);
         let desk = assembly.team.agent(&"desk".into()).unwrap();
         assert!(
             desk.description.starts_with("An agent elsewhere, at http://127.0.0.1:"),
@@ -268,11 +268,11 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
         let (status, output) = answer(&longhaul, id).await;
         assert_eq!(status, Status::Completed, "{output}");
         assert!(output.contains(told), "{state}: {output}");
-        let child = longhaul.snapshots(crate::store::Filter::children(id)).await.unwrap().remove(0);
+        let child = longhaul.list(crate::store::TaskFilter::children(id)).await.unwrap().remove(0);
         let ended = if state == "failed" { Status::Failed } else { Status::Completed };
         assert_eq!(child.status, ended, "{:?}", child.error);
         longhaul.shutdown().await;
-        let asked = server.asked().last().unwrap().json();
+        let asked = server.requests().last().unwrap().json();
         let said = asked["params"]["message"]["parts"][0]["text"].as_str().unwrap().to_owned();
         assert_eq!(said, "<task>\nTo Rome?\n</task>\n\n<expected_output>\nA time.\n</expected_output>");
     }
@@ -281,7 +281,7 @@ async fn a_sub_agent_at_an_address_is_given_the_task_and_its_answer_or_failure_c
 #[tokio::test]
 async fn a_sub_agent_that_cannot_be_reached_fails_its_task_and_says_why() {
     let text = with_remote("http://127.0.0.1:9/agent?key=s3cret");
-    let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
     let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
     let id = longhaul.submit(Order::new("root", "go")).await.unwrap();
     let (_, output) = answer(&longhaul, id).await;
@@ -296,8 +296,8 @@ async fn calls_say_what_they_are_for_and_results_have_no_secrets() {
     let text = "permissions: {allow: ['*']}\nagents: {root: {model: play, redact_secrets: true, add_description_parameter: true, toolsets: [{type: shell}]}}\n\
                 models: {play: {provider: scripted, script: \"agents: {root: {turns: [{calls: [{tool: shell, arguments: {description: Look., \
                 cmd: 'echo API_KEY=abcdefgh'}}]}, {text: '{{ result }}'}]}}\"}}";
-    let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
-    assert_eq!(assembly.notices, []);
+    let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
+    assert_eq!(assembly.warnings, []);
     let longhaul = Longhaul::builder(assembly.team).start().await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let id = longhaul.submit(Order::new("root", "go").working_dir(dir.path())).await.unwrap();
@@ -319,9 +319,9 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
         - {type: mcp, ref: fake, name: f, env: {LOG: '${env.WHERE}'}, instruction: 'Mind: {ORIGINAL_INSTRUCTIONS}'}\n  \
         other:\n    model: openai/gpt-5\n    toolsets:\n      \
         - {type: mcp, command: /bin/sh, args: [fake.sh, plain], env: {LOG: '${env.WHERE}', B: two}, working_dir: sub}\n";
-    let mut bundle = Bundle::of_text("team.yaml", text);
+    let mut bundle = TeamBundle::from_text("team.yaml", text);
     bundle.working_dir = Some(dir.path().to_owned());
-    let bundle = Bundle::decode(&bundle.encode()).unwrap();
+    let bundle = TeamBundle::decode(&bundle.encode()).unwrap();
     let place = log.display().to_string();
     let look = move |name: &str| match name {
         "OPENAI_API_KEY" => Some("key".to_owned()),
@@ -329,12 +329,12 @@ async fn agents_that_name_one_server_in_two_ways_share_it() {
         "WHERE" => Some(place.clone()),
         _ => None,
     };
-    let outfit = Outfit::new(Http::new(HttpOptions::default()).unwrap(), look, dir.path());
+    let outfit = Environment::new(HttpClient::new(HttpOptions::default()).unwrap(), look, dir.path());
     let team = assemble(&bundle, &outfit).unwrap_or_else(|error| panic!("{error}")).team;
     let mut offered = Vec::new();
     for name in ["root", "other"] {
         let agent = team.agent(&name.into()).unwrap();
-        let (toolset, patron) = (agent.toolsets.last().unwrap(), team.patron(agent));
+        let (toolset, patron) = (agent.toolsets.last().unwrap(), team.toolset_context(agent));
         let tools = toolset.open(&patron).await.unwrap_or_else(|error| panic!("{error}"));
         let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
         offered.push((names.join(" "), toolset.instruction(&patron).unwrap_or_default()));
@@ -375,9 +375,9 @@ fn permissions_of_an_agent_are_added_to_those_of_the_file_list_by_list() {
     let rules = |allow: &[&str], ask: &[&str], deny: &[&str]| {
         Permissions::parse(&list(allow), &list(ask), &list(deny)).unwrap()
     };
-    let root = team.permissions_of(&"root".into()).unwrap();
+    let root = team.permissions_for(&"root".into()).unwrap();
     assert_eq!(*root, rules(&["read_*", "write_file"], &["read_file"], &["shell:cmd=rm *", "fetch"]));
-    assert_eq!(*team.permissions_of(&"other".into()).unwrap(), rules(&["read_*"], &[], &["shell:cmd=rm *"]));
+    assert_eq!(*team.permissions_for(&"other".into()).unwrap(), rules(&["read_*"], &[], &["shell:cmd=rm *"]));
     let wrong = "agents: {root: {model: play, permissions: {ask: ['shell:cmd=[a']}}}\nmodels: {play: {provider: scripted, script: \"agents: {}\"}}";
     let why = told(wrong, &outfit(&[]));
     assert!(why.contains("team.yaml:1:50") && why.contains("the permission pattern"), "{why}");
@@ -398,10 +398,10 @@ async fn permissions_of_an_agent_only_narrow_those_of_its_children() {
              task: go, expected_output: x}}}}]}}, {{text: '{{{{ result }}}}'}}]}}, child: {{turns: [{{calls: [{{tool: shell, arguments: {{cmd: \
              'echo made-$((40+2))'}}}}]}}, {{text: '{{{{ result }}}}'}}]}}}}\"}}}}"
         );
-        let assembly = assemble(&Bundle::of_text("team.yaml", text), &outfit(&[])).unwrap();
+        let assembly = assemble(&TeamBundle::from_text("team.yaml", text), &outfit(&[])).unwrap();
         let longhaul = Longhaul::builder(assembly.team)
             .attended(false)
-            .when_nobody(crate::agent::Nobody::Deny)
+            .unattended(crate::agent::Unattended::Deny)
             .start()
             .await
             .unwrap();

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::agents::is_dialect;
-use super::{Job, Outfit, Workshop};
-use crate::teamfile::walk::join;
+use super::agents::is_sub_agent_toolset;
+use super::{FileAssembly, Environment, TeamAssembler};
+use crate::teamfile::walk::join_path;
 use crate::teamfile::{
-    AgentPart, ApiPart, FetchPart, FilesystemPart, SkillsPart, ToolsetKind, ToolsetPart, Unfilled,
+    AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetKind, ToolsetConfig, VariableError,
 };
 #[cfg(unix)]
-use crate::teamfile::{SandboxPart, ScriptPart};
+use crate::teamfile::{SandboxConfig, ScriptConfig};
 use crate::toolset::{
-    A2a, Api, ApiSettings, Fetch, Filesystem, Headers, ModelPicker, OpenApi, PostEdit, Skills, Tasks, Think,
-    Todo, Toolset, UserPrompt, instructed, narrowed,
+    A2a, Api, ApiSettings, Fetch, Filesystem, SecretHeaders, ModelPicker, OpenApi, PostEdit, Skills, ProjectTasks, Think,
+    Todo, Toolset, UserPrompt, with_instruction, only_tools,
 };
 
 /// Where skills usually are, beside a team file.
@@ -23,28 +23,28 @@ const USUAL_SKILLS: [&str; 4] = [".agents/skills", ".claude/skills", ".github/sk
 /// Where tasks are kept, if the file does not say.
 const TASKS: &str = "tasks.json";
 
-impl Workshop<'_> {
+impl TeamAssembler<'_> {
     /// The toolsets of an agent.
     pub(super) fn toolsets(
         &mut self,
-        job: &mut Job<'_>,
+        job: &mut FileAssembly<'_>,
         name: &str,
-        agent: &AgentPart,
+        agent: &AgentConfig,
     ) -> Vec<Arc<dyn Toolset>> {
-        let path = join("agents", name);
-        let mut parts: Vec<(String, ToolsetPart)> = Vec::new();
+        let path = join_path("agents", name);
+        let mut parts: Vec<(String, ToolsetConfig)> = Vec::new();
         for (index, part) in agent.toolsets.iter().enumerate() {
             parts.push((format!("{path}.toolsets[{index}]"), part.clone()));
         }
         for group in &agent.use_toolsets {
             let toolsets = job.team.toolsets.get(group).into_iter().flatten();
-            let path = join("toolsets", group);
+            let path = join_path("toolsets", group);
             parts
                 .extend(toolsets.enumerate().map(|(index, part)| (format!("{path}[{index}]"), part.clone())));
         }
         let mut toolsets = Vec::new();
         for (path, part) in parts {
-            if is_dialect(&part.kind) {
+            if is_sub_agent_toolset(&part.kind) {
                 continue;
             }
             #[cfg(all(unix, feature = "mcp"))]
@@ -53,7 +53,7 @@ impl Workshop<'_> {
                 continue;
             }
             if let Some(toolset) = self.toolset(job, name, &part, &path) {
-                toolsets.push(dressed(toolset, &part));
+                toolsets.push(apply_common_options(toolset, &part));
             }
         }
         toolsets.extend(self.skills(job, agent));
@@ -63,17 +63,17 @@ impl Workshop<'_> {
     /// The toolset itself.
     fn toolset(
         &mut self,
-        job: &mut Job<'_>,
+        job: &mut FileAssembly<'_>,
         agent: &str,
-        part: &ToolsetPart,
+        part: &ToolsetConfig,
         path: &str,
     ) -> Option<Arc<dyn Toolset>> {
         match &part.kind {
-            ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.outfit))),
+            ToolsetKind::Filesystem(files) => Some(Arc::new(filesystem(files, self.environment))),
             #[cfg(unix)]
             ToolsetKind::Shell(shell) => {
-                let mut builder = crate::toolset::Shell::builder().watchman(self.outfit.watchman.clone());
-                for (name, value) in self.filled(job, &shell.env, &format!("{path}.env")) {
+                let mut builder = crate::toolset::Shell::builder().guardian(self.environment.watchman.clone());
+                for (name, value) in self.fill_all(job, &shell.env, &format!("{path}.env")) {
                     builder = builder.env(name, value);
                 }
                 if let Some(sandbox) = self.sandbox(shell.sandbox.as_ref(), shell.network) {
@@ -88,29 +88,29 @@ impl Workshop<'_> {
             ToolsetKind::Script(script) => self.script_tools(job, script, path),
             ToolsetKind::Think => Some(Arc::new(Think::new())),
             ToolsetKind::Todo { shared } => Some(Arc::new(Todo::new().shared(*shared))),
-            ToolsetKind::Tasks { path } => Some(Arc::new(Tasks::new(path.as_deref().unwrap_or(TASKS)))),
+            ToolsetKind::Tasks { path } => Some(Arc::new(ProjectTasks::new(path.as_deref().unwrap_or(TASKS)))),
             #[cfg(feature = "sqlite")]
             ToolsetKind::Memory { path } => {
                 let kept = match path {
-                    Some(path) => self.beside(path),
+                    Some(path) => self.path_beside_team_file(path),
                     None => {
-                        self.outfit.data.join("memory").join(format!("{}.db", plain(&job.full_name(agent))))
+                        self.environment.data_dir.join("memory").join(format!("{}.db", plain(&job.full_name(agent))))
                     }
                 };
-                Some(Arc::new(crate::toolset::Memory::new(kept)))
+                Some(Arc::new(crate::toolset::AgentMemory::new(kept)))
             }
             ToolsetKind::Fetch(part) => Some(Arc::new(fetch(part))),
             ToolsetKind::UserPrompt => Some(Arc::new(UserPrompt::new())),
             ToolsetKind::Api(part) => Some(Arc::new(self.api(job, part, path))),
             ToolsetKind::Openapi(part) => {
-                let url = self.filled_one(job, &part.url, &format!("{path}.url"));
-                let headers = self.filled(job, &part.headers, &format!("{path}.headers"));
-                Some(Arc::new(OpenApi::new(url, headers.into_iter().collect::<Headers>())))
+                let url = self.fill_one(job, &part.url, &format!("{path}.url"));
+                let headers = self.fill_all(job, &part.headers, &format!("{path}.headers"));
+                Some(Arc::new(OpenApi::new(url, headers.into_iter().collect::<SecretHeaders>())))
             }
             ToolsetKind::A2a(part) => {
-                let url = self.filled_one(job, &part.url, &format!("{path}.url"));
-                let headers = self.filled(job, &part.headers, &format!("{path}.headers"));
-                let a2a = A2a::new(url, headers.into_iter().collect::<Headers>());
+                let url = self.fill_one(job, &part.url, &format!("{path}.url"));
+                let headers = self.fill_all(job, &part.headers, &format!("{path}.headers"));
+                let a2a = A2a::new(url, headers.into_iter().collect::<SecretHeaders>());
                 Some(Arc::new(match &part.name {
                     Some(name) => a2a.name(name.clone()),
                     None => a2a,
@@ -122,7 +122,7 @@ impl Workshop<'_> {
                     match self.model(job, name) {
                         Ok(_) => known.push(name.clone()),
                         Err(why) => {
-                            self.notice(job, &format!("{path}.models[{index}]"), why, "it cannot be picked")
+                            self.warn(job, &format!("{path}.models[{index}]"), why, "it cannot be picked")
                         }
                     }
                 }
@@ -132,16 +132,16 @@ impl Workshop<'_> {
             ToolsetKind::Unknown { .. } | ToolsetKind::Lsp | ToolsetKind::Rag | ToolsetKind::Wrong => None,
             kind => {
                 let message = format!("toolset '{}' is not available in this build", kind.name());
-                self.notice(job, &format!("{path}.type"), message, "the agent runs without it");
+                self.warn(job, &format!("{path}.type"), message, "the agent runs without it");
                 None
             }
         }
     }
 
     #[cfg(unix)]
-    fn script_tools(&mut self, job: &mut Job<'_>, part: &ScriptPart, path: &str) -> Option<Arc<dyn Toolset>> {
-        let mut builder = crate::toolset::Script::builder().watchman(self.outfit.watchman.clone());
-        for (name, value) in self.filled(job, &part.env, &format!("{path}.env")) {
+    fn script_tools(&mut self, job: &mut FileAssembly<'_>, part: &ScriptConfig, path: &str) -> Option<Arc<dyn Toolset>> {
+        let mut builder = crate::toolset::ScriptTools::builder().guardian(self.environment.watchman.clone());
+        for (name, value) in self.fill_all(job, &part.env, &format!("{path}.env")) {
             builder = builder.env(name, value);
         }
         if let Some(sandbox) = self.sandbox(part.sandbox.as_ref(), part.network) {
@@ -151,13 +151,13 @@ impl Workshop<'_> {
             builder = builder.timeout(timeout);
         }
         for (name, tool) in &part.shell {
-            let path = join(&format!("{path}.shell"), name);
+            let path = join_path(&format!("{path}.shell"), name);
             let tool = crate::toolset::ScriptTool {
                 cmd: tool.cmd.clone(),
                 description: Some(tool.description.clone()).filter(|text| !text.is_empty()),
                 args: tool.args.iter().map(|(name, schema)| (name.clone(), schema.clone())).collect(),
                 required: tool.required.clone(),
-                env: self.filled(job, &tool.env, &format!("{path}.env")).into_iter().collect(),
+                env: self.fill_all(job, &tool.env, &format!("{path}.env")).into_iter().collect(),
                 working_dir: tool.working_dir.as_ref().map(PathBuf::from),
             };
             builder = builder.tool(name.clone(), tool);
@@ -165,7 +165,7 @@ impl Workshop<'_> {
         match builder.build() {
             Ok(script) => Some(Arc::new(script)),
             Err(error) => {
-                job.wrong(&format!("{path}.shell"), error.why);
+                job.add_error(&format!("{path}.shell"), error.why);
                 None
             }
         }
@@ -173,12 +173,12 @@ impl Workshop<'_> {
 
     /// The sandbox of commands, if they are to have one.
     #[cfg(unix)]
-    fn sandbox(&self, part: Option<&SandboxPart>, network: Option<bool>) -> Option<crate::toolset::Sandbox> {
+    fn sandbox(&self, part: Option<&SandboxConfig>, network: Option<bool>) -> Option<crate::toolset::Sandbox> {
         let mut sandbox = crate::toolset::Sandbox::new().network(network.unwrap_or(false));
         match part? {
-            SandboxPart::Switch(on) => on.then_some(())?,
-            SandboxPart::Word(word) => (word == "on").then_some(())?,
-            SandboxPart::Old(settings) => {
+            SandboxConfig::Switch(on) => on.then_some(())?,
+            SandboxConfig::Word(word) => (word == "on").then_some(())?,
+            SandboxConfig::Old(settings) => {
                 let paths = settings.get("paths").and_then(serde_json::Value::as_array);
                 for path in paths.into_iter().flatten().filter_map(serde_json::Value::as_str) {
                     match path.strip_suffix(":ro") {
@@ -189,23 +189,23 @@ impl Workshop<'_> {
                 }
             }
         }
-        Some(match &self.outfit.helper {
+        Some(match &self.environment.sandbox_helper {
             Some(helper) => sandbox.helper(helper.clone()),
             None => sandbox,
         })
     }
 
-    fn api(&mut self, job: &mut Job<'_>, part: &ApiPart, path: &str) -> Api {
+    fn api(&mut self, job: &mut FileAssembly<'_>, part: &ApiConfig, path: &str) -> Api {
         let call = &part.api_config;
         let path = format!("{path}.api_config");
-        let headers = self.filled(job, &call.headers, &format!("{path}.headers"));
+        let headers = self.fill_all(job, &call.headers, &format!("{path}.headers"));
         // What is in braces may be one of the call's own arguments, which are filled in when it is made.
         let lookup = |name: &str| match call.args.contains_key(name) {
             true => Some(format!("${{{name}}}")),
-            false => (self.outfit.variables)(name),
+            false => (self.environment.variables)(name),
         };
-        let endpoint = crate::teamfile::fill(&call.endpoint, &lookup).unwrap_or_else(|unset| {
-            job.wrong(&format!("{path}.endpoint"), unset_words(&unset));
+        let endpoint = crate::teamfile::fill_variables(&call.endpoint, &lookup).unwrap_or_else(|unset| {
+            job.add_error(&format!("{path}.endpoint"), describe_variable_error(&unset));
             String::new()
         });
         Api::new(ApiSettings {
@@ -221,18 +221,18 @@ impl Workshop<'_> {
     }
 
     /// The skills of an agent, and those of the team that it uses.
-    fn skills(&self, job: &Job<'_>, agent: &AgentPart) -> Option<Arc<dyn Toolset>> {
+    fn skills(&self, job: &FileAssembly<'_>, agent: &AgentConfig) -> Option<Arc<dyn Toolset>> {
         let named = agent.use_skills.iter().filter_map(|name| job.team.skills.get(name));
         let mut folders = Vec::new();
         for skills in agent.skills.iter().chain(named) {
             match skills {
-                SkillsPart::Switch(false) => {}
-                SkillsPart::Switch(true) => folders.extend(USUAL_SKILLS.map(|folder| self.beside(folder))),
-                SkillsPart::Sources(sources) => {
+                SkillsConfig::Switch(false) => {}
+                SkillsConfig::Switch(true) => folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder))),
+                SkillsConfig::Sources(sources) => {
                     for source in sources {
                         match source.as_str() {
-                            "local" => folders.extend(USUAL_SKILLS.map(|folder| self.beside(folder))),
-                            source => folders.push(self.beside(source)),
+                            "local" => folders.extend(USUAL_SKILLS.map(|folder| self.path_beside_team_file(folder))),
+                            source => folders.push(self.path_beside_team_file(source)),
                         }
                     }
                 }
@@ -242,32 +242,32 @@ impl Workshop<'_> {
     }
 
     /// A path from the directory of the team file.
-    fn beside(&self, path: &str) -> PathBuf {
+    fn path_beside_team_file(&self, path: &str) -> PathBuf {
         self.bundle.base.join(Path::new(path))
     }
 
     /// Texts with their variables filled in. One that is not set is a problem of the file's.
-    pub(super) fn filled(
+    pub(super) fn fill_all(
         &self,
-        job: &mut Job<'_>,
+        job: &mut FileAssembly<'_>,
         texts: &IndexMap<String, String>,
         path: &str,
     ) -> Vec<(String, String)> {
         let fill =
-            |(name, text): (&String, &String)| (name.clone(), self.filled_one(job, text, &join(path, name)));
+            |(name, text): (&String, &String)| (name.clone(), self.fill_one(job, text, &join_path(path, name)));
         texts.iter().map(fill).collect()
     }
 
-    pub(super) fn filled_one(&self, job: &mut Job<'_>, text: &str, path: &str) -> String {
-        crate::teamfile::fill(text, &*self.outfit.variables).unwrap_or_else(|unset| {
-            job.wrong(path, unset_words(&unset));
+    pub(super) fn fill_one(&self, job: &mut FileAssembly<'_>, text: &str, path: &str) -> String {
+        crate::teamfile::fill_variables(text, &*self.environment.variables).unwrap_or_else(|unset| {
+            job.add_error(path, describe_variable_error(&unset));
             String::new()
         })
     }
 }
 
 /// Why a text could not be filled in.
-pub(super) fn unset_words(why: &Unfilled) -> String {
+pub(super) fn describe_variable_error(why: &VariableError) -> String {
     why.to_string()
 }
 
@@ -276,11 +276,11 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' }).collect()
 }
 
-fn filesystem(part: &FilesystemPart, outfit: &Outfit) -> Filesystem {
+fn filesystem(part: &FilesystemConfig, outfit: &Environment) -> Filesystem {
     let mut builder = Filesystem::builder();
     #[cfg(unix)]
     {
-        builder = builder.watchman(outfit.watchman.clone());
+        builder = builder.guardian(outfit.watchman.clone());
     }
     #[cfg(not(unix))]
     let _ = outfit;
@@ -296,7 +296,7 @@ fn filesystem(part: &FilesystemPart, outfit: &Outfit) -> Filesystem {
     builder.build()
 }
 
-fn fetch(part: &FetchPart) -> Fetch {
+fn fetch(part: &FetchConfig) -> Fetch {
     let mut fetch = Fetch::new().allow_private(part.allow_private);
     if let Some(time) = part.timeout {
         fetch = fetch.timeout(time);
@@ -308,12 +308,12 @@ fn fetch(part: &FetchPart) -> Fetch {
 }
 
 /// A toolset with what every toolset can have: fewer tools, and other words about them.
-pub(super) fn dressed(mut toolset: Arc<dyn Toolset>, part: &ToolsetPart) -> Arc<dyn Toolset> {
+pub(super) fn apply_common_options(mut toolset: Arc<dyn Toolset>, part: &ToolsetConfig) -> Arc<dyn Toolset> {
     if let Some(tools) = part.tools.as_ref().filter(|tools| !tools.is_empty()) {
-        toolset = narrowed(toolset, tools.iter().cloned());
+        toolset = only_tools(toolset, tools.iter().cloned());
     }
     if let Some(instruction) = &part.instruction {
-        toolset = instructed(toolset, instruction.clone());
+        toolset = with_instruction(toolset, instruction.clone());
     }
     toolset
 }

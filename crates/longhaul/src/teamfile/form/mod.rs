@@ -6,49 +6,49 @@ mod schema;
 mod team;
 mod toolset;
 
-pub use schema::schema;
+pub use schema::json_schema;
 pub(super) use team::TEAM;
 pub(super) use toolset::TOOLSETS;
 
 /// A map with known keys.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(super) struct ObjectSchema {
     /// What it is, in a message: "in an agent".
     pub(super) name: &'static str,
     /// Its name in the JSON schema.
     pub(super) id: &'static str,
     pub(super) doc: &'static str,
-    pub(super) keys: &'static [Key],
-    pub(super) rules: &'static [Rule],
+    pub(super) keys: &'static [KeySchema],
+    pub(super) rules: &'static [KeyRule],
 }
 
 /// A key of such a map.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct KeySchema {
     pub(super) name: &'static str,
-    pub(super) kind: Type,
+    pub(super) kind: ValueType,
     pub(super) doc: &'static str,
-    pub(super) standing: Standing,
+    pub(super) status: KeyStatus,
 }
 
 /// What becomes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum KeyStatus {
     /// It is used.
     Used,
     /// It is read, and nothing follows from it.
-    Idle,
+    Ignored,
     /// An older spelling of another key.
-    Was(&'static str),
+    AliasOf(&'static str),
     /// An older spelling of a toolset of this type.
-    WasToolset,
+    AliasOfToolset,
 }
 
 /// What the keys of a map have to do with one another.
 #[derive(Debug)]
-pub(super) enum Rule {
+pub(super) enum KeyRule {
     /// These must be there.
-    Needs(&'static [&'static str]),
+    Required(&'static [&'static str]),
     /// Exactly one of these must be there.
     OneOf(&'static [&'static str]),
     /// At most one of these.
@@ -56,37 +56,37 @@ pub(super) enum Rule {
 }
 
 /// The largest whole number.
-pub(super) const MOST: i64 = 4_000_000_000;
+pub(super) const MAX_INTEGER: i64 = 4_000_000_000;
 
 /// What a value can be.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Type {
+pub(super) enum ValueType {
     /// A text, or any other scalar as it is written.
     Text,
     /// A text in which variables may stand.
-    Variables,
+    TextWithVariables,
     /// True or false.
     Bool,
     /// A whole number, at least this and at most [`MOST`].
-    Whole(i64),
+    Integer(i64),
     /// A number within bounds.
     Number(f64, f64),
     /// A time: `90s`, `5m`, `1h30m`, or a number of seconds.
-    Time,
+    Duration,
     /// One of these words.
-    Word(&'static [&'static str]),
+    Keyword(&'static [&'static str]),
     /// Texts: a list, or one.
     Texts,
     /// Names: a list, or one text with commas between them.
     Names,
     /// A list.
-    List(&'static Type),
+    List(&'static ValueType),
     /// A map with keys of the writer's own.
-    Map(&'static Type),
+    Map(&'static ValueType),
     /// A map with known keys.
-    Object(&'static Object),
+    Object(&'static ObjectSchema),
     /// The first of these whose shape fits.
-    Either(&'static [Type]),
+    AnyOf(&'static [ValueType]),
     /// A toolset: its `type` says which keys it has.
     Toolset,
     /// A map of names, or a list of such maps; each a text or a command.
@@ -95,47 +95,47 @@ pub(super) enum Type {
     Any,
 }
 
-const fn key(name: &'static str, kind: Type, doc: &'static str) -> Key {
-    Key { name, kind, doc, standing: Standing::Used }
+const fn key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
+    KeySchema { name, kind, doc, status: KeyStatus::Used }
 }
 
-const fn idle(name: &'static str, kind: Type, doc: &'static str) -> Key {
-    Key { name, kind, doc, standing: Standing::Idle }
+const fn ignored_key(name: &'static str, kind: ValueType, doc: &'static str) -> KeySchema {
+    KeySchema { name, kind, doc, status: KeyStatus::Ignored }
 }
 
-const fn old(name: &'static str, kind: Type, now: &'static str) -> Key {
-    Key { name, kind, doc: "An older spelling.", standing: Standing::Was(now) }
+const fn alias_key(name: &'static str, kind: ValueType, now: &'static str) -> KeySchema {
+    KeySchema { name, kind, doc: "An older spelling.", status: KeyStatus::AliasOf(now) }
 }
 
-impl Type {
+impl ValueType {
     /// What is expected, in words.
     pub(super) fn expected(&self) -> String {
         match self {
-            Type::Text | Type::Variables => "a text".to_owned(),
-            Type::Bool => "true or false".to_owned(),
-            Type::Whole(least) if *least == 0 => format!("a whole number from 0 to {MOST}"),
-            Type::Whole(least) => format!("a whole number from {least} to {MOST}"),
-            Type::Number(least, most) if most.is_finite() => format!("a number from {least} to {most}"),
-            Type::Number(least, _) => format!("a number, at least {least}"),
-            Type::Time => "a time such as 30s, 5m or 1h30m".to_owned(),
-            Type::Word(words) => words.join(", "),
-            Type::Texts => "a list of texts".to_owned(),
-            Type::Names => "a list of names".to_owned(),
-            Type::List(_) => "a list".to_owned(),
-            Type::Map(_) => "a map".to_owned(),
-            Type::Object(object) => {
+            ValueType::Text | ValueType::TextWithVariables => "a text".to_owned(),
+            ValueType::Bool => "true or false".to_owned(),
+            ValueType::Integer(least) if *least == 0 => format!("a whole number from 0 to {MAX_INTEGER}"),
+            ValueType::Integer(least) => format!("a whole number from {least} to {MAX_INTEGER}"),
+            ValueType::Number(least, most) if most.is_finite() => format!("a number from {least} to {most}"),
+            ValueType::Number(least, _) => format!("a number, at least {least}"),
+            ValueType::Duration => "a time such as 30s, 5m or 1h30m".to_owned(),
+            ValueType::Keyword(words) => words.join(", "),
+            ValueType::Texts => "a list of texts".to_owned(),
+            ValueType::Names => "a list of names".to_owned(),
+            ValueType::List(_) => "a list".to_owned(),
+            ValueType::Map(_) => "a map".to_owned(),
+            ValueType::Object(object) => {
                 let some: Vec<_> = object.keys.iter().take(3).map(|key| key.name).collect();
                 format!("a map with keys such as {}", some.join(", "))
             }
-            Type::Either(types) => types.iter().map(Type::expected).collect::<Vec<_>>().join(", or "),
-            Type::Toolset => "a map with a type".to_owned(),
-            Type::Commands => "a map of commands".to_owned(),
-            Type::Any => "anything".to_owned(),
+            ValueType::AnyOf(types) => types.iter().map(ValueType::expected).collect::<Vec<_>>().join(", or "),
+            ValueType::Toolset => "a map with a type".to_owned(),
+            ValueType::Commands => "a map of commands".to_owned(),
+            ValueType::Any => "anything".to_owned(),
         }
     }
 }
 
 /// A toolset of this type.
-pub(super) fn toolset(name: &str) -> Option<&'static Object> {
+pub(super) fn toolset_schema(name: &str) -> Option<&'static ObjectSchema> {
     TOOLSETS.iter().find(|(kind, _)| *kind == name).map(|(_, object)| *object)
 }

@@ -1,36 +1,36 @@
 //! The keys of models and providers.
 
-use super::{Object, Type, idle, key, old};
+use super::{ObjectSchema, ValueType, ignored_key, key, alias_key};
 
 /// How much a model thinks, in words.
-const EFFORTS: Type =
-    Type::Word(&["none", "off", "minimal", "low", "medium", "high", "xhigh", "max", "adaptive", "dynamic"]);
+const EFFORTS: ValueType =
+    ValueType::Keyword(&["none", "off", "minimal", "low", "medium", "high", "xhigh", "max", "adaptive", "dynamic"]);
 
 /// What providers speak.
-const API_TYPES: Type = Type::Word(&["openai_chatcompletions", "openai_responses", "anthropic", "gemini"]);
+const API_TYPES: ValueType = ValueType::Keyword(&["openai_chatcompletions", "openai_responses", "anthropic", "gemini"]);
 
-pub(super) static MODEL: Object = Object {
+pub(super) static MODEL: ObjectSchema = ObjectSchema {
     name: "a model",
     id: "Model",
     doc: "A model, and how it is asked.",
     keys: &[
         key(
             "provider",
-            Type::Text,
+            ValueType::Text,
             "Who provides it: openai, anthropic, google, ollama …, a name under `providers`, or scripted.",
         ),
-        key("model", Type::Text, "The model, as its provider names it; of `scripted`, the script file."),
-        key("max_tokens", Type::Whole(1), "At most this many tokens in a reply."),
-        key("temperature", Type::Number(0.0, 2.0), "How freely it chooses its words."),
-        key("top_p", Type::Number(0.0, 1.0), "Nucleus sampling."),
-        key("frequency_penalty", Type::Number(-2.0, 2.0), "Dislike of words that were used often."),
-        key("presence_penalty", Type::Number(-2.0, 2.0), "Dislike of words that were used at all."),
+        key("model", ValueType::Text, "The model, as its provider names it; of `scripted`, the script file."),
+        key("max_tokens", ValueType::Integer(1), "At most this many tokens in a reply."),
+        key("temperature", ValueType::Number(0.0, 2.0), "How freely it chooses its words."),
+        key("top_p", ValueType::Number(0.0, 1.0), "Nucleus sampling."),
+        key("frequency_penalty", ValueType::Number(-2.0, 2.0), "Dislike of words that were used often."),
+        key("presence_penalty", ValueType::Number(-2.0, 2.0), "Dislike of words that were used at all."),
         key(
             "thinking_budget",
-            Type::Either(&[Type::Whole(-1), EFFORTS, Type::Object(&THINKING)]),
+            ValueType::AnyOf(&[ValueType::Integer(-1), EFFORTS, ValueType::Object(&THINKING)]),
             "How much it thinks: tokens (0 is off, -1 as it sees fit), a word, or {effort: word}.",
         ),
-        key("parallel_tool_calls", Type::Bool, "Whether it may make several calls in one reply."),
+        key("parallel_tool_calls", ValueType::Bool, "Whether it may make several calls in one reply."),
         key(
             "api_type",
             API_TYPES,
@@ -38,37 +38,37 @@ pub(super) static MODEL: Object = Object {
         ),
         key(
             "provider_opts",
-            Type::Map(&Type::Any),
+            ValueType::Map(&ValueType::Any),
             "Whatever else the provider takes, put into the request; docker-agent's own options are translated or refused.",
         ),
-        key("base_url", Type::Variables, "Where it is, if not where its provider usually is."),
-        key("token_key", Type::Text, "The name of the variable with its key."),
-        key("script", Type::Text, "Of `scripted`: the script itself, in place of a file."),
-        idle("track_usage", Type::Bool, "Whether usage is counted; it always is."),
-        idle("routing", Type::Any, "Rules that pick another model."),
-        idle("env", Type::Map(&Type::Text), "Variables of old files."),
-        old("type", Type::Text, "provider"),
+        key("base_url", ValueType::TextWithVariables, "Where it is, if not where its provider usually is."),
+        key("token_key", ValueType::Text, "The name of the variable with its key."),
+        key("script", ValueType::Text, "Of `scripted`: the script itself, in place of a file."),
+        ignored_key("track_usage", ValueType::Bool, "Whether usage is counted; it always is."),
+        ignored_key("routing", ValueType::Any, "Rules that pick another model."),
+        ignored_key("env", ValueType::Map(&ValueType::Text), "Variables of old files."),
+        alias_key("type", ValueType::Text, "provider"),
     ],
     rules: &[],
 };
 
-static THINKING: Object = Object {
+static THINKING: ObjectSchema = ObjectSchema {
     name: "thinking_budget",
     id: "Thinking",
     doc: "How much a model thinks.",
-    keys: &[key("effort", EFFORTS, "In a word."), key("tokens", Type::Whole(-1), "In tokens.")],
+    keys: &[key("effort", EFFORTS, "In a word."), key("tokens", ValueType::Integer(-1), "In tokens.")],
     rules: &[],
 };
 
-pub(super) static PROVIDER: Object = Object {
+pub(super) static PROVIDER: ObjectSchema = ObjectSchema {
     name: "a provider",
     id: "Provider",
     doc: "A provider of your own.",
     keys: &[
         key("api_type", API_TYPES, "What it speaks. Default: openai_chatcompletions."),
-        key("base_url", Type::Variables, "Where it is."),
-        key("token_key", Type::Text, "The name of the variable with its key."),
-        key("provider", Type::Text, "The known provider that it is like."),
+        key("base_url", ValueType::TextWithVariables, "Where it is."),
+        key("token_key", ValueType::Text, "The name of the variable with its key."),
+        key("provider", ValueType::Text, "The known provider that it is like."),
     ],
     rules: &[],
 };

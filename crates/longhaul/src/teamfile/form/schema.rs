@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Object, Rule, Standing, TEAM, TOOLSETS, Type};
+use super::{ObjectSchema, KeyRule, KeyStatus, TEAM, TOOLSETS, ValueType};
 
 /// The JSON schema of team files, for editors.
-pub fn schema() -> Value {
+pub fn json_schema() -> Value {
     let mut defs = Map::new();
-    let mut root = object(&TEAM, &mut defs);
+    let mut root = object_schema(&TEAM, &mut defs);
     if let Some(root) = root.as_object_mut() {
         root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
         root.insert("title".into(), "Longhaul team file".into());
@@ -16,13 +16,13 @@ pub fn schema() -> Value {
     root
 }
 
-fn object(object: &'static Object, defs: &mut Map<String, Value>) -> Value {
+fn object_schema(object: &'static ObjectSchema, defs: &mut Map<String, Value>) -> Value {
     let mut properties = Map::new();
     for key in object.keys {
-        let mut shape = of(&key.kind, defs);
+        let mut shape = value_schema(&key.kind, defs);
         if let Some(fields) = shape.as_object_mut() {
             fields.insert("description".into(), key.doc.into());
-            if !matches!(key.standing, Standing::Used) {
+            if !matches!(key.status, KeyStatus::Used) {
                 fields.insert("deprecated".into(), true.into());
             }
         }
@@ -37,9 +37,9 @@ fn object(object: &'static Object, defs: &mut Map<String, Value>) -> Value {
     let mut all = Vec::new();
     for rule in object.rules {
         match rule {
-            Rule::Needs(keys) => shape["required"] = json!(keys),
-            Rule::OneOf(keys) => all.push(json!({"oneOf": required(keys)})),
-            Rule::AtMostOne(keys) => all.push(json!({"not": {"required": keys}})),
+            KeyRule::Required(keys) => shape["required"] = json!(keys),
+            KeyRule::OneOf(keys) => all.push(json!({"oneOf": required(keys)})),
+            KeyRule::AtMostOne(keys) => all.push(json!({"not": {"required": keys}})),
         }
     }
     if !all.is_empty() {
@@ -52,42 +52,42 @@ fn required(keys: &[&str]) -> Vec<Value> {
     keys.iter().map(|key| json!({"required": [key]})).collect()
 }
 
-fn refer(what: &'static Object, defs: &mut Map<String, Value>) -> Value {
+fn schema_ref(what: &'static ObjectSchema, defs: &mut Map<String, Value>) -> Value {
     if !defs.contains_key(what.id) {
         defs.insert(what.id.into(), Value::Null);
-        let shape = object(what, defs);
+        let shape = object_schema(what, defs);
         defs.insert(what.id.into(), shape);
     }
     json!({"$ref": format!("#/$defs/{}", what.id)})
 }
 
-fn of(kind: &'static Type, defs: &mut Map<String, Value>) -> Value {
+fn value_schema(kind: &'static ValueType, defs: &mut Map<String, Value>) -> Value {
     match kind {
-        Type::Text | Type::Variables => json!({"type": ["string", "number", "boolean"]}),
-        Type::Bool => json!({"type": "boolean"}),
-        Type::Whole(least) => json!({"type": "integer", "minimum": least, "maximum": super::MOST}),
-        Type::Number(least, most) if most.is_finite() => {
+        ValueType::Text | ValueType::TextWithVariables => json!({"type": ["string", "number", "boolean"]}),
+        ValueType::Bool => json!({"type": "boolean"}),
+        ValueType::Integer(least) => json!({"type": "integer", "minimum": least, "maximum": super::MAX_INTEGER}),
+        ValueType::Number(least, most) if most.is_finite() => {
             json!({"type": "number", "minimum": least, "maximum": most})
         }
-        Type::Number(least, _) => json!({"type": "number", "minimum": least}),
-        Type::Time => json!({"type": ["string", "integer"], "examples": ["30s", "5m", "1h30m"]}),
-        Type::Word(words) => {
+        ValueType::Number(least, _) => json!({"type": "number", "minimum": least}),
+        ValueType::Duration => json!({"type": ["string", "integer"], "examples": ["30s", "5m", "1h30m"]}),
+        ValueType::Keyword(words) => {
             // YAML takes some words for true and false.
             let taken = [("on", true), ("off", false)].into_iter().filter(|(word, _)| words.contains(word));
             let all: Vec<Value> =
                 words.iter().map(|word| json!(word)).chain(taken.map(|(_, value)| json!(value))).collect();
             json!({"enum": all})
         }
-        Type::Texts | Type::Names => {
+        ValueType::Texts | ValueType::Names => {
             json!({"anyOf": [{"type": "array", "items": {"type": ["string", "number", "boolean"]}}, {"type": "string"}]})
         }
-        Type::List(item) => json!({"type": "array", "items": of(item, defs)}),
-        Type::Map(item) => json!({"type": "object", "additionalProperties": of(item, defs)}),
-        Type::Object(object) => refer(object, defs),
-        Type::Either(kinds) => {
-            json!({"anyOf": kinds.iter().map(|kind| of(kind, defs)).collect::<Vec<_>>()})
+        ValueType::List(item) => json!({"type": "array", "items": value_schema(item, defs)}),
+        ValueType::Map(item) => json!({"type": "object", "additionalProperties": value_schema(item, defs)}),
+        ValueType::Object(object) => schema_ref(object, defs),
+        ValueType::AnyOf(kinds) => {
+            json!({"anyOf": kinds.iter().map(|kind| value_schema(kind, defs)).collect::<Vec<_>>()})
         }
-        Type::Toolset => {
+        ValueType::Toolset => {
             if !defs.contains_key("Toolset") {
                 defs.insert("Toolset".into(), Value::Null);
                 let shape = toolset(defs);
@@ -95,7 +95,7 @@ fn of(kind: &'static Type, defs: &mut Map<String, Value>) -> Value {
             }
             json!({"$ref": "#/$defs/Toolset"})
         }
-        Type::Commands => {
+        ValueType::Commands => {
             let one = json!({"anyOf": [
                 {"type": "string"},
                 {"type": "object", "properties": {"description": {"type": "string"}, "instruction": {"type": "string"}}, "additionalProperties": false},
@@ -103,7 +103,7 @@ fn of(kind: &'static Type, defs: &mut Map<String, Value>) -> Value {
             let map = json!({"type": "object", "additionalProperties": one});
             json!({"anyOf": [map, {"type": "array", "items": map}]})
         }
-        Type::Any => json!({}),
+        ValueType::Any => json!({}),
     }
 }
 
@@ -115,7 +115,7 @@ fn toolset(defs: &mut Map<String, Value>) -> Value {
         .map(|(name, what)| {
             json!({
                 "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": refer(what, defs),
+                "then": schema_ref(what, defs),
             })
         })
         .collect();

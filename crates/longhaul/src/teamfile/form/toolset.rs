@@ -1,10 +1,10 @@
 //! The keys of toolsets: some are on all, the others depend on the type.
 
 use super::agent::{BUDGET, LIMITS};
-use super::{Key, Object, Rule, Type, idle, key};
+use super::{KeySchema, ObjectSchema, KeyRule, ValueType, ignored_key, key};
 
 /// Every type of toolset.
-pub(in crate::teamfile) static TOOLSETS: &[(&str, &Object)] = &[
+pub(in crate::teamfile) static TOOLSETS: &[(&str, &ObjectSchema)] = &[
     ("filesystem", &FILESYSTEM),
     ("shell", &SHELL),
     ("script", &SCRIPT),
@@ -25,24 +25,24 @@ pub(in crate::teamfile) static TOOLSETS: &[(&str, &Object)] = &[
     ("rag", &RAG),
 ];
 
-const TYPE: Key = key("type", Type::Text, "Which toolset it is.");
-const TOOLS: Key = key("tools", Type::Names, "Only these of its tools.");
-const INSTRUCTION: Key = key(
+const TYPE: KeySchema = key("type", ValueType::Text, "Which toolset it is.");
+const TOOLS: KeySchema = key("tools", ValueType::Names, "Only these of its tools.");
+const INSTRUCTION: KeySchema = key(
     "instruction",
-    Type::Text,
+    ValueType::Text,
     "What the agent is told about it; {ORIGINAL_INSTRUCTIONS} stands for the built-in text.",
 );
-const TOON: Key = idle("toon", Type::Names, "Which results are written in a shorter form.");
-const MODEL: Key = idle("model", Type::Text, "The model that reads its results.");
-const DEFER: Key =
-    idle("defer", Type::Either(&[Type::Bool, Type::Names]), "Whether its tools are loaded later.");
-const ENV: Key = key("env", Type::Map(&Type::Variables), "Variables for its processes.");
-const ENV_FILE: Key = idle("env_file", Type::Texts, "Files with variables, in old files.");
-const HEADERS: Key = key("headers", Type::Map(&Type::Variables), "Headers of its requests.");
-const URL: Key = key("url", Type::Variables, "Where it is.");
+const TOON: KeySchema = ignored_key("toon", ValueType::Names, "Which results are written in a shorter form.");
+const MODEL: KeySchema = ignored_key("model", ValueType::Text, "The model that reads its results.");
+const DEFER: KeySchema =
+    ignored_key("defer", ValueType::AnyOf(&[ValueType::Bool, ValueType::Names]), "Whether its tools are loaded later.");
+const ENV: KeySchema = key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for its processes.");
+const ENV_FILE: KeySchema = ignored_key("env_file", ValueType::Texts, "Files with variables, in old files.");
+const HEADERS: KeySchema = key("headers", ValueType::Map(&ValueType::TextWithVariables), "Headers of its requests.");
+const URL: KeySchema = key("url", ValueType::TextWithVariables, "Where it is.");
 
 /// A toolset with nothing of its own.
-static PLAIN: Object = Object {
+static PLAIN: ObjectSchema = ObjectSchema {
     name: "this toolset",
     id: "PlainToolset",
     doc: "A toolset without keys of its own.",
@@ -50,7 +50,7 @@ static PLAIN: Object = Object {
     rules: &[],
 };
 
-static FILESYSTEM: Object = Object {
+static FILESYSTEM: ObjectSchema = ObjectSchema {
     name: "a filesystem toolset",
     id: "FilesystemToolset",
     doc: "Files below the working directory.",
@@ -63,36 +63,36 @@ static FILESYSTEM: Object = Object {
         DEFER,
         key(
             "post_edit",
-            Type::List(&Type::Object(&POST_EDIT)),
+            ValueType::List(&ValueType::Object(&POST_EDIT)),
             "Commands that are run when files have been changed.",
         ),
-        key("ignore_vcs", Type::Bool, "Whether files that git ignores are passed over. Default: true."),
-        key("allow_paths", Type::Texts, "Other directories that may be used."),
+        key("ignore_vcs", ValueType::Bool, "Whether files that git ignores are passed over. Default: true."),
+        key("allow_paths", ValueType::Texts, "Other directories that may be used."),
     ],
     rules: &[],
 };
 
-static POST_EDIT: Object = Object {
+static POST_EDIT: ObjectSchema = ObjectSchema {
     name: "post_edit",
     id: "PostEdit",
     doc: "A command that is run when a file has been changed.",
     keys: &[
-        key("path", Type::Text, "For which files: a pattern such as *.rs."),
-        key("cmd", Type::Text, "The command; ${path} is the file."),
+        key("path", ValueType::Text, "For which files: a pattern such as *.rs."),
+        key("cmd", ValueType::Text, "The command; ${path} is the file."),
     ],
-    rules: &[Rule::Needs(&["path", "cmd"])],
+    rules: &[KeyRule::Required(&["path", "cmd"])],
 };
 
-const SANDBOX: Key = key(
+const SANDBOX: KeySchema = key(
     "sandbox",
-    Type::Either(&[Type::Bool, Type::Word(&["on", "off"]), Type::Map(&Type::Any)]),
+    ValueType::AnyOf(&[ValueType::Bool, ValueType::Keyword(&["on", "off"]), ValueType::Map(&ValueType::Any)]),
     "Whether commands may write only below the working directory.",
 );
-const NETWORK: Key = key("network", Type::Bool, "Whether sandboxed commands may use the network.");
+const NETWORK: KeySchema = key("network", ValueType::Bool, "Whether sandboxed commands may use the network.");
 
-const TIMEOUT: Key = key("timeout", Type::Time, "How long a command may take where the model does not say.");
+const TIMEOUT: KeySchema = key("timeout", ValueType::Duration, "How long a command may take where the model does not say.");
 
-static SHELL: Object = Object {
+static SHELL: ObjectSchema = ObjectSchema {
     name: "a shell toolset",
     id: "ShellToolset",
     doc: "Commands, also in the background.",
@@ -100,7 +100,7 @@ static SHELL: Object = Object {
     rules: &[],
 };
 
-static SCRIPT: Object = Object {
+static SCRIPT: ObjectSchema = ObjectSchema {
     name: "a script toolset",
     id: "ScriptToolset",
     doc: "Commands of your own as tools.",
@@ -111,32 +111,32 @@ static SCRIPT: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("shell", Type::Map(&Type::Object(&SCRIPT_TOOL)), "The tools, by name."),
+        key("shell", ValueType::Map(&ValueType::Object(&SCRIPT_TOOL)), "The tools, by name."),
         ENV,
         ENV_FILE,
         SANDBOX,
         NETWORK,
         TIMEOUT,
     ],
-    rules: &[Rule::Needs(&["shell"])],
+    rules: &[KeyRule::Required(&["shell"])],
 };
 
-static SCRIPT_TOOL: Object = Object {
+static SCRIPT_TOOL: ObjectSchema = ObjectSchema {
     name: "a script tool",
     id: "ScriptTool",
     doc: "A command as a tool.",
     keys: &[
-        key("cmd", Type::Text, "The command. Its arguments are variables in it."),
-        key("description", Type::Text, "What it does."),
-        key("args", Type::Map(&Type::Any), "Its arguments: their JSON schemas, by name."),
-        key("required", Type::Names, "The arguments that must be there. Default: all."),
-        key("env", Type::Map(&Type::Variables), "Variables for it."),
-        key("working_dir", Type::Text, "Where it runs."),
+        key("cmd", ValueType::Text, "The command. Its arguments are variables in it."),
+        key("description", ValueType::Text, "What it does."),
+        key("args", ValueType::Map(&ValueType::Any), "Its arguments: their JSON schemas, by name."),
+        key("required", ValueType::Names, "The arguments that must be there. Default: all."),
+        key("env", ValueType::Map(&ValueType::TextWithVariables), "Variables for it."),
+        key("working_dir", ValueType::Text, "Where it runs."),
     ],
-    rules: &[Rule::Needs(&["cmd"])],
+    rules: &[KeyRule::Required(&["cmd"])],
 };
 
-static TODO: Object = Object {
+static TODO: ObjectSchema = ObjectSchema {
     name: "a todo toolset",
     id: "TodoToolset",
     doc: "A list of things to do.",
@@ -147,28 +147,28 @@ static TODO: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("shared", Type::Bool, "Whether all agents share one list."),
+        key("shared", ValueType::Bool, "Whether all agents share one list."),
     ],
     rules: &[],
 };
 
-static TASKS: Object = Object {
+static TASKS: ObjectSchema = ObjectSchema {
     name: "a tasks toolset",
     id: "TasksToolset",
     doc: "Tasks with dependencies, kept in a file.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", Type::Text, "Where they are kept.")],
+    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", ValueType::Text, "Where they are kept.")],
     rules: &[],
 };
 
-static MEMORY: Object = Object {
+static MEMORY: ObjectSchema = ObjectSchema {
     name: "a memory toolset",
     id: "MemoryToolset",
     doc: "What is remembered between runs.",
-    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", Type::Text, "Where it is kept.")],
+    keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, key("path", ValueType::Text, "Where it is kept.")],
     rules: &[],
 };
 
-static FETCH: Object = Object {
+static FETCH: ObjectSchema = ObjectSchema {
     name: "a fetch toolset",
     id: "FetchToolset",
     doc: "Pages of the web as text.",
@@ -179,14 +179,14 @@ static FETCH: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("timeout", Type::Time, "How long a page may take."),
-        key("allow_private", Type::Bool, "Whether addresses of this machine and its network may be asked."),
-        key("max_bytes", Type::Whole(1), "How much of a page is read."),
+        key("timeout", ValueType::Duration, "How long a page may take."),
+        key("allow_private", ValueType::Bool, "Whether addresses of this machine and its network may be asked."),
+        key("max_bytes", ValueType::Integer(1), "How much of a page is read."),
     ],
     rules: &[],
 };
 
-static API: Object = Object {
+static API: ObjectSchema = ObjectSchema {
     name: "an api toolset",
     id: "ApiToolset",
     doc: "One HTTP call as a tool.",
@@ -197,41 +197,41 @@ static API: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("api_config", Type::Object(&API_CONFIG), "The call."),
+        key("api_config", ValueType::Object(&API_CONFIG), "The call."),
     ],
-    rules: &[Rule::Needs(&["api_config"])],
+    rules: &[KeyRule::Required(&["api_config"])],
 };
 
-static API_CONFIG: Object = Object {
+static API_CONFIG: ObjectSchema = ObjectSchema {
     name: "api_config",
     id: "ApiConfig",
     doc: "An HTTP call.",
     keys: &[
-        key("name", Type::Text, "The name of the tool."),
-        key("instruction", Type::Text, "What it does."),
-        key("endpoint", Type::Variables, "Its URL; ${name} stands for an argument."),
+        key("name", ValueType::Text, "The name of the tool."),
+        key("instruction", ValueType::Text, "What it does."),
+        key("endpoint", ValueType::TextWithVariables, "Its URL; ${name} stands for an argument."),
         key(
             "method",
-            Type::Word(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            ValueType::Keyword(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
             "How it is called. Default: GET.",
         ),
-        key("headers", Type::Map(&Type::Variables), "Its headers."),
-        key("args", Type::Map(&Type::Any), "Its arguments: their JSON schemas, by name."),
-        key("required", Type::Names, "The arguments that must be there."),
-        idle("output_schema", Type::Any, "The JSON schema of what it answers."),
+        key("headers", ValueType::Map(&ValueType::TextWithVariables), "Its headers."),
+        key("args", ValueType::Map(&ValueType::Any), "Its arguments: their JSON schemas, by name."),
+        key("required", ValueType::Names, "The arguments that must be there."),
+        ignored_key("output_schema", ValueType::Any, "The JSON schema of what it answers."),
     ],
-    rules: &[Rule::Needs(&["name", "endpoint"])],
+    rules: &[KeyRule::Required(&["name", "endpoint"])],
 };
 
-static OPENAPI: Object = Object {
+static OPENAPI: ObjectSchema = ObjectSchema {
     name: "an openapi toolset",
     id: "OpenapiToolset",
     doc: "Every operation of an OpenAPI document as a tool.",
     keys: &[TYPE, TOOLS, INSTRUCTION, TOON, MODEL, DEFER, URL, HEADERS],
-    rules: &[Rule::Needs(&["url"])],
+    rules: &[KeyRule::Required(&["url"])],
 };
 
-static A2A: Object = Object {
+static A2A: ObjectSchema = ObjectSchema {
     name: "an a2a toolset",
     id: "A2aToolset",
     doc: "A remote agent as a tool.",
@@ -243,13 +243,13 @@ static A2A: Object = Object {
         MODEL,
         DEFER,
         URL,
-        key("name", Type::Text, "What it is called here."),
+        key("name", ValueType::Text, "What it is called here."),
         HEADERS,
     ],
-    rules: &[Rule::Needs(&["url"])],
+    rules: &[KeyRule::Required(&["url"])],
 };
 
-pub(super) static MCP: Object = Object {
+pub(super) static MCP: ObjectSchema = ObjectSchema {
     name: "an mcp toolset",
     id: "McpToolset",
     doc: "The tools of an MCP server.",
@@ -260,21 +260,21 @@ pub(super) static MCP: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("command", Type::Text, "The program that is the server."),
-        key("args", Type::Texts, "Its arguments."),
-        key("remote", Type::Object(&REMOTE), "A server elsewhere."),
-        key("ref", Type::Text, "docker:name for Docker's MCP gateway, or a name under `mcps`."),
+        key("command", ValueType::Text, "The program that is the server."),
+        key("args", ValueType::Texts, "Its arguments."),
+        key("remote", ValueType::Object(&REMOTE), "A server elsewhere."),
+        key("ref", ValueType::Text, "docker:name for Docker's MCP gateway, or a name under `mcps`."),
         ENV,
         ENV_FILE,
-        key("name", Type::Text, "What it is called here: its tools begin with it."),
-        key("working_dir", Type::Text, "Where it runs."),
-        idle("config", Type::Any, "Settings for Docker's MCP gateway."),
-        idle("version", Type::Text, "The package that another runtime would install."),
+        key("name", ValueType::Text, "What it is called here: its tools begin with it."),
+        key("working_dir", ValueType::Text, "Where it runs."),
+        ignored_key("config", ValueType::Any, "Settings for Docker's MCP gateway."),
+        ignored_key("version", ValueType::Text, "The package that another runtime would install."),
     ],
-    rules: &[Rule::OneOf(&["command", "remote", "ref"])],
+    rules: &[KeyRule::OneOf(&["command", "remote", "ref"])],
 };
 
-static REMOTE: Object = Object {
+static REMOTE: ObjectSchema = ObjectSchema {
     name: "remote",
     id: "Remote",
     doc: "An MCP server elsewhere.",
@@ -282,16 +282,16 @@ static REMOTE: Object = Object {
         URL,
         key(
             "transport_type",
-            Type::Word(&["streamable", "streamable-http", "http", "sse"]),
+            ValueType::Keyword(&["streamable", "streamable-http", "http", "sse"]),
             "How it is spoken to. Default: streamable.",
         ),
         HEADERS,
-        idle("oauth", Type::Any, "How a token is got; servers that ask for one say so."),
+        ignored_key("oauth", ValueType::Any, "How a token is got; servers that ask for one say so."),
     ],
-    rules: &[Rule::Needs(&["url"])],
+    rules: &[KeyRule::Required(&["url"])],
 };
 
-static MODEL_PICKER: Object = Object {
+static MODEL_PICKER: ObjectSchema = ObjectSchema {
     name: "a model_picker toolset",
     id: "ModelPickerToolset",
     doc: "Lets the agent change its model.",
@@ -302,12 +302,12 @@ static MODEL_PICKER: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("models", Type::Names, "The models that it may take."),
+        key("models", ValueType::Names, "The models that it may take."),
     ],
-    rules: &[Rule::Needs(&["models"])],
+    rules: &[KeyRule::Required(&["models"])],
 };
 
-static BACKGROUND_AGENTS: Object = Object {
+static BACKGROUND_AGENTS: ObjectSchema = ObjectSchema {
     name: "this toolset",
     id: "BackgroundAgentsToolset",
     doc: "Sub-agents that work in the background.",
@@ -318,13 +318,13 @@ static BACKGROUND_AGENTS: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("limits", Type::Object(&LIMITS), "Bounds on the tasks that it launches."),
-        key("budget", Type::Object(&BUDGET), "What one of these tasks may use."),
+        key("limits", ValueType::Object(&LIMITS), "Bounds on the tasks that it launches."),
+        key("budget", ValueType::Object(&BUDGET), "What one of these tasks may use."),
     ],
     rules: &[],
 };
 
-static LSP: Object = Object {
+static LSP: ObjectSchema = ObjectSchema {
     name: "an lsp toolset",
     id: "LspToolset",
     doc: "A language server. Read, but not run.",
@@ -335,16 +335,16 @@ static LSP: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("command", Type::Text, "The program that is the server."),
-        key("args", Type::Texts, "Its arguments."),
+        key("command", ValueType::Text, "The program that is the server."),
+        key("args", ValueType::Texts, "Its arguments."),
         ENV,
-        key("file_types", Type::Names, "For which files."),
-        key("version", Type::Text, "The package that another runtime would install."),
+        key("file_types", ValueType::Names, "For which files."),
+        key("version", ValueType::Text, "The package that another runtime would install."),
     ],
-    rules: &[Rule::Needs(&["command"])],
+    rules: &[KeyRule::Required(&["command"])],
 };
 
-static RAG: Object = Object {
+static RAG: ObjectSchema = ObjectSchema {
     name: "a rag toolset",
     id: "RagToolset",
     doc: "Retrieval. Read, but not run.",
@@ -355,14 +355,14 @@ static RAG: Object = Object {
         TOON,
         MODEL,
         DEFER,
-        key("ref", Type::Text, "A name under `rag`."),
-        key("name", Type::Text, "What it is called here."),
-        key("rag_config", Type::Any, "The source."),
-        key("docs", Type::Texts, "Its documents."),
-        key("strategies", Type::Any, "How they are searched."),
-        key("results", Type::Any, "What is shown of what is found."),
-        key("tool", Type::Any, "What the tool is called."),
-        key("respect_vcs", Type::Bool, "Whether files that git ignores are passed over."),
+        key("ref", ValueType::Text, "A name under `rag`."),
+        key("name", ValueType::Text, "What it is called here."),
+        key("rag_config", ValueType::Any, "The source."),
+        key("docs", ValueType::Texts, "Its documents."),
+        key("strategies", ValueType::Any, "How they are searched."),
+        key("results", ValueType::Any, "What is shown of what is found."),
+        key("tool", ValueType::Any, "What the tool is called."),
+        key("respect_vcs", ValueType::Bool, "Whether files that git ignores are passed over."),
     ],
     rules: &[],
 };

@@ -5,14 +5,14 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::{BudgetPart, PermissionsPart, ToolsetPart, time};
-use crate::agent::Notices;
-use crate::entry::{Deliver, OnFinish};
+use super::{BudgetConfig, PermissionsConfig, ToolsetConfig, time};
+use crate::agent::CompletionNotice;
+use crate::entry::{Delivery, OnFinish};
 
 /// An agent.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct AgentPart {
+pub struct AgentConfig {
     /// Its models, of which one is picked each turn; none is `auto`.
     pub model: Vec<String>,
     /// What it is good for.
@@ -22,7 +22,7 @@ pub struct AgentPart {
     /// Files with what it is told.
     pub instruction_file: Vec<String>,
     /// Its tools.
-    pub toolsets: Vec<ToolsetPart>,
+    pub toolsets: Vec<ToolsetConfig>,
     /// Toolsets of the team that it uses.
     pub use_toolsets: Vec<String>,
     /// Whom it may send tasks to.
@@ -30,7 +30,7 @@ pub struct AgentPart {
     /// To whom it may hand its conversation over.
     pub handoffs: Vec<String>,
     /// Prompts by name.
-    pub commands: IndexMap<String, CommandPart>,
+    pub commands: IndexMap<String, CommandConfig>,
     /// Groups of commands of the team that it uses.
     pub use_commands: Vec<String>,
     /// What a person is shown first.
@@ -42,17 +42,17 @@ pub struct AgentPart {
     /// Files of the working directory whose text is added to its instruction.
     pub add_prompt_files: Vec<String>,
     /// Models that stand in when its own fails.
-    pub fallback: Option<FallbackPart>,
+    pub fallback: Option<FallbackConfig>,
     /// Commands that are run when things happen.
-    pub hooks: HooksPart,
+    pub hooks: HooksConfig,
     /// Which tools run, are asked about, and never run, besides what the file says for all agents.
-    pub permissions: PermissionsPart,
+    pub permissions: PermissionsConfig,
     /// Its skills.
-    pub skills: Option<SkillsPart>,
+    pub skills: Option<SkillsConfig>,
     /// Sources of skills of the team that it uses.
     pub use_skills: Vec<String>,
     /// The shape of its final answer.
-    pub structured_output: Option<StructuredPart>,
+    pub structured_output: Option<StructuredOutputConfig>,
     /// At most this many replies; 0 is no bound.
     pub max_iterations: Option<u32>,
     /// How much of the conversation the model sees.
@@ -64,13 +64,13 @@ pub struct AgentPart {
     /// How much of old tool results is kept.
     pub max_old_tool_call_tokens: Option<i64>,
     /// What one task of it may use.
-    pub budget: BudgetPart,
+    pub budget: BudgetConfig,
     /// Budgets of the team that it keeps to.
     pub budgets: Vec<String>,
     /// Bounds on its tasks.
-    pub limits: LimitsPart,
+    pub limits: LimitsConfig,
     /// How it works with background tasks.
-    pub background: BackgroundPart,
+    pub background: BackgroundConfig,
     /// Where its tasks work.
     pub isolation: Option<String>,
     /// Only tools that change nothing.
@@ -84,7 +84,7 @@ pub struct AgentPart {
 /// A prompt with a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct CommandPart {
+pub struct CommandConfig {
     /// What it does.
     pub description: Option<String>,
     /// The prompt.
@@ -94,7 +94,7 @@ pub struct CommandPart {
 /// Models that stand in for another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct FallbackPart {
+pub struct FallbackConfig {
     /// In the order in which they are asked.
     pub models: Vec<String>,
     /// How often one is asked again first; -1 is never, 0 and nothing the default.
@@ -107,7 +107,7 @@ pub struct FallbackPart {
 /// Where skills come from.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub enum SkillsPart {
+pub enum SkillsConfig {
     /// The usual folders, or none.
     Switch(bool),
     /// These.
@@ -117,7 +117,7 @@ pub enum SkillsPart {
 /// The shape of a final answer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct StructuredPart {
+pub struct StructuredOutputConfig {
     /// A name for it.
     pub name: String,
     /// What it is.
@@ -131,7 +131,7 @@ pub struct StructuredPart {
 /// Bounds on tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct LimitsPart {
+pub struct LimitsConfig {
     /// How many run at once.
     pub running: Option<u32>,
     /// How many processes tool calls and hooks run at once.
@@ -156,41 +156,41 @@ pub struct LimitsPart {
 /// How an agent works with background tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct BackgroundPart {
+pub struct BackgroundConfig {
     /// In which words it speaks of its sub-agents.
     pub dialect: Option<String>,
     /// What becomes of tasks that still run when it would end.
     pub on_finish: Option<OnFinish>,
     /// Whether the end of a task wakes it.
     #[serde(deserialize_with = "notices")]
-    pub notices: Option<Notices>,
+    pub notices: Option<CompletionNotice>,
     /// When letters are read.
-    pub letters: Option<Deliver>,
+    pub letters: Option<Delivery>,
 }
 
-fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Notices>, D::Error> {
+fn notices<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<CompletionNotice>, D::Error> {
     let word = Option::<String>::deserialize(deserializer)?;
-    Ok(word.map(|word| if word == "quiet" { Notices::Quiet } else { Notices::Wake }))
+    Ok(word.map(|word| if word == "quiet" { CompletionNotice::Quiet } else { CompletionNotice::Wake }))
 }
 
 /// Commands that are run when things happen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct HooksPart {
+pub struct HooksConfig {
     /// Before a tool runs.
-    pub pre_tool_use: Vec<MatcherPart>,
+    pub pre_tool_use: Vec<HookMatcherConfig>,
     /// After a tool has run.
-    pub post_tool_use: Vec<MatcherPart>,
+    pub post_tool_use: Vec<HookMatcherConfig>,
     /// When a session begins.
-    pub session_start: Vec<HookPart>,
+    pub session_start: Vec<HookConfig>,
     /// When a session ends.
-    pub session_end: Vec<HookPart>,
+    pub session_end: Vec<HookConfig>,
     /// When a person is asked.
-    pub on_user_input: Vec<HookPart>,
+    pub on_user_input: Vec<HookConfig>,
     /// When a task begins.
-    pub task_start: Vec<HookPart>,
+    pub task_start: Vec<HookConfig>,
     /// When a task ends.
-    pub task_end: Vec<HookPart>,
+    pub task_end: Vec<HookConfig>,
     /// Environment variables of the commands.
     pub env: IndexMap<String, String>,
 }
@@ -198,17 +198,17 @@ pub struct HooksPart {
 /// Hooks for some tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct MatcherPart {
+pub struct HookMatcherConfig {
     /// A pattern of tool names; `*` and nothing are all.
     pub matcher: Option<String>,
     /// What is run.
-    pub hooks: Vec<HookPart>,
+    pub hooks: Vec<HookConfig>,
 }
 
 /// A command that is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct HookPart {
+pub struct HookConfig {
     /// The command.
     pub command: String,
     /// How long it may take.

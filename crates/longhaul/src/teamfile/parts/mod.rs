@@ -10,15 +10,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 pub use agent::{
-    AgentPart, BackgroundPart, CommandPart, FallbackPart, HookPart, HooksPart, LimitsPart, MatcherPart,
-    SkillsPart, StructuredPart,
+    AgentConfig, BackgroundConfig, CommandConfig, FallbackConfig, HookConfig, HooksConfig, LimitsConfig, HookMatcherConfig,
+    SkillsConfig, StructuredOutputConfig,
 };
 pub use toolset::{
-    A2aPart, ApiCallPart, ApiPart, DeferPart, FetchPart, FilesystemPart, McpPart, OpenapiPart, PostEditPart,
-    RemotePart, SandboxPart, ScriptPart, ScriptToolPart, ShellPart, ToolsetKind, ToolsetPart,
+    A2aConfig, ApiCallConfig, ApiConfig, DeferConfig, FetchConfig, FilesystemConfig, McpConfig, OpenApiConfig, PostEditConfig,
+    McpRemoteConfig, SandboxConfig, ScriptConfig, ScriptToolConfig, ShellConfig, ToolsetKind, ToolsetConfig,
 };
 
-use super::walk::Places;
+use super::walk::SpanIndex;
 use crate::model::http::ApiType;
 
 /// A team file that has been read. Every name in it that refers to something refers to something that is there.
@@ -28,34 +28,34 @@ pub struct TeamFile {
     /// The version of the format, as the file says.
     pub version: Option<String>,
     /// The agents, in the order of the file.
-    pub agents: IndexMap<String, AgentPart>,
+    pub agents: IndexMap<String, AgentConfig>,
     /// Models by their names.
-    pub models: IndexMap<String, ModelPart>,
+    pub models: IndexMap<String, ModelConfig>,
     /// Providers by their names.
-    pub providers: IndexMap<String, ProviderPart>,
+    pub providers: IndexMap<String, ProviderConfig>,
     /// MCP servers by their names.
-    pub mcps: IndexMap<String, ToolsetPart>,
+    pub mcps: IndexMap<String, ToolsetConfig>,
     /// What the file says about itself.
-    pub metadata: MetadataPart,
+    pub metadata: MetadataConfig,
     /// Which tools run, which are asked about, and which never run.
-    pub permissions: PermissionsPart,
+    pub permissions: PermissionsConfig,
     /// What a whole run may use.
-    pub budget: BudgetPart,
+    pub budget: BudgetConfig,
     /// Budgets by their names.
-    pub budgets: IndexMap<String, BudgetPart>,
+    pub budgets: IndexMap<String, BudgetConfig>,
     /// Toolsets by their names.
-    pub toolsets: IndexMap<String, Vec<ToolsetPart>>,
+    pub toolsets: IndexMap<String, Vec<ToolsetConfig>>,
     /// Groups of commands by their names.
-    pub commands: IndexMap<String, IndexMap<String, CommandPart>>,
+    pub commands: IndexMap<String, IndexMap<String, CommandConfig>>,
     /// Sources of skills by their names.
-    pub skills: IndexMap<String, SkillsPart>,
+    pub skills: IndexMap<String, SkillsConfig>,
     #[serde(skip)]
-    pub(super) places: Places,
+    pub(super) spans: SpanIndex,
 }
 
 impl TeamFile {
     /// The name of the agent that is asked first: `root`, or the first of the file.
-    pub fn root(&self) -> Option<&str> {
+    pub fn root_agent(&self) -> Option<&str> {
         match self.agents.get_key_value("root") {
             Some((name, _)) => Some(name),
             None => self.agents.keys().next().map(String::as_str),
@@ -66,7 +66,7 @@ impl TeamFile {
 /// A model, and how it is asked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ModelPart {
+pub struct ModelConfig {
     /// Who provides it.
     pub provider: Option<String>,
     /// The model, as its provider names it; of `scripted`, the script file.
@@ -82,7 +82,7 @@ pub struct ModelPart {
     /// Dislike of words that were used at all.
     pub presence_penalty: Option<f64>,
     /// How much it thinks.
-    pub thinking_budget: Option<ThinkingPart>,
+    pub thinking_budget: Option<ThinkingConfig>,
     /// Whether it may make several calls in one reply.
     pub parallel_tool_calls: Option<bool>,
     /// What it speaks, if not what its provider usually does.
@@ -100,7 +100,7 @@ pub struct ModelPart {
 /// How much a model thinks, as the file says it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub enum ThinkingPart {
+pub enum ThinkingConfig {
     /// In tokens: 0 is off, -1 as it sees fit.
     Tokens(i64),
     /// In a word.
@@ -117,7 +117,7 @@ pub enum ThinkingPart {
 /// A provider of the team's own.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ProviderPart {
+pub struct ProviderConfig {
     /// What it speaks.
     pub api_type: Option<ApiType>,
     /// Where it is.
@@ -131,7 +131,7 @@ pub struct ProviderPart {
 /// What a file says about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct MetadataPart {
+pub struct MetadataConfig {
     /// Who wrote it.
     pub author: Option<String>,
     /// Under which license.
@@ -147,7 +147,7 @@ pub struct MetadataPart {
 /// Which tools run, which are asked about, and which never run: patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct PermissionsPart {
+pub struct PermissionsConfig {
     /// These run.
     pub allow: Vec<String>,
     /// These are asked about.
@@ -156,10 +156,10 @@ pub struct PermissionsPart {
     pub deny: Vec<String>,
 }
 
-impl PermissionsPart {
+impl PermissionsConfig {
     /// These and others, list by list.
-    pub(crate) fn and(&self, others: &PermissionsPart) -> PermissionsPart {
-        PermissionsPart {
+    pub(crate) fn merged_with(&self, others: &PermissionsConfig) -> PermissionsConfig {
+        PermissionsConfig {
             allow: [&self.allow[..], &others.allow[..]].concat(),
             ask: [&self.ask[..], &others.ask[..]].concat(),
             deny: [&self.deny[..], &others.deny[..]].concat(),
@@ -170,7 +170,7 @@ impl PermissionsPart {
 /// What may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct BudgetPart {
+pub struct BudgetConfig {
     /// Money, in dollars.
     pub max_cost: Option<f64>,
     /// Tokens, read and written.

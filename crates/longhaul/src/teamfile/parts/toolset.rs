@@ -6,12 +6,12 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{BudgetPart, LimitsPart, time};
+use super::{BudgetConfig, LimitsConfig, time};
 
 /// A toolset.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ToolsetPart {
+pub struct ToolsetConfig {
     /// Only these of its tools; none named is all.
     pub tools: Option<Vec<String>>,
     /// What the agent is told about it; `{ORIGINAL_INSTRUCTIONS}` stands for the built-in text.
@@ -21,7 +21,7 @@ pub struct ToolsetPart {
     /// The model that reads its results.
     pub model: Option<String>,
     /// Whether its tools are loaded later.
-    pub defer: Option<DeferPart>,
+    pub defer: Option<DeferConfig>,
     /// Which it is.
     #[serde(flatten)]
     pub kind: ToolsetKind,
@@ -32,11 +32,11 @@ pub struct ToolsetPart {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolsetKind {
     /// Files below the working directory.
-    Filesystem(FilesystemPart),
+    Filesystem(FilesystemConfig),
     /// Commands.
-    Shell(ShellPart),
+    Shell(ShellConfig),
     /// Commands of the team's own as tools.
-    Script(ScriptPart),
+    Script(ScriptConfig),
     /// A place to think.
     Think,
     /// A list of things to do.
@@ -56,17 +56,17 @@ pub enum ToolsetKind {
         path: Option<String>,
     },
     /// Pages of the web.
-    Fetch(FetchPart),
+    Fetch(FetchConfig),
     /// Questions to a person.
     UserPrompt,
     /// One HTTP call.
-    Api(ApiPart),
+    Api(ApiConfig),
     /// The operations of an OpenAPI document.
-    Openapi(OpenapiPart),
+    Openapi(OpenApiConfig),
     /// A remote agent.
-    A2a(A2aPart),
+    A2a(A2aConfig),
     /// The tools of an MCP server.
-    Mcp(McpPart),
+    Mcp(McpConfig),
     /// Lets the agent change its model.
     ModelPicker {
         /// The models that it may take.
@@ -77,19 +77,19 @@ pub enum ToolsetKind {
     BackgroundAgents {
         /// Bounds on the tasks that it launches.
         #[serde(default)]
-        limits: LimitsPart,
+        limits: LimitsConfig,
         /// What one of these tasks may use.
         #[serde(default)]
-        budget: BudgetPart,
+        budget: BudgetConfig,
     },
     /// Sub-agents as managed agents.
     Agents {
         /// Bounds on the tasks that it launches.
         #[serde(default)]
-        limits: LimitsPart,
+        limits: LimitsConfig,
         /// What one of these tasks may use.
         #[serde(default)]
-        budget: BudgetPart,
+        budget: BudgetConfig,
     },
     /// A language server: read, and not run.
     Lsp,
@@ -136,7 +136,7 @@ impl ToolsetKind {
 /// Which tools are loaded later.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub enum DeferPart {
+pub enum DeferConfig {
     /// All, or none.
     Switch(bool),
     /// These.
@@ -146,9 +146,9 @@ pub enum DeferPart {
 /// Files below the working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct FilesystemPart {
+pub struct FilesystemConfig {
     /// Commands that are run when files have been changed.
-    pub post_edit: Vec<PostEditPart>,
+    pub post_edit: Vec<PostEditConfig>,
     /// Whether files that git ignores are passed over.
     pub ignore_vcs: Option<bool>,
     /// Other directories that may be used.
@@ -158,7 +158,7 @@ pub struct FilesystemPart {
 /// A command that is run when a file has been changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct PostEditPart {
+pub struct PostEditConfig {
     /// For which files.
     pub path: String,
     /// The command.
@@ -168,7 +168,7 @@ pub struct PostEditPart {
 /// Whether commands are confined.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum SandboxPart {
+pub enum SandboxConfig {
     /// They are, or not.
     Switch(bool),
     /// In a word: on or off.
@@ -180,11 +180,11 @@ pub enum SandboxPart {
 /// Commands.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ShellPart {
+pub struct ShellConfig {
     /// Variables for them.
     pub env: IndexMap<String, String>,
     /// Whether they are confined.
-    pub sandbox: Option<SandboxPart>,
+    pub sandbox: Option<SandboxConfig>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
     /// How long one may take.
@@ -195,13 +195,13 @@ pub struct ShellPart {
 /// Commands of the team's own as tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ScriptPart {
+pub struct ScriptConfig {
     /// The tools.
-    pub shell: IndexMap<String, ScriptToolPart>,
+    pub shell: IndexMap<String, ScriptToolConfig>,
     /// Variables for them.
     pub env: IndexMap<String, String>,
     /// Whether they are confined.
-    pub sandbox: Option<SandboxPart>,
+    pub sandbox: Option<SandboxConfig>,
     /// Whether confined ones may use the network.
     pub network: Option<bool>,
     /// How long one may take.
@@ -212,7 +212,7 @@ pub struct ScriptPart {
 /// A command as a tool.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ScriptToolPart {
+pub struct ScriptToolConfig {
     /// The command.
     pub cmd: String,
     /// What it does.
@@ -230,7 +230,7 @@ pub struct ScriptToolPart {
 /// Pages of the web.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct FetchPart {
+pub struct FetchConfig {
     /// How long one may take.
     #[serde(deserialize_with = "time")]
     pub timeout: Option<Duration>,
@@ -243,15 +243,15 @@ pub struct FetchPart {
 /// One HTTP call as a tool.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ApiPart {
+pub struct ApiConfig {
     /// The call.
-    pub api_config: ApiCallPart,
+    pub api_config: ApiCallConfig,
 }
 
 /// An HTTP call.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ApiCallPart {
+pub struct ApiCallConfig {
     /// The name of the tool.
     pub name: String,
     /// What it does.
@@ -271,7 +271,7 @@ pub struct ApiCallPart {
 /// The operations of an OpenAPI document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct OpenapiPart {
+pub struct OpenApiConfig {
     /// Where the document is.
     pub url: String,
     /// Headers of every request.
@@ -281,7 +281,7 @@ pub struct OpenapiPart {
 /// A remote agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct A2aPart {
+pub struct A2aConfig {
     /// Where it is.
     pub url: String,
     /// What it is called here.
@@ -293,13 +293,13 @@ pub struct A2aPart {
 /// An MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct McpPart {
+pub struct McpConfig {
     /// The program that is the server.
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
     /// A server elsewhere.
-    pub remote: Option<RemotePart>,
+    pub remote: Option<McpRemoteConfig>,
     /// `docker:name`, or a name under `mcps`.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
@@ -314,7 +314,7 @@ pub struct McpPart {
 /// An MCP server elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct RemotePart {
+pub struct McpRemoteConfig {
     /// Where it is.
     pub url: String,
     /// How it is spoken to.

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::super::form::{Object, TEAM, TOOLSETS, Type};
+use super::super::form::{ObjectSchema, TEAM, TOOLSETS, ValueType};
 use super::super::*;
 
 fn cases(few: u32) -> u32 {
@@ -27,10 +27,10 @@ where
 
 /// What holds of every reading.
 fn holds(text: &str) {
-    let reading = read(text);
-    assert!(reading.file.is_some() || reading.errors() > 0, "nothing is wrong and nothing is there");
+    let reading = parse(text);
+    assert!(reading.file.is_some() || reading.error_count() > 0, "nothing is wrong and nothing is there");
     for problem in &reading.problems {
-        let Place { line, column, length } = problem.at;
+        let SourceSpan { line, column, length } = problem.at;
         assert!(line >= 1 && column >= 1 && length >= 1, "{problem:?}");
         let lines = text.split('\n').count();
         assert!(line as usize <= lines, "{problem:?}: there are {lines} lines");
@@ -43,18 +43,18 @@ fn holds(text: &str) {
 
 /// All keys of all tables, so that the random trees get deep into the reader.
 fn words() -> Vec<&'static str> {
-    fn all(object: &'static Object, found: &mut Vec<&'static str>) {
+    fn all(object: &'static ObjectSchema, found: &mut Vec<&'static str>) {
         for key in object.keys {
             found.push(key.name);
             below(&key.kind, found);
         }
     }
-    fn below(kind: &'static Type, found: &mut Vec<&'static str>) {
+    fn below(kind: &'static ValueType, found: &mut Vec<&'static str>) {
         match kind {
-            Type::Object(object) => all(object, found),
-            Type::List(kind) | Type::Map(kind) => below(kind, found),
-            Type::Either(kinds) => kinds.iter().for_each(|kind| below(kind, found)),
-            Type::Word(words) => found.extend(*words),
+            ValueType::Object(object) => all(object, found),
+            ValueType::List(kind) | ValueType::Map(kind) => below(kind, found),
+            ValueType::AnyOf(kinds) => kinds.iter().for_each(|kind| below(kind, found)),
+            ValueType::Keyword(words) => found.extend(*words),
             _ => {}
         }
     }
@@ -163,10 +163,10 @@ fn broken_examples_never_panic_and_every_problem_lies_in_the_file() {
 #[test]
 fn random_texts_with_variables_never_panic_and_those_without_stay_as_they_are() {
     run(500, "(\\PC|[$${}:.-]){0,40}", |text| {
-        let filled = fill(&text, &|name| (name.len() < 3).then(|| "v".to_owned()));
+        let filled = fill_variables(&text, &|name| (name.len() < 3).then(|| "v".to_owned()));
         if !text.contains('$') {
             assert_eq!(filled, Ok(text.clone()));
         }
-        assert_eq!(filled.is_err(), variables(&text).iter().any(|name| name.len() >= 3));
+        assert_eq!(filled.is_err(), required_variables(&text).iter().any(|name| name.len() >= 3));
     });
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::Make;
-use super::setting::{Setting, claim, edit, ids, owner, released, replied, stop, submission};
+use super::StoreFactory;
+use super::setting::{ExamSetup, claim, edit, ids, owner, released, replied, stop, submission};
 use crate::entry::{Entry, TeamRef};
 use crate::id::{Attempt, TaskId, WorkerId};
-use crate::store::{Claim, Fence, StoreError};
+use crate::store::{ClaimRequest, Fence, StoreError};
 use crate::task::Status;
 
 /// The oldest first, at most as many as were asked for, and each with its entry.
-pub async fn claims_are_oldest_first(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn claims_are_oldest_first(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let mut tasks = Vec::new();
     for _ in 0..5 {
         tasks.push(s.task().await);
@@ -27,43 +27,43 @@ pub async fn claims_are_oldest_first(make: Make<'_>) {
         assert_eq!(head.worker, Some(WorkerId::from("w")));
         let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("w") };
         assert_eq!(s.journal(head.id).await[1].entry, claimed);
-        assert_eq!(s.head(head.id).await, *head);
+        assert_eq!(s.state(head.id).await, *head);
     }
     assert_eq!(ids(&s.claim(claim("v", 9)).await.unwrap()), tasks[2..]);
     assert!(s.claim(claim("v", 9)).await.unwrap().is_empty());
 }
 
 /// Teams, trees and freshness narrow a claim.
-pub async fn claims_take_what_they_ask_for(make: Make<'_>) {
-    let s = Setting::new(make);
-    let other_team = TeamRef::File(crate::id::Digest::of(b"a team file"));
+pub async fn claims_take_what_they_ask_for(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    let other_team = TeamRef::File(crate::id::Digest::of_bytes(b"a team file"));
     let a = s.task().await;
     let b = s.fresh_id();
     s.submit(b, edit(submission(b), |submitted| submitted.team = other_team.clone())).await.unwrap();
     let root = s.task().await;
     let child = s.child(root).await;
     let released_before = s.task().await;
-    let only = Claim { roots: Some(vec![released_before]), ..claim("w", 1) };
+    let only = ClaimRequest { roots: Some(vec![released_before]), ..claim("w", 1) };
     assert_eq!(ids(&s.claim(only).await.unwrap()), [released_before]);
     s.write(released_before, owner(1), vec![released(1)]).await.unwrap();
 
-    let none = Claim { teams: vec![TeamRef::Named("nobody's".into())], ..claim("w", 9) };
+    let none = ClaimRequest { teams: vec![TeamRef::Named("nobody's".into())], ..claim("w", 9) };
     assert!(s.claim(none).await.unwrap().is_empty());
-    assert!(s.claim(Claim { teams: vec![], ..claim("w", 9) }).await.unwrap().is_empty());
-    assert!(s.claim(Claim { roots: Some(vec![]), ..claim("w", 9) }).await.unwrap().is_empty());
-    let other = Claim { teams: vec![other_team.clone()], ..claim("w", 9) };
+    assert!(s.claim(ClaimRequest { teams: vec![], ..claim("w", 9) }).await.unwrap().is_empty());
+    assert!(s.claim(ClaimRequest { roots: Some(vec![]), ..claim("w", 9) }).await.unwrap().is_empty());
+    let other = ClaimRequest { teams: vec![other_team.clone()], ..claim("w", 9) };
     assert_eq!(ids(&s.claim(other).await.unwrap()), [b]);
-    let tree = Claim { roots: Some(vec![root, b]), ..claim("w", 9) };
+    let tree = ClaimRequest { roots: Some(vec![root, b]), ..claim("w", 9) };
     assert_eq!(ids(&s.claim(tree).await.unwrap()), [root, child]);
-    let fresh = Claim { fresh: true, ..claim("w", 9) };
+    let fresh = ClaimRequest { fresh_only: true, ..claim("w", 9) };
     assert_eq!(ids(&s.claim(fresh).await.unwrap()), [a]);
-    let both = Claim { teams: vec![other_team, TeamRef::Named("team".into())], ..claim("w", 9) };
+    let both = ClaimRequest { teams: vec![other_team, TeamRef::Named("team".into())], ..claim("w", 9) };
     assert_eq!(ids(&s.claim(both).await.unwrap()), [released_before]);
 }
 
 /// Many claim at once; each task goes to one of them.
-pub async fn a_task_is_claimed_by_one(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_task_is_claimed_by_one(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let mut tasks = HashSet::new();
     for _ in 0..60 {
         tasks.insert(s.task().await);
@@ -87,14 +87,14 @@ pub async fn a_task_is_claimed_by_one(make: Make<'_>) {
 }
 
 /// A stop that meets a claim: either the task never ran, or its owner is told to stop. Never is the stop lost.
-pub async fn a_stop_and_a_claim_do_not_both_win(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_stop_and_a_claim_do_not_both_win(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     for _ in 0..20 {
         let id = s.task().await;
-        let only = Claim { roots: Some(vec![id]), ..claim("w", 1) };
+        let only = ClaimRequest { roots: Some(vec![id]), ..claim("w", 1) };
         let (claimed, stopped) = tokio::join!(s.claim(only), s.write(id, Fence::Anyone, vec![stop()]));
         stopped.unwrap();
-        let head = s.head(id).await;
+        let head = s.state(id).await;
         assert!(head.stop.is_some());
         if claimed.unwrap().is_empty() {
             assert_eq!((head.status, head.attempt), (Status::Cancelled, Attempt(0)));
@@ -105,8 +105,8 @@ pub async fn a_stop_and_a_claim_do_not_both_win(make: Make<'_>) {
 }
 
 /// A released task keeps its place in the queue, and its next attempt has the next number.
-pub async fn a_released_task_is_claimed_again(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_released_task_is_claimed_again(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let first = s.running().await;
     let second = s.task().await;
     s.write(first, owner(1), vec![released(1)]).await.unwrap();
@@ -116,57 +116,57 @@ pub async fn a_released_task_is_claimed_again(make: Make<'_>) {
 }
 
 /// A lease covers all tasks of its worker, until it ends; renewing it begins it anew.
-pub async fn leases_end_and_are_renewed(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn leases_end_and_are_renewed(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
     let (a, b) = (s.task().await, s.task().await);
     s.claim(claim("w", 9)).await.unwrap();
-    assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a, b], "a worker without a lease has none");
+    assert_eq!(ids(&s.store.abandoned_tasks().await.unwrap()), [a, b], "a worker without a lease has none");
     assert_eq!(s.store.lease(w.clone()).await.unwrap(), None);
     for renewals in 1..4 {
-        s.store.renew(w.clone(), ten).await.unwrap();
+        s.store.renew_lease(w.clone(), ten).await.unwrap();
         let lease = s.store.lease(w.clone()).await.unwrap().unwrap();
         assert_eq!((lease.renewals, lease.length), (renewals, ten));
-        assert!(s.watched(9).await.is_empty());
+        assert!(s.advance_watching(9).await.is_empty());
     }
-    assert_eq!(s.watched(10).await, [a, b], "it ends at its end");
+    assert_eq!(s.advance_watching(10).await, [a, b], "it ends at its end");
     s.write(a, Fence::Abandoned(Attempt(1)), vec![released(1)]).await.unwrap();
-    assert_eq!(ids(&s.store.abandoned().await.unwrap()), [b]);
-    s.store.renew(w, ten).await.unwrap();
-    assert!(s.store.abandoned().await.unwrap().is_empty(), "it was only late");
+    assert_eq!(ids(&s.store.abandoned_tasks().await.unwrap()), [b]);
+    s.store.renew_lease(w, ten).await.unwrap();
+    assert!(s.store.abandoned_tasks().await.unwrap().is_empty(), "it was only late");
     s.write(b, owner(1), vec![replied("still here")]).await.unwrap();
-    s.store.renew(WorkerId::from("odd/../name \u{1F980}"), Duration::MAX).await.unwrap();
+    s.store.renew_lease(WorkerId::from("odd/../name \u{1F980}"), Duration::MAX).await.unwrap();
 }
 
 /// Clocks may be set, and differ between processes: no lease ends by that, and none lasts for ever.
-pub async fn a_clock_that_is_set_ends_no_lease(make: Make<'_>) {
+pub async fn a_clock_that_is_set_ends_no_lease(make: StoreFactory<'_>) {
     for seconds in [3600, -3600] {
-        let s = Setting::new(make);
+        let s = ExamSetup::new(make);
         let (w, ten) = (WorkerId::from("w"), Duration::from_secs(10));
         let a = s.task().await;
-        s.store.renew(w.clone(), ten).await.unwrap();
+        s.store.renew_lease(w.clone(), ten).await.unwrap();
         s.claim(claim("w", 9)).await.unwrap();
-        assert!(s.store.abandoned().await.unwrap().is_empty());
+        assert!(s.store.abandoned_tasks().await.unwrap().is_empty());
         s.clock.set(seconds);
-        assert!(s.watched(5).await.is_empty(), "by {seconds} s");
+        assert!(s.advance_watching(5).await.is_empty(), "by {seconds} s");
         let refused = s.write(a, Fence::Abandoned(Attempt(1)), vec![released(1)]).await;
         assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
-        s.store.renew(w, ten).await.unwrap();
-        assert!(s.watched(9).await.is_empty());
-        assert_eq!(s.watched(10).await, [a], "nobody renewed it");
+        s.store.renew_lease(w, ten).await.unwrap();
+        assert!(s.advance_watching(9).await.is_empty());
+        assert_eq!(s.advance_watching(10).await, [a], "nobody renewed it");
     }
 }
 
 /// A worker that says that it is gone is gone, and nobody else with it.
-pub async fn a_retired_worker_is_gone_at_once(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_retired_worker_is_gone_at_once(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (a, b) = (s.task().await, s.task().await);
     for (worker, task) in [("v", a), ("w", b)] {
-        s.store.renew(WorkerId::from(worker), Duration::from_secs(60)).await.unwrap();
+        s.store.renew_lease(WorkerId::from(worker), Duration::from_secs(60)).await.unwrap();
         assert_eq!(ids(&s.claim(claim(worker, 1)).await.unwrap()), [task]);
     }
-    s.store.retire(WorkerId::from("v")).await.unwrap();
-    assert_eq!(ids(&s.store.abandoned().await.unwrap()), [a]);
+    s.store.retire_worker(WorkerId::from("v")).await.unwrap();
+    assert_eq!(ids(&s.store.abandoned_tasks().await.unwrap()), [a]);
     let refused = s.write(b, Fence::Abandoned(Attempt(1)), vec![released(1)]).await;
     assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
     s.write(a, Fence::Abandoned(Attempt(1)), vec![released(1)]).await.unwrap();

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::Make;
+use super::StoreFactory;
 use super::setting::{
-    Setting, cancelled, claim, completed, edit, hinted, ids, letter, owner, replied, stop, submission,
+    ExamSetup, cancelled, claim, completed, edit, hinted, ids, letter, owner, replied, stop, submission,
 };
-use crate::entry::{Entry, Kind, Returned, TeamRef};
+use crate::entry::{Entry, EntryKind, CallResult, TeamRef};
 use crate::id::{CallId, Digest, Seq, TaskId};
-use crate::store::{Batch, Fence, Filter, Hint, KEPT_ANYWAY, Kinds, Slip, StoreError};
+use crate::store::{Batch, Fence, TaskFilter, Hint, BLOB_GRACE, EntryKinds, StoredValue, StoreError};
 
-impl Setting {
+impl ExamSetup {
     /// Ends a task that nobody has claimed.
     async fn ended(&self, task: TaskId) -> TaskId {
         self.write(task, Fence::Anyone, vec![stop(), cancelled()]).await.expect("a pending task is stopped");
@@ -21,7 +21,7 @@ impl Setting {
     async fn delete(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let mut named = Vec::new();
         for task in tasks {
-            named.push((*task, self.store.head(*task).await?.map_or(Seq(1), |head| head.seq)));
+            named.push((*task, self.store.task_state(*task).await?.map_or(Seq(1), |head| head.seq)));
         }
         self.store.delete(named).await
     }
@@ -29,7 +29,7 @@ impl Setting {
 
 /// A tool result of which the whole is kept.
 fn returned(whole: &Digest) -> Entry {
-    Entry::Returned(Box::new(Returned {
+    Entry::Returned(Box::new(CallResult {
         call: CallId { turn: 1, index: 0 },
         output: "a part".into(),
         is_error: false,
@@ -41,8 +41,8 @@ fn returned(whole: &Digest) -> Entry {
 }
 
 /// Journal, head, letters and slips; and nothing of others. Its id is free again, and its place is not given to another.
-pub async fn what_is_deleted_is_gone(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn what_is_deleted_is_gone(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let before = s.task().await;
     let root = s.task().await;
     let child = s.child(root).await;
@@ -54,24 +54,24 @@ pub async fn what_is_deleted_is_gone(make: Make<'_>) {
     let slips = [format!("task:{root}:todo"), format!("tree:{root}:todo"), format!("seen:{child}")];
     let stay = [format!("task:{after}:todo"), "notes".to_owned(), format!("{root}")];
     for slip in slips.iter().chain(&stay) {
-        assert!(s.store.write_slip(slip, 0, b"x".to_vec()).await.unwrap());
+        assert!(s.store.put_stored_value(slip, 0, b"x".to_vec()).await.unwrap());
     }
     let (one, two) = (s.journal(before).await, s.journal(after).await);
     s.delete(&[child, root]).await.unwrap();
 
-    assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), [before, after]);
+    assert_eq!(ids(&s.store.list(TaskFilter::default()).await.unwrap()), [before, after]);
     for task in [root, child] {
-        assert_eq!(s.store.head(task).await.unwrap(), None);
+        assert_eq!(s.store.task_state(task).await.unwrap(), None);
         assert!(s.journal(task).await.is_empty());
         let found = s.store.find(&task.to_string()).await;
         assert!(matches!(found, Err(StoreError::NotFound { .. })), "{found:?}");
         assert!(matches!(s.delete(&[task]).await, Err(StoreError::NoTask(gone)) if gone == task));
     }
     for slip in &slips {
-        assert_eq!(s.store.slip(slip).await.unwrap(), Slip::default(), "{slip}");
+        assert_eq!(s.store.stored_value(slip).await.unwrap(), StoredValue::default(), "{slip}");
     }
     for slip in &stay {
-        assert_eq!(s.store.slip(slip).await.unwrap().written, 1, "{slip}");
+        assert_eq!(s.store.stored_value(slip).await.unwrap().version, 1, "{slip}");
     }
     assert_eq!((s.journal(before).await, s.journal(after).await), (one, two));
 
@@ -79,37 +79,37 @@ pub async fn what_is_deleted_is_gone(make: Make<'_>) {
     let last = s.task().await;
     s.write(root, Fence::Anyone, vec![letter("l")]).await.unwrap();
     assert_eq!(s.journal(root).await.len(), 2, "it has nothing of the one before it");
-    assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), [before, after, root, last]);
-    assert_eq!(ids(&s.store.list(Filter::tree(root)).await.unwrap()), [root]);
-    assert!(s.store.list(Filter::children(root)).await.unwrap().is_empty());
+    assert_eq!(ids(&s.store.list(TaskFilter::default()).await.unwrap()), [before, after, root, last]);
+    assert_eq!(ids(&s.store.list(TaskFilter::tree(root)).await.unwrap()), [root]);
+    assert!(s.store.list(TaskFilter::children(root)).await.unwrap().is_empty());
     let claimed = s.claim(claim("w", 9)).await.unwrap();
     assert_eq!(ids(&claimed), [before, after, root, last]);
     s.delete(&[]).await.unwrap();
 }
 
 /// What is pending or running is not, nor what has got an entry since somebody looked; then nothing at all is deleted.
-pub async fn only_what_has_ended_is_deleted(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn only_what_has_ended_is_deleted(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (running, pending) = (s.running().await, s.task().await);
     let task = s.task().await;
     let ended = s.ended(task).await;
     for open in [running, pending] {
         let refused = s.delete(&[ended, open]).await;
-        assert!(matches!(refused, Err(StoreError::Open(task)) if task == open), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::NotEnded(task)) if task == open), "{refused:?}");
     }
     let refused = s.store.delete(vec![(ended, Seq(2))]).await;
-    assert!(matches!(refused, Err(StoreError::Moved { task, seq: Seq(3) }) if task == ended), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::JournalMoved { task, seq: Seq(3) }) if task == ended), "{refused:?}");
     let nobody = s.fresh_id();
     assert!(matches!(s.delete(&[ended, nobody]).await, Err(StoreError::NoTask(task)) if task == nobody));
     assert_eq!(s.journal(ended).await.len(), 3);
     s.write(running, owner(1), vec![replied("on it goes"), completed()]).await.unwrap();
     s.delete(&[ended, running]).await.unwrap();
-    assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), [pending]);
+    assert_eq!(ids(&s.store.list(TaskFilter::default()).await.unwrap()), [pending]);
 }
 
 /// A tree is deleted whole, and with the trees that continue it or that it continues.
-pub async fn only_what_belongs_together_is_deleted(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn only_what_belongs_together_is_deleted(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let root = s.task().await;
     let child = s.child(root).await;
     let other = s.task().await;
@@ -120,7 +120,7 @@ pub async fn only_what_belongs_together_is_deleted(make: Make<'_>) {
     let (next, again) = (s.fresh_id(), s.fresh_id());
     let goes_on = |id| edit(submission(id), |s| s.continues = Some(other));
     let batch = Batch::one(next, Fence::New, vec![goes_on(next)]);
-    s.store.append(batch.and(other, Fence::Anyone, vec![Entry::Continued { by: next }])).await.unwrap();
+    s.store.append(batch.and_write(other, Fence::Anyone, vec![Entry::Continued { by: next }])).await.unwrap();
     s.ended(next).await;
     s.submit(again, goes_on(again)).await.unwrap();
     s.ended(again).await;
@@ -136,20 +136,20 @@ pub async fn only_what_belongs_together_is_deleted(make: Make<'_>) {
         &[root, other, next],
     ] {
         let refused = s.delete(part).await;
-        assert!(matches!(refused, Err(StoreError::Needed { .. })), "{part:?}: {refused:?}");
+        assert!(matches!(refused, Err(StoreError::StillNeeded { .. })), "{part:?}: {refused:?}");
     }
-    assert_eq!(s.store.list(Filter::default()).await.unwrap().len(), 5);
+    assert_eq!(s.store.list(TaskFilter::default()).await.unwrap().len(), 5);
     s.delete(&[root, child]).await.unwrap();
     s.delete(&[again, next, other]).await.unwrap();
-    assert!(s.store.list(Filter::default()).await.unwrap().is_empty());
+    assert!(s.store.list(TaskFilter::default()).await.unwrap().is_empty());
 }
 
 /// A team goes with its last task, an output with the last journal that names it, and both only when nobody has kept
 /// them for a while: whoever does may be about to write down where they are.
-pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: Make<'_>) {
-    let s = Setting::new(make);
-    let keep = async |bytes: &[u8]| s.store.keep(bytes.to_vec()).await.unwrap();
-    let there = async |digest: &Digest| s.store.kept(digest.clone()).await.unwrap().is_some();
+pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    let keep = async |bytes: &[u8]| s.store.put_blob(bytes.to_vec()).await.unwrap();
+    let there = async |digest: &Digest| s.store.blob(digest.clone()).await.unwrap().is_some();
     let (team, output, young) = (keep(b"a team").await, keep(b"an output").await, keep(b"nobody's").await);
     let mut tasks = Vec::new();
     for _ in 0..2 {
@@ -164,14 +164,14 @@ pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: Make<'_>) {
         assert_eq!(ids(&s.claim(claim).await.unwrap()), [*id]);
         s.write(*id, owner(1), vec![returned(&output), completed()]).await.unwrap();
     }
-    s.clock.advance(KEPT_ANYWAY + Duration::from_millis(1));
+    s.clock.advance(BLOB_GRACE + Duration::from_millis(1));
     assert_eq!(keep(b"nobody's").await, young);
     s.delete(&tasks[..1]).await.unwrap();
     assert!(there(&team).await && there(&output).await, "the other task needs them");
     s.delete(&tasks[1..]).await.unwrap();
     assert!(!there(&team).await && !there(&output).await);
     assert!(there(&young).await, "it was kept a moment ago");
-    s.clock.advance(KEPT_ANYWAY + Duration::from_millis(1));
+    s.clock.advance(BLOB_GRACE + Duration::from_millis(1));
     let task = s.task().await;
     let last = s.ended(task).await;
     s.delete(&[last]).await.unwrap();
@@ -179,8 +179,8 @@ pub async fn what_is_kept_goes_with_the_last_that_needs_it(make: Make<'_>) {
 }
 
 /// Whoever listens has to look again; and hears of what is written later as before.
-pub async fn others_hear_that_something_was_deleted(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn others_hear_that_something_was_deleted(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (stays, goes) = (s.task().await, s.task().await);
     s.ended(goes).await;
     let mut hints = s.store.hints();
@@ -189,7 +189,7 @@ pub async fn others_hear_that_something_was_deleted(make: Make<'_>) {
     tokio::time::timeout(Duration::from_secs(5), lagged).await.expect("a deletion is heard of");
     for _ in 0..3 {
         s.write(stays, Fence::Anyone, vec![letter(&s.fresh_id().to_string())]).await.unwrap();
-        let hint = hinted(&mut hints, stays, Kinds::of([Kind::Letter])).await;
+        let hint = hinted(&mut hints, stays, EntryKinds::from_kinds([EntryKind::Letter])).await;
         assert!(matches!(hint, Hint::Task { task, .. } if task == stays));
     }
 }

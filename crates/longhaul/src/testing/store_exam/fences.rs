@@ -2,14 +2,14 @@
 
 use futures::future::join_all;
 
-use super::Make;
+use super::StoreFactory;
 use super::setting::{
-    Setting, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
+    ExamSetup, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
 };
-use crate::entry::{Answer, Entry, Kind, Question, Wait, Wants};
+use crate::entry::{QuestionAnswer, Entry, EntryKind, Question, WaitReason, ExpectedAnswer};
 use crate::id::{AgentName, Attempt, CallId, QuestionId, Seq, WorkerId};
-use crate::store::{AtMost, Batch, Fence, Filter, StoreError, Write};
-use crate::task::{IllegalMove, Status};
+use crate::store::{CountCondition, Batch, Fence, TaskFilter, StoreError, JournalWrite};
+use crate::task::{IllegalTransition, Status};
 
 fn superseded<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(matches!(answer, Err(StoreError::Superseded { .. })), "{answer:?}");
@@ -20,8 +20,8 @@ fn illegal<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 /// With the fence of its attempt the owner writes; with that of another attempt nobody does.
-pub async fn only_the_owner_writes_as_owner(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn only_the_owner_writes_as_owner(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let pending = s.task().await;
     superseded(s.write(pending, owner(0), vec![replied("r")]).await);
     let id = s.running().await;
@@ -32,12 +32,12 @@ pub async fn only_the_owner_writes_as_owner(make: Make<'_>) {
 }
 
 /// An owner whose task was released, or given to another, is refused.
-pub async fn an_attempt_that_is_over_writes_nothing(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn an_attempt_that_is_over_writes_nothing(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let wrong = s.write(id, owner(1), vec![released(2)]).await;
     assert!(
-        matches!(wrong, Err(StoreError::Illegal { why: IllegalMove::WrongAttempt { .. }, .. })),
+        matches!(wrong, Err(StoreError::Illegal { why: IllegalTransition::WrongAttempt { .. }, .. })),
         "{wrong:?}"
     );
     s.write(id, owner(1), vec![released(1)]).await.unwrap();
@@ -48,25 +48,25 @@ pub async fn an_attempt_that_is_over_writes_nothing(make: Make<'_>) {
 }
 
 /// Only when its lease has ended may others write in the place of an owner.
-pub async fn only_a_dead_owner_is_abandoned(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn only_a_dead_owner_is_abandoned(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let abandoned = |n| Fence::Abandoned(Attempt(n));
     superseded(s.write(id, abandoned(1), vec![released(1)]).await);
-    s.watched(31).await;
+    s.advance_watching(31).await;
     superseded(s.write(id, abandoned(2), vec![released(2)]).await);
     s.write(id, abandoned(1), vec![released(1)]).await.unwrap();
     superseded(s.write(id, abandoned(1), vec![released(1)]).await);
-    assert_eq!(s.head(id).await.status, Status::Pending);
+    assert_eq!(s.state(id).await.status, Status::Pending);
 }
 
 /// What belongs to the owner is refused from anyone, even while the task runs.
-pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn anyone_writes_only_what_anyone_may(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let call = CallId { turn: 1, index: 0 };
     let question = QuestionId { call, nth: 0 };
-    let asks = Question { text: "?".into(), wants: Wants::Words { schema: None } };
+    let asks = Question { text: "?".into(), wants: ExpectedAnswer::Words { schema: None } };
     let asked = Entry::Asked { question, asks: Box::new(asks), until: None };
     let owned = [
         replied("r"),
@@ -76,7 +76,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
         released(1),
         Entry::Read { letters: vec![], known: vec![], all_ended: None },
         Entry::Called { call, tool: "t".into(), arguments: None },
-        Entry::Waiting { on: Wait::Letter, until: None },
+        Entry::Waiting { on: WaitReason::Letter, until: None },
         asked.clone(),
         Entry::Compacted { summary: "s".into(), replaces: 1, usage: Default::default(), cost: None },
         Entry::Claimed { attempt: Attempt(2), worker: WorkerId::from("v") },
@@ -88,7 +88,7 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
     let pending = s.task().await;
     let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
     illegal(s.write(pending, Fence::Anyone, vec![claimed]).await);
-    let answered = || Entry::Answered { question, answer: Answer::Given("!".into()) };
+    let answered = || Entry::Answered { question, answer: QuestionAnswer::Given("!".into()) };
     // Only what is asked can be answered, and only once.
     illegal(s.write(id, Fence::Anyone, vec![answered()]).await);
     s.write(id, Fence::Attempt(Attempt(1)), vec![asked]).await.unwrap();
@@ -98,56 +98,56 @@ pub async fn anyone_writes_only_what_anyone_may(make: Make<'_>) {
 }
 
 /// A new task begins with its submission and nothing else; a letter may come with it.
-pub async fn a_new_task_begins_with_its_submission(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_new_task_begins_with_its_submission(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.fresh_id();
     let refused = s.write(id, Fence::New, vec![letter("l")]).await;
     let Err(StoreError::Illegal { why, .. }) = refused else { panic!("{refused:?}") };
-    assert_eq!(why, IllegalMove::NotABeginning(Kind::Letter));
+    assert_eq!(why, IllegalTransition::NotASubmission(EntryKind::Letter));
     let claimed = Entry::Claimed { attempt: Attempt(1), worker: WorkerId::from("v") };
     illegal(s.write(id, Fence::New, vec![submission(id), claimed]).await);
     illegal(s.write(id, Fence::New, vec![submission(id), submission(id)]).await);
-    assert_eq!(s.store.head(id).await.unwrap(), None);
+    assert_eq!(s.store.task_state(id).await.unwrap(), None);
     assert_eq!(s.write(id, Fence::New, vec![submission(id), letter("l")]).await.unwrap(), Seq(2));
     let again = s.write(id, Fence::New, vec![submission(id)]).await;
     assert!(matches!(again, Err(StoreError::Exists(task)) if task == id), "{again:?}");
 }
 
 /// A pending task that is stopped has ended, and whoever comes by writes its end: once.
-pub async fn a_stop_of_a_pending_task_is_settled_by_anyone(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_stop_of_a_pending_task_is_settled_by_anyone(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.task().await;
     illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
     s.write(id, Fence::Anyone, vec![stop()]).await.unwrap();
     assert!(s.claim(claim("w", 9)).await.unwrap().is_empty());
-    let head = s.head(id).await;
+    let head = s.state(id).await;
     assert_eq!((head.status, head.settled), (Status::Cancelled, false));
     illegal(s.write(id, Fence::Anyone, vec![completed()]).await);
     s.write(id, Fence::Anyone, vec![cancelled()]).await.unwrap();
     illegal(s.write(id, Fence::Anyone, vec![cancelled()]).await);
-    assert!(s.head(id).await.settled);
+    assert!(s.state(id).await.settled);
 }
 
 /// A write that names where the journal ends is refused when it ends elsewhere.
-pub async fn a_writer_can_insist_that_nothing_came_between(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_writer_can_insist_that_nothing_came_between(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let write = |after, entry| {
-        let write = Write { task: id, fence: owner(1), after: Some(Seq(after)), entries: vec![entry] };
+        let write = JournalWrite { task: id, fence: owner(1), after: Some(Seq(after)), entries: vec![entry] };
         s.store.append(Batch { writes: vec![write], only_if: vec![] })
     };
     s.write(id, Fence::Anyone, vec![letter("l")]).await.unwrap();
     for wrong in [0, 2, 4] {
         let moved = write(wrong, completed()).await;
-        assert!(matches!(moved, Err(StoreError::Moved { seq: Seq(3), .. })), "{moved:?}");
+        assert!(matches!(moved, Err(StoreError::JournalMoved { seq: Seq(3), .. })), "{moved:?}");
     }
     assert_eq!(write(3, replied("r")).await.unwrap(), [Seq(4)]);
     assert_eq!(s.journal(id).await.len(), 4);
 }
 
 /// A write of nothing is refused where a write of something would be, and changes nothing.
-pub async fn a_write_without_entries_only_asks(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_write_without_entries_only_asks(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     assert_eq!(s.write(id, owner(1), vec![]).await.unwrap(), Seq(2));
     superseded(s.write(id, owner(2), vec![]).await);
@@ -155,20 +155,20 @@ pub async fn a_write_without_entries_only_asks(make: Make<'_>) {
     assert_eq!(s.journal(id).await.len(), 2);
 }
 
-fn limited(s: &Setting, filter: Filter, limit: u32) -> Batch {
+fn limited(s: &ExamSetup, filter: TaskFilter, limit: u32) -> Batch {
     let id = s.fresh_id();
     let entry = edit(submission(id), |submitted| submitted.root = filter.root.unwrap_or(id));
     let mut batch = Batch::one(id, Fence::New, vec![entry]);
-    batch.only_if.push(AtMost { filter, limit, what: "tasks" });
+    batch.only_if.push(CountCondition { filter, limit, what: "tasks" });
     batch
 }
 
 /// Fifty submit at once where twenty are allowed: twenty are taken.
-pub async fn limits_hold_though_many_submit(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn limits_hold_though_many_submit(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let root = s.task().await;
     let submitted = (0..50).map(|_| {
-        let (store, batch) = (s.store.clone(), limited(&s, Filter::tree(root).live(), 20));
+        let (store, batch) = (s.store.clone(), limited(&s, TaskFilter::tree(root).live(), 20));
         tokio::spawn(async move { store.append(batch).await })
     });
     let mut refused = 0;
@@ -180,43 +180,43 @@ pub async fn limits_hold_though_many_submit(make: Make<'_>) {
         }
     }
     assert_eq!(refused, 31);
-    assert_eq!(s.store.list(Filter::tree(root)).await.unwrap().len(), 20);
+    assert_eq!(s.store.list(TaskFilter::tree(root)).await.unwrap().len(), 20);
 }
 
 /// A task that is there already exists, whatever the limits say; so is repeating a submission harmless.
-pub async fn limits_do_not_refuse_what_is_there_already(make: Make<'_>) {
-    let s = Setting::new(make);
-    let batch = limited(&s, Filter::default(), 1);
+pub async fn limits_do_not_refuse_what_is_there_already(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    let batch = limited(&s, TaskFilter::default(), 1);
     s.store.append(batch.clone()).await.unwrap();
     let again = s.store.append(batch).await;
     assert!(matches!(again, Err(StoreError::Exists(_))), "{again:?}");
-    let other = s.store.append(limited(&s, Filter::default(), 1)).await;
+    let other = s.store.append(limited(&s, TaskFilter::default(), 1)).await;
     assert!(matches!(other, Err(StoreError::Limit { .. })), "{other:?}");
 }
 
 /// Limits count by each field of their filter, and count what changed a moment ago.
-pub async fn limits_count_what_they_say(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn limits_count_what_they_say(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let root = s.task().await;
     let child = s.child(root).await;
     s.running().await;
-    let pending = Filter { status: vec![Status::Pending], ..Filter::default() };
+    let pending = TaskFilter { status: vec![Status::Pending], ..TaskFilter::default() };
     let counts = [
-        (Filter::default(), 3),
-        (Filter::default().live(), 3),
+        (TaskFilter::default(), 3),
+        (TaskFilter::default().live(), 3),
         (pending.clone(), 2),
-        (Filter::tree(root), 2),
-        (Filter::children(root), 1),
-        (Filter::children(root).live(), 1),
-        (Filter { roots: true, ..Filter::default() }, 2),
-        (Filter { agents: vec![AgentName::from("worker")], ..Filter::default() }, 3),
-        (Filter { agents: vec![AgentName::from("nobody")], ..Filter::default() }, 0),
-        (Filter { status: vec![Status::Running], ..Filter::default() }, 1),
-        (Filter { status: vec![Status::Cancelled], root: Some(root), ..Filter::default() }, 0),
+        (TaskFilter::tree(root), 2),
+        (TaskFilter::children(root), 1),
+        (TaskFilter::children(root).live(), 1),
+        (TaskFilter { roots: true, ..TaskFilter::default() }, 2),
+        (TaskFilter { agents: vec![AgentName::from("worker")], ..TaskFilter::default() }, 3),
+        (TaskFilter { agents: vec![AgentName::from("nobody")], ..TaskFilter::default() }, 0),
+        (TaskFilter { status: vec![Status::Running], ..TaskFilter::default() }, 1),
+        (TaskFilter { status: vec![Status::Cancelled], root: Some(root), ..TaskFilter::default() }, 0),
     ];
-    let ask = |filter: &Filter, limit| {
+    let ask = |filter: &TaskFilter, limit| {
         let mut batch = Batch::one(root, Fence::Anyone, vec![]);
-        batch.only_if.push(AtMost { filter: filter.clone(), limit, what: "tasks" });
+        batch.only_if.push(CountCondition { filter: filter.clone(), limit, what: "tasks" });
         s.store.append(batch)
     };
     for (filter, count) in counts {

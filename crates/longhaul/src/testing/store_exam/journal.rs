@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use super::Make;
+use super::StoreFactory;
 use super::setting::{
-    Setting, cancelled, claim, completed, hinted, letter, owner, released, replied, said, stop, submission,
+    ExamSetup, cancelled, claim, completed, hinted, letter, owner, released, replied, said, stop, submission,
 };
-use crate::entry::{Entry, Kind, Letter, Wait};
+use crate::entry::{Entry, EntryKind, Letter, WaitReason};
 use crate::id::{Digest, Seq, TaskId, TaskKey, WorkerId};
-use crate::store::{Batch, Fence, Kinds, Slip, StoreError};
-use crate::task::{Head, IllegalMove, Status};
+use crate::store::{Batch, Fence, EntryKinds, StoredValue, StoreError};
+use crate::task::{TaskState, IllegalTransition, Status};
 
 fn seqs(records: &[crate::entry::Record]) -> Vec<u64> {
     records.iter().map(|r| r.seq.0).collect()
 }
 
 /// Entries have the numbers 1, 2, 3, … and the store's time, and come back as they were written.
-pub async fn a_journal_is_read_in_the_order_in_which_it_was_written(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_journal_is_read_in_the_order_in_which_it_was_written(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     s.clock.advance(std::time::Duration::from_secs(7));
     assert_eq!(s.write(id, owner(1), vec![replied("a"), said("b")]).await.unwrap(), Seq(4));
@@ -34,8 +34,8 @@ pub async fn a_journal_is_read_in_the_order_in_which_it_was_written(make: Make<'
 }
 
 /// Pages put together are the journal.
-pub async fn a_journal_is_read_in_pages(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_journal_is_read_in_pages(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     s.write(id, owner(1), (0..8).map(|n| said(&n.to_string())).collect()).await.unwrap();
     let mut pages = Vec::new();
@@ -55,11 +55,11 @@ pub async fn a_journal_is_read_in_pages(make: Make<'_>) {
 }
 
 /// Reading it gives nothing, and writing to it is refused.
-pub async fn a_task_that_is_not_there_has_no_journal(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_task_that_is_not_there_has_no_journal(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.fresh_id();
     assert!(s.journal(id).await.is_empty());
-    assert_eq!(s.store.head(id).await.unwrap(), None);
+    assert_eq!(s.store.task_state(id).await.unwrap(), None);
     for fence in [Fence::Anyone, owner(1)] {
         let refused = s.write(id, fence, vec![letter("l")]).await;
         assert!(matches!(refused, Err(StoreError::NoTask(task)) if task == id), "{refused:?}");
@@ -67,42 +67,42 @@ pub async fn a_task_that_is_not_there_has_no_journal(make: Make<'_>) {
 }
 
 /// If one write is refused, none of the batch is done, in whatever order; if none is, all are.
-pub async fn a_batch_is_all_or_nothing(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_batch_is_all_or_nothing(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (a, b) = (s.running().await, s.task().await);
     let c = s.fresh_id();
-    let good = || Batch::one(a, owner(1), vec![completed()]).and(b, Fence::Anyone, vec![letter("end")]);
+    let good = || Batch::one(a, owner(1), vec![completed()]).and_write(b, Fence::Anyone, vec![letter("end")]);
     let bad = [
-        good().and(c, Fence::New, vec![letter("not a beginning")]),
-        good().and(b, owner(1), vec![replied("not the owner")]),
-        Batch::one(c, Fence::New, vec![submission(c)]).and(b, Fence::New, vec![submission(b)]),
-        good().and(a, owner(1), vec![replied("after the end")]),
+        good().and_write(c, Fence::New, vec![letter("not a beginning")]),
+        good().and_write(b, owner(1), vec![replied("not the owner")]),
+        Batch::one(c, Fence::New, vec![submission(c)]).and_write(b, Fence::New, vec![submission(b)]),
+        good().and_write(a, owner(1), vec![replied("after the end")]),
     ];
     let before = (s.journal(a).await, s.journal(b).await);
     for batch in bad {
         assert!(s.store.append(batch).await.is_err());
         assert_eq!((s.journal(a).await, s.journal(b).await), before);
-        assert_eq!(s.store.head(c).await.unwrap(), None);
-        assert_eq!(s.head(a).await.status, Status::Running);
+        assert_eq!(s.store.task_state(c).await.unwrap(), None);
+        assert_eq!(s.state(a).await.status, Status::Running);
     }
     assert_eq!(s.store.append(good()).await.unwrap(), [Seq(3), Seq(2)]);
-    assert_eq!(s.head(a).await.status, Status::Completed);
-    assert_eq!(s.head(b).await.unread, 1);
+    assert_eq!(s.state(a).await.status, Status::Completed);
+    assert_eq!(s.state(b).await.unread, 1);
 }
 
 /// A letter of an id that the task has is skipped: later, in the same write, in the same batch, and in a batch
 /// whose other writes count. Another task may have it.
-pub async fn a_letter_is_taken_once(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_letter_is_taken_once(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (a, b) = (s.task().await, s.task().await);
     assert_eq!(s.write(a, Fence::Anyone, vec![letter("1"), letter("1")]).await.unwrap(), Seq(2));
     assert_eq!(s.write(a, Fence::Anyone, vec![letter("1")]).await.unwrap(), Seq(2));
     let batch = Batch::one(a, Fence::Anyone, vec![letter("2")])
-        .and(a, Fence::Anyone, vec![letter("2"), letter("3"), letter("1")])
-        .and(b, Fence::Anyone, vec![letter("1")]);
+        .and_write(a, Fence::Anyone, vec![letter("2"), letter("3"), letter("1")])
+        .and_write(b, Fence::Anyone, vec![letter("1")]);
     assert_eq!(s.store.append(batch).await.unwrap(), [Seq(3), Seq(4), Seq(2)]);
     assert_eq!(seqs(&s.journal(a).await), [1, 2, 3, 4]);
-    assert_eq!((s.head(a).await.unread, s.head(b).await.unread), (3, 1));
+    assert_eq!((s.state(a).await.unread, s.state(b).await.unread), (3, 1));
     s.write(a, Fence::Anyone, vec![stop(), cancelled()]).await.unwrap();
     assert_eq!(s.write(a, Fence::Anyone, vec![letter("2")]).await.unwrap(), Seq(6), "even after the end");
     let refused = s.write(a, Fence::Anyone, vec![letter("new")]).await;
@@ -110,8 +110,8 @@ pub async fn a_letter_is_taken_once(make: Make<'_>) {
 }
 
 /// Fifty who send the same letter at once have sent one.
-pub async fn a_letter_is_taken_once_though_many_send_it(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_letter_is_taken_once_though_many_send_it(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.task().await;
     let sent = (0..50).map(|_| {
         let s = s.clone();
@@ -124,8 +124,8 @@ pub async fn a_letter_is_taken_once_though_many_send_it(make: Make<'_>) {
 }
 
 /// Two megabytes of text, with every kind of character.
-pub async fn large_entries_come_back_whole(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn large_entries_come_back_whole(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let text = "abc \0 \" \\ é 字 🦀 \u{2028}\n".repeat(80_000);
     assert!(text.len() > 2_000_000);
@@ -134,8 +134,8 @@ pub async fn large_entries_come_back_whole(make: Make<'_>) {
 }
 
 /// After whatever was thrown at the store, each head is the fold of its journal.
-pub async fn heads_are_the_fold_of_their_journals(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn heads_are_the_fold_of_their_journals(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let mut tasks = Vec::new();
     for _ in 0..4 {
         tasks.push(s.task().await);
@@ -149,7 +149,7 @@ pub async fn heads_are_the_fold_of_their_journals(make: Make<'_>) {
     let (mut taken, mut refused) = (0, 0);
     for n in 0..400 {
         let id = tasks[usize::try_from(draw(4)).unwrap()];
-        let attempt = s.head(id).await.attempt.0;
+        let attempt = s.state(id).await.attempt.0;
         let done = match draw(12) {
             0 | 1 => s.claim(claim("w", 1)).await.map(drop),
             2 => s.write(id, Fence::Anyone, vec![stop()]).await.map(drop),
@@ -161,7 +161,7 @@ pub async fn heads_are_the_fold_of_their_journals(make: Make<'_>) {
             9 => {
                 let other = tasks[usize::try_from(draw(4)).unwrap()];
                 let batch = Batch::one(id, owner(attempt), vec![said("…"), replied("r")]);
-                s.store.append(batch.and(other, Fence::Anyone, vec![letter("both")])).await.map(drop)
+                s.store.append(batch.and_write(other, Fence::Anyone, vec![letter("both")])).await.map(drop)
             }
             10 if draw(3) == 0 => {
                 tasks[0] = s.task().await;
@@ -175,63 +175,63 @@ pub async fn heads_are_the_fold_of_their_journals(make: Make<'_>) {
     for head in s.store.list(Default::default()).await.unwrap() {
         let journal = s.journal(head.id).await;
         assert_eq!(seqs(&journal), (1..=head.seq.0).collect::<Vec<_>>());
-        assert_eq!(Head::of(head.id, &journal).unwrap(), Some(head.clone()));
-        assert_eq!(s.head(head.id).await, head);
+        assert_eq!(TaskState::from_journal(head.id, &journal).unwrap(), Some(head.clone()));
+        assert_eq!(s.state(head.id).await, head);
     }
 }
 
 /// The entries that a power cut may take are live words and what is waited for; they too are read back at once.
-pub async fn only_live_words_are_live(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn only_live_words_are_live(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
-    let live = vec![said("…"), Entry::Waiting { on: Wait::Letter, until: None }];
+    let live = vec![said("…"), Entry::Waiting { on: WaitReason::Letter, until: None }];
     let durable = [replied("r"), letter("l"), stop(), completed(), released(1), submission(id)];
     assert!(live.iter().all(Entry::is_live) && !durable.iter().any(Entry::is_live));
     s.write(id, owner(1), live).await.unwrap();
     assert_eq!(s.journal(id).await.len(), 4);
-    assert!(s.head(id).await.waiting.is_some());
+    assert!(s.state(id).await.waiting.is_some());
 }
 
 /// Bytes are kept once, under the digest that they have.
-pub async fn what_is_kept_is_found_by_its_digest(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn what_is_kept_is_found_by_its_digest(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     for bytes in [&b""[..], b"a team file", &[0, 255, 7].repeat(100_000)] {
-        let digest = s.store.keep(bytes.to_vec()).await.unwrap();
-        assert_eq!(digest, Digest::of(bytes));
-        assert_eq!(s.store.keep(bytes.to_vec()).await.unwrap(), digest);
-        assert_eq!(s.store.kept(digest).await.unwrap().as_deref(), Some(bytes));
+        let digest = s.store.put_blob(bytes.to_vec()).await.unwrap();
+        assert_eq!(digest, Digest::of_bytes(bytes));
+        assert_eq!(s.store.put_blob(bytes.to_vec()).await.unwrap(), digest);
+        assert_eq!(s.store.blob(digest).await.unwrap().as_deref(), Some(bytes));
     }
-    assert_eq!(s.store.kept(Digest::of(b"not kept")).await.unwrap(), None);
+    assert_eq!(s.store.blob(Digest::of_bytes(b"not kept")).await.unwrap(), None);
 }
 
 /// A slip is written by whoever has read what is on it; of many who would write at once one does.
-pub async fn a_slip_is_written_by_whoever_has_read_it(make: Make<'_>) {
-    let s = Setting::new(make);
-    assert_eq!(s.store.slip("a").await.unwrap(), Slip::default());
-    assert!(!s.store.write_slip("a", 1, b"too soon".to_vec()).await.unwrap());
-    assert!(s.store.write_slip("a", 0, b"one".to_vec()).await.unwrap());
-    assert!(!s.store.write_slip("a", 0, b"again".to_vec()).await.unwrap());
-    assert_eq!(s.store.slip("a").await.unwrap(), Slip { written: 1, bytes: b"one".to_vec() });
-    assert!(s.store.write_slip("a", 1, Vec::new()).await.unwrap());
-    assert_eq!(s.store.slip("a").await.unwrap(), Slip { written: 2, bytes: Vec::new() });
-    assert_eq!(s.store.slip("A").await.unwrap(), Slip::default(), "another name");
-    let count = |s: Setting| async move {
+pub async fn a_slip_is_written_by_whoever_has_read_it(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    assert_eq!(s.store.stored_value("a").await.unwrap(), StoredValue::default());
+    assert!(!s.store.put_stored_value("a", 1, b"too soon".to_vec()).await.unwrap());
+    assert!(s.store.put_stored_value("a", 0, b"one".to_vec()).await.unwrap());
+    assert!(!s.store.put_stored_value("a", 0, b"again".to_vec()).await.unwrap());
+    assert_eq!(s.store.stored_value("a").await.unwrap(), StoredValue { version: 1, bytes: b"one".to_vec() });
+    assert!(s.store.put_stored_value("a", 1, Vec::new()).await.unwrap());
+    assert_eq!(s.store.stored_value("a").await.unwrap(), StoredValue { version: 2, bytes: Vec::new() });
+    assert_eq!(s.store.stored_value("A").await.unwrap(), StoredValue::default(), "another name");
+    let count = |s: ExamSetup| async move {
         loop {
-            let slip = s.store.slip("count").await.unwrap();
+            let slip = s.store.stored_value("count").await.unwrap();
             let sum = slip.bytes.first().copied().unwrap_or(0) + 1;
-            if s.store.write_slip("count", slip.written, vec![sum]).await.unwrap() {
+            if s.store.put_stored_value("count", slip.version, vec![sum]).await.unwrap() {
                 return;
             }
         }
     };
     let counting = (0..20).map(|_| tokio::spawn(count(s.clone())));
     join_all(counting).await.into_iter().for_each(|counted| counted.unwrap());
-    assert_eq!(s.store.slip("count").await.unwrap(), Slip { written: 20, bytes: vec![20] });
+    assert_eq!(s.store.stored_value("count").await.unwrap(), StoredValue { version: 20, bytes: vec![20] });
 }
 
 /// Of many who submit a task at once one does, and the others hear that it exists.
-pub async fn a_task_is_submitted_once(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_task_is_submitted_once(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id: TaskId = s.fresh_id();
     let submitted = (0..20).map(|_| {
         let s = s.clone();
@@ -252,12 +252,12 @@ pub async fn a_task_is_submitted_once(make: Make<'_>) {
 }
 
 /// A completed task takes nothing more from its owner, nor a letter from anyone.
-pub async fn nothing_comes_after_the_end(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn nothing_comes_after_the_end(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.running().await;
     let refused = s.write(id, owner(1), vec![completed(), replied("more")]).await;
     let Err(StoreError::Illegal { why, .. }) = refused else { panic!("{refused:?}") };
-    assert_eq!(why, IllegalMove::NotNow { status: Status::Completed, entry: Kind::Replied });
+    assert_eq!(why, IllegalTransition::NotNow { status: Status::Completed, entry: EntryKind::Replied });
     s.write(id, owner(1), vec![completed()]).await.unwrap();
     let over = s.write(id, owner(1), vec![completed()]).await;
     assert!(matches!(over, Err(StoreError::Superseded { .. })), "{over:?}");
@@ -267,12 +267,12 @@ pub async fn nothing_comes_after_the_end(make: Make<'_>) {
     }
     s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     s.write(id, Fence::Anyone, vec![Entry::Continued { by: s.fresh_id() }]).await.unwrap();
-    assert_eq!(s.head(id).await.status, Status::Completed);
+    assert_eq!(s.state(id).await.status, Status::Completed);
     // The end of a child is told to whoever goes on; to write again what was written is no harm.
     s.write(id, Fence::Anyone, vec![ending("before")]).await.unwrap();
     let refused = s.write(id, Fence::Anyone, vec![ending("after")]).await;
     assert!(
-        matches!(refused, Err(StoreError::Illegal { why: IllegalMove::NotNow { .. }, .. })),
+        matches!(refused, Err(StoreError::Illegal { why: IllegalTransition::NotNow { .. }, .. })),
         "{refused:?}"
     );
 }
@@ -281,7 +281,7 @@ pub async fn nothing_comes_after_the_end(make: Make<'_>) {
 fn ending(id: &str) -> Entry {
     match letter(id) {
         Entry::Letter(letter) => {
-            let ending = TaskKey::chosen(id).candidates().next();
+            let ending = TaskKey::named(id).candidate_ids().next();
             Entry::Letter(Box::new(Letter { ending, ..*letter }))
         }
         entry => entry,
@@ -289,36 +289,36 @@ fn ending(id: &str) -> Entry {
 }
 
 /// Who listened before an append hears of it, with its kinds and its tree.
-pub async fn an_append_gives_a_hint(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn an_append_gives_a_hint(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let mut hints = s.store.hints();
     let parent = s.task().await;
     let child = s.child(parent).await;
-    hinted(&mut hints, parent, Kinds::of([Kind::Submitted])).await;
-    let hint = hinted(&mut hints, child, Kinds::of([Kind::Submitted])).await;
+    hinted(&mut hints, parent, EntryKinds::from_kinds([EntryKind::Submitted])).await;
+    let hint = hinted(&mut hints, child, EntryKinds::from_kinds([EntryKind::Submitted])).await;
     if let crate::store::Hint::Task { root, kinds, .. } = hint {
         assert_eq!(root, parent);
-        assert!(!kinds.has(Kinds::of([Kind::Letter, Kind::Finished])));
+        assert!(!kinds.intersects(EntryKinds::from_kinds([EntryKind::Letter, EntryKind::Finished])));
     }
     s.write(child, Fence::Anyone, vec![letter("l"), stop()]).await.unwrap();
-    hinted(&mut hints, child, Kinds::of([Kind::StopRequested])).await;
+    hinted(&mut hints, child, EntryKinds::from_kinds([EntryKind::StopRequested])).await;
 }
 
 /// So does who listened before a claim.
-pub async fn a_claim_gives_a_hint(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_claim_gives_a_hint(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let id = s.task().await;
     let mut hints = s.store.hints();
     s.claim(claim("w", 1)).await.unwrap();
-    hinted(&mut hints, id, Kinds::of([Kind::Claimed])).await;
+    hinted(&mut hints, id, EntryKinds::from_kinds([EntryKind::Claimed])).await;
 }
 
 /// The store tells the time of the clock it was given.
-pub async fn the_time_is_the_clocks(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn the_time_is_the_clocks(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let before = s.store.now();
     s.clock.advance(std::time::Duration::from_millis(1234));
     assert_eq!(s.store.now().as_millisecond() - before.as_millisecond(), 1234);
     assert_eq!(Arc::strong_count(&s.store), 1);
-    s.store.retire(WorkerId::from("nobody")).await.unwrap();
+    s.store.retire_worker(WorkerId::from("nobody")).await.unwrap();
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Make;
+use super::StoreFactory;
 use crate::entry::{
-    Deliver, Entry, Letter, Order, Outcome, Record, Release, Sender, Stop, StopCause, Submitted, TeamRef,
-    Voice,
+    Delivery, Entry, Letter, Order, Outcome, Record, ReleaseReason, Sender, StopRequest, StopCause, Submission, TeamRef,
+    LiveTextKind,
 };
 use crate::id::{Attempt, LetterId, Seq, TaskId, TaskKey, WorkerId};
 use crate::message::Reply;
-use crate::store::{Batch, Claim, Clock, Fence, Hint, Hints, Kinds, Store, StoreError};
-use crate::task::Head;
+use crate::store::{Batch, ClaimRequest, Clock, Fence, Hint, HintStream, EntryKinds, Store, StoreError};
+use crate::task::TaskState;
 
 /// A clock that stands still until it is told to go on.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl Default for TestClock {
 
 /// A store to ask, and short ways of asking it.
 #[derive(Clone)]
-pub struct Setting {
+pub struct ExamSetup {
     /// The store.
     pub store: Arc<dyn Store>,
     /// Its clock.
@@ -68,33 +68,33 @@ pub struct Setting {
     tasks: Arc<AtomicU32>,
 }
 
-impl Setting {
+impl ExamSetup {
     /// A setting with an empty store.
-    pub fn new(make: Make<'_>) -> Self {
+    pub fn new(make: StoreFactory<'_>) -> Self {
         let clock = TestClock::new();
-        Setting { store: make(clock.clock()), clock, tasks: Arc::default() }
+        ExamSetup { store: make(clock.clock()), clock, tasks: Arc::default() }
     }
 
     /// Claims; what comes back brings its first entry along.
-    pub async fn claim(&self, claim: Claim) -> Result<Vec<Head>, StoreError> {
+    pub async fn claim(&self, claim: ClaimRequest) -> Result<Vec<TaskState>, StoreError> {
         let claimed = self.store.claim(claim).await?;
         for task in &claimed {
-            let journal = self.store.read(task.head.id, Seq(0), 1).await?;
+            let journal = self.store.read(task.state.id, Seq(0), 1).await?;
             assert_eq!(
                 journal,
                 std::slice::from_ref(&task.first),
                 "a claimed task comes with its first entry"
             );
         }
-        Ok(claimed.into_iter().map(|task| task.head).collect())
+        Ok(claimed.into_iter().map(|task| task.state).collect())
     }
 
     /// Lets this much time pass while somebody looks for abandoned tasks, second by second; those that are abandoned then.
-    pub async fn watched(&self, seconds: u64) -> Vec<TaskId> {
-        let mut found = self.store.abandoned().await.expect("abandoned tasks are listed");
+    pub async fn advance_watching(&self, seconds: u64) -> Vec<TaskId> {
+        let mut found = self.store.abandoned_tasks().await.expect("abandoned tasks are listed");
         for _ in 0..seconds {
             self.clock.advance(Duration::from_secs(1));
-            found = self.store.abandoned().await.expect("abandoned tasks are listed");
+            found = self.store.abandoned_tasks().await.expect("abandoned tasks are listed");
         }
         ids(&found)
     }
@@ -128,8 +128,8 @@ impl Setting {
     /// A new task that `w` runs, as its first attempt.
     pub async fn running(&self) -> TaskId {
         let id = self.task().await;
-        self.store.renew(WorkerId::from("w"), Duration::from_secs(30)).await.expect("a lease is renewed");
-        let claim = Claim { roots: Some(vec![id]), ..claim("w", 1) };
+        self.store.renew_lease(WorkerId::from("w"), Duration::from_secs(30)).await.expect("a lease is renewed");
+        let claim = ClaimRequest { roots: Some(vec![id]), ..claim("w", 1) };
         assert_eq!(ids(&self.claim(claim).await.expect("a claim is heard")), [id]);
         id
     }
@@ -145,34 +145,34 @@ impl Setting {
     }
 
     /// Where a task stands.
-    pub async fn head(&self, id: TaskId) -> Head {
-        self.store.head(id).await.expect("a head is read").expect("there is such a task")
+    pub async fn state(&self, id: TaskId) -> TaskState {
+        self.store.task_state(id).await.expect("a head is read").expect("there is such a task")
     }
 }
 
 /// The id of the task with this key.
 pub(super) fn id(words: &str) -> TaskId {
     // A longer candidate than the first, so that no two tasks of a question collide.
-    TaskKey::chosen(words).candidates().nth(5).expect("there are eleven")
+    TaskKey::named(words).candidate_ids().nth(5).expect("there are eleven")
 }
 
 /// The submission of a root.
 pub(super) fn submission(id: TaskId) -> Entry {
-    let (key, team) = (TaskKey::chosen(id.letters()), TeamRef::Named("team".into()));
-    Entry::Submitted(Box::new(Submitted::root(id, key, Order::new("worker", "do it"), team)))
+    let (key, team) = (TaskKey::named(id.letters()), TeamRef::Named("team".into()));
+    Entry::Submitted(Box::new(Submission::root(id, key, Order::new("worker", "do it"), team)))
 }
 
 /// The same submission, but for this.
-pub(super) fn edit(mut entry: Entry, change: impl FnOnce(&mut Submitted)) -> Entry {
+pub(super) fn edit(mut entry: Entry, change: impl FnOnce(&mut Submission)) -> Entry {
     if let Entry::Submitted(submitted) = &mut entry {
         change(submitted);
     }
     entry
 }
 
-pub(super) fn claim(worker: &str, max: usize) -> Claim {
+pub(super) fn claim(worker: &str, max: usize) -> ClaimRequest {
     let teams = vec![TeamRef::Named("team".into())];
-    Claim { worker: WorkerId::from(worker), teams, roots: None, fresh: false, max }
+    ClaimRequest { worker: WorkerId::from(worker), teams, roots: None, fresh_only: false, max }
 }
 
 pub(super) fn letter(name: &str) -> Entry {
@@ -181,13 +181,13 @@ pub(super) fn letter(name: &str) -> Entry {
         from: Sender::Person,
         text: format!("this is {name}").into(),
         summary: None,
-        deliver: Deliver::Asap,
+        deliver: Delivery::Asap,
         ending: None,
     }))
 }
 
 pub(super) fn stop() -> Entry {
-    Entry::StopRequested(Stop { cause: StopCause::Person, note: None })
+    Entry::StopRequested(StopRequest { cause: StopCause::Person, note: None })
 }
 
 pub(super) fn replied(text: &str) -> Entry {
@@ -195,11 +195,11 @@ pub(super) fn replied(text: &str) -> Entry {
 }
 
 pub(super) fn said(text: &str) -> Entry {
-    Entry::Said { voice: Voice::Text, text: text.into() }
+    Entry::Said { voice: LiveTextKind::Text, text: text.into() }
 }
 
 pub(super) fn released(attempt: u32) -> Entry {
-    Entry::Released { attempt: Attempt(attempt), why: Release::Lost }
+    Entry::Released { attempt: Attempt(attempt), why: ReleaseReason::Lost }
 }
 
 pub(super) fn completed() -> Entry {
@@ -207,7 +207,7 @@ pub(super) fn completed() -> Entry {
 }
 
 pub(super) fn cancelled() -> Entry {
-    let stop = Stop { cause: StopCause::Person, note: None };
+    let stop = StopRequest { cause: StopCause::Person, note: None };
     Entry::Finished(Box::new(Outcome::Cancelled { stop, partial: "".into() }))
 }
 
@@ -216,16 +216,16 @@ pub(super) fn owner(attempt: u32) -> Fence {
     Fence::Attempt(Attempt(attempt))
 }
 
-pub(super) fn ids(heads: &[Head]) -> Vec<TaskId> {
+pub(super) fn ids(heads: &[TaskState]) -> Vec<TaskId> {
     heads.iter().map(|h| h.id).collect()
 }
 
 /// Waits for a hint of these kinds about a task; hints of other things are let pass.
-pub(super) async fn hinted(hints: &mut Hints, wanted: TaskId, wanted_kinds: Kinds) -> Hint {
+pub(super) async fn hinted(hints: &mut HintStream, wanted: TaskId, wanted_kinds: EntryKinds) -> Hint {
     let search = async {
         loop {
             match hints.next().await.expect("the store is there") {
-                hint @ Hint::Task { task, kinds, .. } if task == wanted && kinds.has(wanted_kinds) => {
+                hint @ Hint::Task { task, kinds, .. } if task == wanted && kinds.intersects(wanted_kinds) => {
                     return hint;
                 }
                 hint @ Hint::Lagged => return hint,

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::Make;
-use super::setting::{Setting, cancelled, claim, completed, edit, ids, owner, stop, submission};
+use super::StoreFactory;
+use super::setting::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
 use crate::entry::Entry;
 use crate::id::{AgentName, TaskId, TaskKey};
-use crate::store::{Fence, Filter, StoreError};
+use crate::store::{Fence, TaskFilter, StoreError};
 use crate::task::Status;
 
 /// In the order of submission, whatever happened to the tasks since; a limit leaves the newest.
-pub async fn lists_are_in_order_of_submission(make: Make<'_>) {
-    let s = Setting::new(make);
-    assert!(s.store.list(Filter::default()).await.unwrap().is_empty());
+pub async fn lists_are_in_order_of_submission(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
+    assert!(s.store.list(TaskFilter::default()).await.unwrap().is_empty());
     let mut tasks = Vec::new();
     for _ in 0..12 {
         tasks.push(s.task().await);
@@ -20,40 +20,40 @@ pub async fn lists_are_in_order_of_submission(make: Make<'_>) {
     s.claim(claim("w", 3)).await.unwrap();
     s.write(tasks[7], Fence::Anyone, vec![stop()]).await.unwrap();
     s.write(tasks[1], owner(1), vec![completed()]).await.unwrap();
-    assert_eq!(ids(&s.store.list(Filter::default()).await.unwrap()), tasks);
+    assert_eq!(ids(&s.store.list(TaskFilter::default()).await.unwrap()), tasks);
     for (limit, from) in [(0, 12), (1, 11), (5, 7), (12, 0), (99, 0)] {
-        let filter = Filter { limit: Some(limit), ..Filter::default() };
+        let filter = TaskFilter { limit: Some(limit), ..TaskFilter::default() };
         assert_eq!(ids(&s.store.list(filter).await.unwrap()), tasks[from..]);
     }
-    let live = Filter { limit: Some(2), ..Filter::default().live() };
+    let live = TaskFilter { limit: Some(2), ..TaskFilter::default().live() };
     assert_eq!(ids(&s.store.list(live).await.unwrap()), tasks[10..]);
-    for head in s.store.list(Filter::default()).await.unwrap() {
-        assert_eq!(s.head(head.id).await, head);
+    for head in s.store.list(TaskFilter::default()).await.unwrap() {
+        assert_eq!(s.state(head.id).await, head);
     }
 }
 
 /// Each field of a filter, alone and together with others.
-pub async fn every_filter_filters(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn every_filter_filters(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let a = s.task().await;
     let b = s.child(a).await;
     s.clock.advance(Duration::from_millis(1));
     let since = s.store.now();
     let c = s.fresh_id();
-    let by_another = |submitted: &mut crate::entry::Submitted| {
+    let by_another = |submitted: &mut crate::entry::Submission| {
         submitted.order.agent = Some(AgentName::from("another"));
     };
     s.submit(c, edit(submission(c), by_another)).await.unwrap();
     let d = s.fresh_id();
-    let deep = |submitted: &mut crate::entry::Submitted| {
+    let deep = |submitted: &mut crate::entry::Submission| {
         (submitted.parent, submitted.root, submitted.depth) = (Some(b), a, 2);
     };
     s.submit(d, edit(submission(d), deep)).await.unwrap();
     s.claim(claim("w", 1)).await.unwrap();
     s.write(c, Fence::Anyone, vec![stop()]).await.unwrap();
 
-    let status = |status| Filter { status: vec![status], ..Filter::default() };
-    let all = Filter::default;
+    let status = |status| TaskFilter { status: vec![status], ..TaskFilter::default() };
+    let all = TaskFilter::default;
     let another = vec![AgentName::from("another")];
     let questions = [
         (all(), vec![a, b, c, d]),
@@ -61,22 +61,22 @@ pub async fn every_filter_filters(make: Make<'_>) {
         (status(Status::Pending), vec![b, d]),
         (status(Status::Cancelled), vec![c]),
         (status(Status::Failed), vec![]),
-        (Filter { status: Status::ALL.to_vec(), ..all() }, vec![a, b, c, d]),
+        (TaskFilter { status: Status::ALL.to_vec(), ..all() }, vec![a, b, c, d]),
         (all().live(), vec![a, b, d]),
-        (Filter::tree(a), vec![a, b, d]),
-        (Filter::tree(a).live(), vec![a, b, d]),
-        (Filter::tree(b), vec![]),
-        (Filter::tree(c), vec![c]),
-        (Filter::children(a), vec![b]),
-        (Filter::children(b), vec![d]),
-        (Filter::children(d), vec![]),
-        (Filter { agents: another.clone(), ..all() }, vec![c]),
-        (Filter { agents: another, root: Some(a), ..all() }, vec![]),
-        (Filter { roots: true, ..all() }, vec![a, c]),
-        (Filter { roots: true, limit: Some(1), ..all() }, vec![c]),
-        (Filter { since: Some(since), ..all() }, vec![c, d]),
-        (Filter { since: Some(since), root: Some(a), ..all() }, vec![d]),
-        (Filter { limit: Some(1), ..Filter::tree(a).live() }, vec![d]),
+        (TaskFilter::tree(a), vec![a, b, d]),
+        (TaskFilter::tree(a).live(), vec![a, b, d]),
+        (TaskFilter::tree(b), vec![]),
+        (TaskFilter::tree(c), vec![c]),
+        (TaskFilter::children(a), vec![b]),
+        (TaskFilter::children(b), vec![d]),
+        (TaskFilter::children(d), vec![]),
+        (TaskFilter { agents: another.clone(), ..all() }, vec![c]),
+        (TaskFilter { agents: another, root: Some(a), ..all() }, vec![]),
+        (TaskFilter { roots: true, ..all() }, vec![a, c]),
+        (TaskFilter { roots: true, limit: Some(1), ..all() }, vec![c]),
+        (TaskFilter { since: Some(since), ..all() }, vec![c, d]),
+        (TaskFilter { since: Some(since), root: Some(a), ..all() }, vec![d]),
+        (TaskFilter { limit: Some(1), ..TaskFilter::tree(a).live() }, vec![d]),
     ];
     for (filter, expected) in questions {
         let asked = format!("{filter:?}");
@@ -86,8 +86,8 @@ pub async fn every_filter_filters(make: Make<'_>) {
 
 /// What is asked of old tasks: who goes on with one, who tries it again, what has been quiet for long. Ids and numbers are those of
 /// the same lists.
-pub async fn old_tasks_are_found_by_what_became_of_them(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn old_tasks_are_found_by_what_became_of_them(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     let (old, open) = (s.task().await, s.task().await);
     s.write(old, Fence::Anyone, vec![stop(), cancelled()]).await.unwrap();
     s.clock.advance(Duration::from_millis(5));
@@ -95,33 +95,33 @@ pub async fn old_tasks_are_found_by_what_became_of_them(make: Make<'_>) {
     let (next, again, other) = (s.fresh_id(), s.fresh_id(), s.fresh_id());
     s.submit(next, edit(submission(next), |s| s.continues = Some(old))).await.unwrap();
     s.submit(again, edit(submission(again), |s| s.retries = Some(old))).await.unwrap();
-    let by_another = |submitted: &mut crate::entry::Submitted| {
+    let by_another = |submitted: &mut crate::entry::Submission| {
         submitted.order.agent = Some(AgentName::from("another"));
     };
     s.submit(other, edit(submission(other), by_another)).await.unwrap();
     s.write(next, Fence::Anyone, vec![stop(), cancelled()]).await.unwrap();
     s.clock.advance(Duration::from_millis(5));
     let last = s.store.now();
-    let all = Filter::default;
-    let both = vec![AgentName::from("another"), s.head(old).await.agent];
+    let all = TaskFilter::default;
+    let both = vec![AgentName::from("another"), s.state(old).await.agent];
     let questions = [
-        (Filter { continues: Some(old), ..all() }, vec![next]),
-        (Filter { continues: Some(next), ..all() }, vec![]),
-        (Filter { continues: Some(old), ..all().live() }, vec![]),
-        (Filter { retries: Some(old), ..all() }, vec![again]),
-        (Filter { retries: Some(old), limit: Some(1), ..all().live() }, vec![again]),
-        (Filter { agents: both, ..all() }, vec![old, open, next, again, other]),
-        (Filter { before: Some(later), ..all() }, vec![old, open]),
-        (Filter { before: Some(later), since: Some(later), ..all() }, vec![]),
-        (Filter { since: Some(later), before: Some(last), ..all() }, vec![next, again, other]),
-        (Filter { active_since: Some(later), ..all() }, vec![open, next, again, other]),
-        (Filter { active_since: Some(last), ..all() }, vec![open, again, other]),
-        (Filter { active_since: Some(last), root: Some(old), ..all() }, vec![]),
-        (Filter { active_since: Some(last), limit: Some(2), ..all() }, vec![again, other]),
-        (Filter { quiet_before: Some(later), ..all() }, vec![old]),
-        (Filter { quiet_before: Some(last), roots: true, ..all() }, vec![old, next]),
-        (Filter { quiet_before: Some(last), limit: Some(1), ..all() }, vec![next]),
-        (Filter { quiet_before: Some(last), ..all().live() }, vec![]),
+        (TaskFilter { continues: Some(old), ..all() }, vec![next]),
+        (TaskFilter { continues: Some(next), ..all() }, vec![]),
+        (TaskFilter { continues: Some(old), ..all().live() }, vec![]),
+        (TaskFilter { retries: Some(old), ..all() }, vec![again]),
+        (TaskFilter { retries: Some(old), limit: Some(1), ..all().live() }, vec![again]),
+        (TaskFilter { agents: both, ..all() }, vec![old, open, next, again, other]),
+        (TaskFilter { before: Some(later), ..all() }, vec![old, open]),
+        (TaskFilter { before: Some(later), since: Some(later), ..all() }, vec![]),
+        (TaskFilter { since: Some(later), before: Some(last), ..all() }, vec![next, again, other]),
+        (TaskFilter { active_since: Some(later), ..all() }, vec![open, next, again, other]),
+        (TaskFilter { active_since: Some(last), ..all() }, vec![open, again, other]),
+        (TaskFilter { active_since: Some(last), root: Some(old), ..all() }, vec![]),
+        (TaskFilter { active_since: Some(last), limit: Some(2), ..all() }, vec![again, other]),
+        (TaskFilter { quiet_before: Some(later), ..all() }, vec![old]),
+        (TaskFilter { quiet_before: Some(last), roots: true, ..all() }, vec![old, next]),
+        (TaskFilter { quiet_before: Some(last), limit: Some(1), ..all() }, vec![next]),
+        (TaskFilter { quiet_before: Some(last), ..all().live() }, vec![]),
     ];
     for (filter, expected) in questions {
         let asked = format!("{filter:?}");
@@ -131,16 +131,16 @@ pub async fn old_tasks_are_found_by_what_became_of_them(make: Make<'_>) {
     }
     // Something happens to one that has ended: it is not quiet any more.
     s.write(old, Fence::Anyone, vec![Entry::Continued { by: next }]).await.unwrap();
-    let quiet = Filter { quiet_before: Some(last), ..all() };
+    let quiet = TaskFilter { quiet_before: Some(last), ..all() };
     assert_eq!(s.store.ids(quiet).await.unwrap(), [next]);
-    assert_eq!(s.store.ids(Filter { active_since: Some(last), ..all() }).await.unwrap().len(), 4);
+    assert_eq!(s.store.ids(TaskFilter { active_since: Some(last), ..all() }).await.unwrap().len(), 4);
 }
 
 /// By its id, by the beginning of it that only it has, and however that is typed; all else says what is wrong.
-pub async fn a_task_is_found_by_its_id_or_its_beginning(make: Make<'_>) {
-    let s = Setting::new(make);
+pub async fn a_task_is_found_by_its_id_or_its_beginning(make: StoreFactory<'_>) {
+    let s = ExamSetup::new(make);
     // Two ids of one key: the longer begins with the whole of the shorter.
-    let candidates: Vec<TaskId> = TaskKey::chosen("twins").candidates().collect();
+    let candidates: Vec<TaskId> = TaskKey::named("twins").candidate_ids().collect();
     let (short, long) = (candidates[0], candidates[3]);
     for id in [long, short] {
         s.submit(id, submission(id)).await.unwrap();
@@ -158,7 +158,7 @@ pub async fn a_task_is_found_by_its_id_or_its_beginning(make: Make<'_>) {
     let mut both = [short, long];
     both.sort();
     assert_eq!(matches, both);
-    let unknown = TaskKey::chosen("nothing").candidates().last().map(|id| id.to_string());
+    let unknown = TaskKey::named("nothing").candidate_ids().last().map(|id| id.to_string());
     for nothing in [unknown.as_deref().unwrap_or_default(), "", "t-", "%", "t-_____", "'; --", "../x", "é\0"]
     {
         let found = s.store.find(nothing).await;

@@ -3,81 +3,81 @@
 use reqwest::Url;
 use serde_json::Value;
 
-use super::wire::Speech;
-use crate::toolset::outward::{shown, web_url};
-use crate::toolset::text::clipped;
+use super::wire::A2aVersion;
+use crate::toolset::outward::{display_url, parse_web_url};
+use crate::toolset::text::truncate;
 
 /// What is needed of a card.
 #[derive(Debug, Clone)]
-pub(super) struct Card {
+pub(super) struct AgentCard {
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) skills: Vec<Skill>,
+    pub(super) skills: Vec<A2aSkill>,
     /// Where it is spoken to, and how.
     pub(super) url: Url,
-    pub(super) speech: Speech,
-    pub(super) streams: bool,
+    pub(super) version: A2aVersion,
+    pub(super) streaming: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Skill {
+pub(super) struct A2aSkill {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) description: String,
 }
 
-impl Card {
+impl AgentCard {
     /// Reads a card that was found at `at`.
-    pub(super) fn read(text: &str, at: &Url) -> Result<Card, String> {
+    pub(super) fn parse(text: &str, at: &Url) -> Result<AgentCard, String> {
         let card: Value =
             serde_json::from_str(text).map_err(|error| format!("its agent card is not JSON: {error}"))?;
-        let words = |value: &Value, most: usize| clipped(value.as_str().unwrap_or_default().trim(), most);
+        let words = |value: &Value, most: usize| truncate(value.as_str().unwrap_or_default().trim(), most);
         let name = words(&card["name"], 100);
         if name.is_empty() {
             return Err("its agent card has no name".to_owned());
         }
-        let skill = |skill: &Value| Skill {
+        let skill = |skill: &Value| A2aSkill {
             id: words(&skill["id"], 100),
             name: words(&skill["name"], 100),
             description: words(&skill["description"], 1_000),
         };
         let skills = card["skills"].as_array().into_iter().flatten().take(100).map(skill).collect();
         let (url, speech) = interface(&card, at)?;
-        Ok(Card {
+        Ok(AgentCard {
             name,
             description: words(&card["description"], 2_000),
             skills,
             url,
-            speech,
-            streams: card["capabilities"]["streaming"] == true,
+            version: speech,
+            streaming: card["capabilities"]["streaming"] == true,
         })
     }
 }
 
 /// Where JSON-RPC is spoken: since 1.0 one of several interfaces, before that the URL of the card or another of its
 /// transports.
-fn interface(card: &Value, at: &Url) -> Result<(Url, Speech), String> {
+fn interface(card: &Value, at: &Url) -> Result<(Url, A2aVersion), String> {
     let is_rpc = |binding: &Value| binding.as_str().is_none_or(|word| word.eq_ignore_ascii_case("JSONRPC"));
     let whole = |url: &Value| match url.as_str().map(str::trim) {
         None | Some("") => Ok(origin(at)),
-        Some(text) => match web_url(text) {
+        Some(text) => match parse_web_url(text) {
             Ok(url) => Ok(url),
             Err(_) if !text.contains("://") => at.join(text).map_err(|error| error.to_string()),
-            Err(why) => Err(format!("its agent card names the address '{}': {why}", clipped(text, 100))),
+            Err(why) => Err(format!("its agent card names the address '{}': {why}", truncate(text, 100))),
         },
     };
     if let Some(interfaces) = card["supportedInterfaces"].as_array() {
         let found = interfaces.iter().find(|one| is_rpc(&one["protocolBinding"]));
         let Some(found) = found else { return Err(no_rpc()) };
         let new = found["protocolVersion"].as_str().is_none_or(|version| !version.starts_with("0."));
-        return Ok((whole(&found["url"])?, if new { Speech::V1 } else { Speech::V0 }));
+        return Ok((whole(&found["url"])?, if new { A2aVersion::V1 } else { A2aVersion::V0 }));
     }
     if is_rpc(&card["preferredTransport"]) {
-        return Ok((whole(&card["url"])?, Speech::V0));
+        return Ok((whole(&card["url"])?, A2aVersion::V0));
     }
     let others = card["additionalInterfaces"].as_array().into_iter().flatten();
     match others.into_iter().find(|one| one["transport"].is_string() && is_rpc(&one["transport"])) {
-        Some(found) => Ok((whole(&found["url"])?, Speech::V0)),
+        Some(found) => Ok((whole(&found["url"])?, A2aVersion::V0)),
         None => Err(no_rpc()),
     }
 }
@@ -94,7 +94,7 @@ fn origin(url: &Url) -> Url {
 }
 
 /// Whether headers that are meant for one address may go to another.
-pub(super) fn may_have_headers(configured: &Url, card: &Url) -> Result<(), String> {
+pub(super) fn check_headers_allowed(configured: &Url, card: &Url) -> Result<(), String> {
     let same = configured.host_str() == card.host_str()
         && configured.port_or_known_default() == card.port_or_known_default()
         && (configured.scheme() == card.scheme() || card.scheme() == "https");
@@ -103,7 +103,7 @@ pub(super) fn may_have_headers(configured: &Url, card: &Url) -> Result<(), Strin
         false => Err(format!(
             "its agent card says that it is spoken to at {}, which is another server: the headers are not sent there. \
              Set `url` to that address if it is right.",
-            shown(card)
+            display_url(card)
         )),
     }
 }
@@ -114,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    fn read(card: Value) -> Result<Card, String> {
-        Card::read(
+    fn read(card: Value) -> Result<AgentCard, String> {
+        AgentCard::parse(
             &card.to_string(),
             &Url::parse("https://agents.example/.well-known/agent-card.json").unwrap(),
         )
@@ -129,8 +129,8 @@ mod tests {
         );
         let old = old.unwrap();
         assert_eq!(
-            (old.url.as_str(), old.speech, old.streams),
-            ("https://agents.example/rpc", Speech::V0, true)
+            (old.url.as_str(), old.version, old.streaming),
+            ("https://agents.example/rpc", A2aVersion::V0, true)
         );
         assert_eq!(old.skills[0].description, "does s");
         let new = read(json!({"name": "New", "supportedInterfaces": [
@@ -138,8 +138,8 @@ mod tests {
             {"url": "https://agents.example/v1", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}));
         let new = new.unwrap();
         assert_eq!(
-            (new.url.as_str(), new.speech, new.streams),
-            ("https://agents.example/v1", Speech::V1, false)
+            (new.url.as_str(), new.version, new.streaming),
+            ("https://agents.example/v1", A2aVersion::V1, false)
         );
         let both = read(json!({"name": "B", "preferredTransport": "GRPC", "url": "https://agents.example/g",
             "additionalInterfaces": [{"transport": "JSONRPC", "url": "/j"}]}));
@@ -159,13 +159,13 @@ mod tests {
     fn headers_stay_with_the_server_they_are_for() {
         let url = |text: &str| Url::parse(text).unwrap();
         let configured = url("http://a.example:8080/x");
-        assert!(may_have_headers(&configured, &url("http://a.example:8080/rpc")).is_ok());
+        assert!(check_headers_allowed(&configured, &url("http://a.example:8080/rpc")).is_ok());
         for other in ["http://b.example:8080/", "http://a.example/", "http://a.example:8081/"] {
             assert!(
-                may_have_headers(&configured, &url(other)).unwrap_err().contains("another server"),
+                check_headers_allowed(&configured, &url(other)).unwrap_err().contains("another server"),
                 "{other}"
             );
         }
-        assert!(may_have_headers(&url("https://a.example/"), &url("http://a.example:443/")).is_err());
+        assert!(check_headers_allowed(&url("https://a.example/"), &url("http://a.example:443/")).is_err());
     }
 }

@@ -1,17 +1,17 @@
 use serde_json::{Value, json};
 
 use super::A2a;
-use crate::toolset::loopback::{Act, Asked, Loopback, answer};
-use crate::toolset::no_desk::Alone;
-use crate::toolset::outward::Headers;
-use crate::toolset::{Patron, Toolset as _};
+use crate::toolset::loopback::{LoopbackAction, RecordedRequest, LoopbackServer, http_response};
+use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::outward::SecretHeaders;
+use crate::toolset::{ToolsetContext, Toolset as _};
 
-fn headers() -> Headers {
+fn headers() -> SecretHeaders {
     [("Authorization", "Bearer tok-0123456789")].into_iter().collect()
 }
 
-fn result(value: Value) -> Act {
-    answer(
+fn result(value: Value) -> LoopbackAction {
+    http_response(
         200,
         &[("content-type", "application/json")],
         json!({"jsonrpc": "2.0", "id": 1, "result": value}).to_string(),
@@ -32,11 +32,11 @@ fn card(streaming: bool) -> Value {
 }
 
 /// An agent with a card, which answers requests as the test says.
-async fn agent(card: Value, act: impl Fn(&str, &Asked, usize) -> Act + Send + Sync + 'static) -> Loopback {
+async fn agent(card: Value, act: impl Fn(&str, &RecordedRequest, usize) -> LoopbackAction + Send + Sync + 'static) -> LoopbackServer {
     let asked_before = std::sync::atomic::AtomicUsize::new(0);
-    Loopback::start(move |asked| match asked.line.as_str() {
-        "GET /agent/.well-known/agent-card.json" => answer(200, &[], card.to_string()),
-        line if line.starts_with("GET") => answer(404, &[], "nothing here"),
+    LoopbackServer::start(move |asked| match asked.line.as_str() {
+        "GET /agent/.well-known/agent-card.json" => http_response(200, &[], card.to_string()),
+        line if line.starts_with("GET") => http_response(404, &[], "nothing here"),
         _ => {
             let number = asked_before.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             act(asked.json()["method"].as_str().unwrap(), asked, number)
@@ -45,8 +45,8 @@ async fn agent(card: Value, act: impl Fn(&str, &Asked, usize) -> Act + Send + Sy
     .await
 }
 
-async fn meet(server: &Loopback) -> Alone {
-    Alone::with(&A2a::new(server.url("/agent"), headers()).name("helper")).await
+async fn meet(server: &LoopbackServer) -> ToolFixture {
+    ToolFixture::new(&A2a::new(server.url("/agent"), headers()).name("helper")).await
 }
 
 fn status(state: &str, said: &str) -> Value {
@@ -65,17 +65,17 @@ async fn each_skill_is_a_tool_and_a_message_is_answered() {
     let spec = alone.tool("helper_to_german").spec();
     assert_eq!(spec.description, "Asks the agent Translator for its skill 'German'. Into German.");
     assert_eq!(spec.parameters["required"], json!(["message"]));
-    assert_eq!(alone.says("helper_to_german", json!({"message": "Hello"})).await, "Hallo");
-    let asked = server.asked().last().unwrap().clone();
+    assert_eq!(alone.call_text("helper_to_german", json!({"message": "Hello"})).await, "Hallo");
+    let asked = server.requests().last().unwrap().clone();
     assert_eq!(asked.line, "POST /rpc");
     assert_eq!(asked.header("authorization"), Some("Bearer tok-0123456789"));
     let body = asked.json();
     assert_eq!((body["method"].as_str(), body["jsonrpc"].as_str()), (Some("message/send"), Some("2.0")));
     assert_eq!(body["params"]["message"]["parts"], json!([{"kind": "text", "text": "Hello"}]));
-    alone.again("helper_to_german", json!({"message": "Hello"})).await.unwrap();
-    let again = server.asked().last().unwrap().json();
+    alone.repeat_call("helper_to_german", json!({"message": "Hello"})).await.unwrap();
+    let again = server.requests().last().unwrap().json();
     assert_eq!(again["params"]["message"]["messageId"], body["params"]["message"]["messageId"]);
-    assert!(alone.error("helper_to_german", json!({"message": ""})).await.contains("`message`"));
+    assert!(alone.call_error("helper_to_german", json!({"message": ""})).await.contains("`message`"));
 }
 
 #[tokio::test]
@@ -88,19 +88,19 @@ async fn a_task_is_looked_at_until_it_has_ended() {
             result(json!({"kind": "task", "id": "t-9", "status": status("working", "half way")}))
         }
         // A look that fails is not the end.
-        ("tasks/get", 2) => answer(503, &[], "busy"),
+        ("tasks/get", 2) => http_response(503, &[], "busy"),
         ("tasks/get", _) => {
             assert_eq!(asked.json()["params"]["id"], "t-9");
             result(json!({"kind": "task", "id": "t-9", "status": {"state": "completed"},
                 "artifacts": [{"artifactId": "a", "parts": [{"kind": "text", "text": "Done."}]}]}))
         }
-        _ => answer(500, &[], "what?"),
+        _ => http_response(500, &[], "what?"),
     })
     .await;
     let mut alone = meet(&server).await;
-    assert_eq!(alone.says("helper_to_german", json!({"message": "x"})).await, "Done.");
+    assert_eq!(alone.call_text("helper_to_german", json!({"message": "x"})).await, "Done.");
     let mut progress = Vec::new();
-    while let Ok(signal) = alone.heard.try_recv() {
+    while let Ok(signal) = alone.signals.try_recv() {
         progress.push(format!("{signal:?}"));
     }
     assert!(progress.iter().any(|said| said.contains("half way")), "{progress:?}");
@@ -118,19 +118,19 @@ async fn a_stream_is_heard_out_and_one_that_breaks_is_looked_after() {
     ];
     let broken = [task, piece("Gut", false)];
     let server = agent(card(true), move |method, asked, _| match method {
-        "message/stream" if asked.body.contains("whole") => Act::Bytes(events(&whole)),
-        "message/stream" if asked.body.contains("broken") => Act::Bytes(events(&broken)),
-        "message/stream" => Act::Bytes(events(&[])),
+        "message/stream" if asked.body.contains("whole") => LoopbackAction::Bytes(events(&whole)),
+        "message/stream" if asked.body.contains("broken") => LoopbackAction::Bytes(events(&broken)),
+        "message/stream" => LoopbackAction::Bytes(events(&[])),
         "tasks/get" => result(json!({"kind": "task", "id": "t-1", "status": {"state": "completed"},
             "artifacts": [{"artifactId": "a", "parts": [{"kind": "text", "text": "Gute Nacht"}]}]})),
-        _ => answer(500, &[], "what?"),
+        _ => http_response(500, &[], "what?"),
     })
     .await;
     let mut alone = meet(&server).await;
-    assert_eq!(alone.says("helper_to_german", json!({"message": "whole"})).await, "Guten Tag");
-    assert!(!server.asked().iter().any(|asked| asked.body.contains("tasks/get")), "nothing was left to ask");
-    assert_eq!(alone.says("helper_to_german", json!({"message": "broken"})).await, "Gute Nacht");
-    let error = alone.error("helper_to_german", json!({"message": "silent"})).await;
+    assert_eq!(alone.call_text("helper_to_german", json!({"message": "whole"})).await, "Guten Tag");
+    assert!(!server.requests().iter().any(|asked| asked.body.contains("tasks/get")), "nothing was left to ask");
+    assert_eq!(alone.call_text("helper_to_german", json!({"message": "broken"})).await, "Gute Nacht");
+    let error = alone.call_error("helper_to_german", json!({"message": "silent"})).await;
     assert!(error.contains("Translator: it answered with neither a message nor a task"), "{error}");
 }
 
@@ -144,11 +144,11 @@ async fn the_newer_protocol_is_spoken_where_the_card_says_so() {
             result(json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_SUBMITTED"}}}))
         }
         "GetTask" => result(json!({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [{"parts": [{"text": "new"}]}]})),
-        _ => answer(500, &[], "what?"),
+        _ => http_response(500, &[], "what?"),
     })
     .await;
     let mut alone = meet(&server).await;
-    assert_eq!(alone.says("helper_new", json!({"message": "x"})).await, "new");
+    assert_eq!(alone.call_text("helper_new", json!({"message": "x"})).await, "new");
 }
 
 #[tokio::test]
@@ -156,17 +156,17 @@ async fn a_question_comes_back_with_what_is_needed_to_answer_it() {
     let server = agent(card(false), |_, asked, _| match asked.json()["params"]["message"]["taskId"].as_str() {
         None => result(json!({"kind": "task", "id": "t-5", "contextId": "c-5", "status": status("input-required", "Formal?")})),
         Some("t-5") => result(json!({"kind": "task", "id": "t-5", "contextId": "c-5", "status": status("completed", "Sie")})),
-        Some(_) => answer(500, &[], "what?"),
+        Some(_) => http_response(500, &[], "what?"),
     })
     .await;
     let mut alone = meet(&server).await;
-    let asks = alone.says("helper_to_german", json!({"message": "you"})).await;
+    let asks = alone.call_text("helper_to_german", json!({"message": "you"})).await;
     assert_eq!(
         asks,
         "Formal?\n\n[The agent waits for an answer: call it again with task_id \"t-5\" and context_id \"c-5\".]"
     );
     let arguments = json!({"message": "yes", "task_id": "t-5", "context_id": "c-5"});
-    assert_eq!(alone.says("helper_to_german", arguments).await, "Sie");
+    assert_eq!(alone.call_text("helper_to_german", arguments).await, "Sie");
 }
 
 #[tokio::test]
@@ -176,15 +176,15 @@ async fn failures_are_told_as_such_and_without_secrets() {
         match text.as_str() {
             "fail" => result(json!({"kind": "task", "id": "t", "status": status("failed", "no dictionary")})),
             "reject" => result(json!({"kind": "task", "id": "t", "status": {"state": "rejected"}})),
-            "rpc" => answer(
+            "rpc" => http_response(
                 200,
                 &[],
                 json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "no tok-0123456789"}})
                     .to_string(),
             ),
-            "http" => answer(403, &[], "forbidden for tok-0123456789"),
-            "html" => answer(200, &[], "<html>"),
-            _ => Act::Bytes(Vec::new()),
+            "http" => http_response(403, &[], "forbidden for tok-0123456789"),
+            "html" => http_response(200, &[], "<html>"),
+            _ => LoopbackAction::Bytes(Vec::new()),
         }
     })
     .await;
@@ -197,7 +197,7 @@ async fn failures_are_told_as_such_and_without_secrets() {
         ("html", "Translator: its answer is not JSON: <html>"),
         ("hangup", "Translator: the request failed"),
     ] {
-        let error = alone.error("helper_to_german", json!({"message": message})).await;
+        let error = alone.call_error("helper_to_german", json!({"message": message})).await;
         assert!(error.contains(says) && !error.contains("tok-0123456789"), "{message}: {error}");
     }
     assert!(!format!("{:?}", A2a::new("http://x/?key=tok-0123456789", headers())).contains("tok-0123456789"));
@@ -209,7 +209,7 @@ async fn a_stop_calls_the_remote_task_off() {
         let task =
             json!({"kind": "task", "id": "t-3", "contextId": "c", "status": status("working", "on it")});
         let server = agent(card(streaming), move |method, _, _| match method {
-            "message/stream" => Act::Stall(events(std::slice::from_ref(&task))),
+            "message/stream" => LoopbackAction::Stall(events(std::slice::from_ref(&task))),
             "tasks/cancel" => result(json!({"kind": "task", "id": "t-3", "status": {"state": "canceled"}})),
             _ => result(task.clone()),
         })
@@ -217,15 +217,15 @@ async fn a_stop_calls_the_remote_task_off() {
         let mut alone = meet(&server).await;
         let cancel = alone.context.cancel.clone();
         let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-        let mut heard = std::mem::replace(&mut alone.heard, nobody);
+        let mut heard = std::mem::replace(&mut alone.signals, nobody);
         // What the agent says of its progress tells that its task is known.
         let stop = async {
             heard.recv().await.unwrap();
             cancel.cancel();
         };
-        let (error, ()) = tokio::join!(alone.error("helper_to_german", json!({"message": "x"})), stop);
+        let (error, ()) = tokio::join!(alone.call_error("helper_to_german", json!({"message": "x"})), stop);
         assert!(error.contains("being stopped"), "{error}");
-        let last = server.asked().last().unwrap().json();
+        let last = server.requests().last().unwrap().json();
         assert_eq!(
             (last["method"].as_str(), last["params"]["id"].as_str()),
             (Some("tasks/cancel"), Some("t-3"))
@@ -235,12 +235,12 @@ async fn a_stop_calls_the_remote_task_off() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_be_met_is_named() {
-    let patron = Patron { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
     let elsewhere = json!({"name": "E", "url": "http://other.example/rpc"});
-    let server = agent(elsewhere, |_, _, _| answer(500, &[], "")).await;
-    let old = Loopback::start(|asked| match asked.line.as_str() {
-        "GET /.well-known/agent.json" => answer(200, &[], json!({"name": "Old"}).to_string()),
-        _ => answer(404, &[], ""),
+    let server = agent(elsewhere, |_, _, _| http_response(500, &[], "")).await;
+    let old = LoopbackServer::start(|asked| match asked.line.as_str() {
+        "GET /.well-known/agent.json" => http_response(200, &[], json!({"name": "Old"}).to_string()),
+        _ => http_response(404, &[], ""),
     })
     .await;
     for (url, says) in [
@@ -262,7 +262,7 @@ async fn an_agent_that_cannot_be_met_is_named() {
         );
     }
     assert!(
-        A2a::new(server.url("/agent"), Headers::default()).open(&patron).await.is_ok(),
+        A2a::new(server.url("/agent"), SecretHeaders::default()).open(&patron).await.is_ok(),
         "no headers to protect"
     );
     let tools = A2a::new(old.url(""), headers()).open(&patron).await.unwrap();

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 /// The generation: 0.2 and 0.3 name methods like paths and kinds of things; 1.0 names methods like functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speech {
+pub(super) enum A2aVersion {
     V0,
     V1,
 }
 
 /// What can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum A2aMethod {
     Send,
     Stream,
     Get,
@@ -21,7 +21,7 @@ pub(super) enum Verb {
 
 /// What is said to an agent.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct A2aMessage {
     pub(super) id: String,
     pub(super) text: String,
     /// The task that it goes on with, and the conversation that it belongs to.
@@ -29,29 +29,29 @@ pub(super) struct Said {
     pub(super) context: Option<String>,
 }
 
-impl Speech {
-    fn method(self, verb: Verb) -> &'static str {
+impl A2aVersion {
+    fn method(self, verb: A2aMethod) -> &'static str {
         match (self, verb) {
-            (Speech::V0, Verb::Send) => "message/send",
-            (Speech::V0, Verb::Stream) => "message/stream",
-            (Speech::V0, Verb::Get) => "tasks/get",
-            (Speech::V0, Verb::Cancel) => "tasks/cancel",
-            (Speech::V1, Verb::Send) => "SendMessage",
-            (Speech::V1, Verb::Stream) => "SendStreamingMessage",
-            (Speech::V1, Verb::Get) => "GetTask",
-            (Speech::V1, Verb::Cancel) => "CancelTask",
+            (A2aVersion::V0, A2aMethod::Send) => "message/send",
+            (A2aVersion::V0, A2aMethod::Stream) => "message/stream",
+            (A2aVersion::V0, A2aMethod::Get) => "tasks/get",
+            (A2aVersion::V0, A2aMethod::Cancel) => "tasks/cancel",
+            (A2aVersion::V1, A2aMethod::Send) => "SendMessage",
+            (A2aVersion::V1, A2aMethod::Stream) => "SendStreamingMessage",
+            (A2aVersion::V1, A2aMethod::Get) => "GetTask",
+            (A2aVersion::V1, A2aMethod::Cancel) => "CancelTask",
         }
     }
 
-    pub(super) fn request(self, verb: Verb, params: Value) -> Value {
+    pub(super) fn request(self, verb: A2aMethod, params: Value) -> Value {
         json!({"jsonrpc": "2.0", "id": 1, "method": self.method(verb), "params": params})
     }
 
-    pub(super) fn message(self, said: &Said) -> Value {
+    pub(super) fn message(self, said: &A2aMessage) -> Value {
         let mut message = match self {
-            Speech::V0 => json!({"kind": "message", "role": "user", "messageId": said.id,
+            A2aVersion::V0 => json!({"kind": "message", "role": "user", "messageId": said.id,
                 "parts": [{"kind": "text", "text": said.text}]}),
-            Speech::V1 => json!({"role": "ROLE_USER", "messageId": said.id, "parts": [{"text": said.text}]}),
+            A2aVersion::V1 => json!({"role": "ROLE_USER", "messageId": said.id, "parts": [{"text": said.text}]}),
         };
         if let Some(task) = &said.task {
             message["taskId"] = json!(task);
@@ -61,10 +61,10 @@ impl Speech {
         }
         // The task is asked for and not waited for, so that its name is known early, and it can be called off.
         let configuration = match self {
-            Speech::V0 => {
+            A2aVersion::V0 => {
                 json!({"acceptedOutputModes": ["text/plain", "application/json"], "blocking": false})
             }
-            Speech::V1 => {
+            A2aVersion::V1 => {
                 json!({"acceptedOutputModes": ["text/plain", "application/json"], "returnImmediately": true})
             }
         };
@@ -74,7 +74,7 @@ impl Speech {
 
 /// How a remote task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum State {
+pub(super) enum A2aTaskState {
     /// It is at work, or will be.
     #[default]
     Working,
@@ -87,17 +87,17 @@ pub(super) enum State {
     AuthRequired,
 }
 
-impl State {
-    fn of(word: &str) -> State {
+impl A2aTaskState {
+    fn parse(word: &str) -> A2aTaskState {
         let plain = word.trim_start_matches("TASK_STATE_").to_ascii_lowercase().replace('_', "-");
         match plain.as_str() {
-            "completed" => State::Completed,
-            "failed" => State::Failed,
-            "canceled" | "cancelled" => State::Canceled,
-            "rejected" => State::Rejected,
-            "input-required" => State::InputRequired,
-            "auth-required" => State::AuthRequired,
-            _ => State::Working,
+            "completed" => A2aTaskState::Completed,
+            "failed" => A2aTaskState::Failed,
+            "canceled" | "cancelled" => A2aTaskState::Canceled,
+            "rejected" => A2aTaskState::Rejected,
+            "input-required" => A2aTaskState::InputRequired,
+            "auth-required" => A2aTaskState::AuthRequired,
+            _ => A2aTaskState::Working,
         }
     }
 }
@@ -107,10 +107,10 @@ const MOST: usize = 2 << 20;
 
 /// All that a remote agent has said so far: a fold of its answers and events.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct A2aReply {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
-    pub(super) state: State,
+    pub(super) state: A2aTaskState,
     /// A message without a task is the answer.
     answer: Option<String>,
     status: Option<String>,
@@ -118,9 +118,9 @@ pub(super) struct Heard {
     history: Option<String>,
 }
 
-impl Heard {
+impl A2aReply {
     /// Takes the result of a request, or of an event of a stream.
-    pub(super) fn take(&mut self, result: &Value) {
+    pub(super) fn apply(&mut self, result: &Value) {
         let wrapped =
             |names: [&str; 2]| names.into_iter().find_map(|name| result.get(name)).filter(|v| v.is_object());
         match result["kind"].as_str() {
@@ -166,7 +166,7 @@ impl Heard {
     fn message(&mut self, message: &Value) {
         self.names(&message["taskId"], &message["contextId"]);
         self.answer = Some(words(&message["parts"]));
-        self.state = State::Completed;
+        self.state = A2aTaskState::Completed;
     }
 
     fn status_update(&mut self, update: &Value) {
@@ -185,7 +185,7 @@ impl Heard {
     }
 
     fn status(&mut self, status: &Value) {
-        self.state = status["state"].as_str().map_or(self.state, State::of);
+        self.state = status["state"].as_str().map_or(self.state, A2aTaskState::parse);
         self.status = Some(words(&status["message"]["parts"])).filter(|text| !text.is_empty());
     }
 
@@ -210,7 +210,7 @@ impl Heard {
     pub(super) fn text(&self) -> String {
         let made: Vec<&str> =
             self.artifacts.values().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
-        let waits = matches!(self.state, State::InputRequired | State::AuthRequired);
+        let waits = matches!(self.state, A2aTaskState::InputRequired | A2aTaskState::AuthRequired);
         let said =
             self.answer.as_deref().or(self.status.as_deref()).or(self.history.as_deref()).unwrap_or_default();
         match (&self.answer, made.is_empty(), waits && !said.is_empty()) {
@@ -248,9 +248,9 @@ fn words(parts: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn heard(results: &[Value]) -> Heard {
-        let mut heard = Heard::default();
-        results.iter().for_each(|result| heard.take(result));
+    fn heard(results: &[Value]) -> A2aReply {
+        let mut heard = A2aReply::default();
+        results.iter().for_each(|result| heard.apply(result));
         heard
     }
 
@@ -273,7 +273,7 @@ mod tests {
         ]);
         for heard in [old, new] {
             assert_eq!((heard.task.as_deref(), heard.context.as_deref()), (Some("t1"), Some("c1")));
-            assert_eq!((heard.state, heard.text().as_str()), (State::Completed, "Hello"));
+            assert_eq!((heard.state, heard.text().as_str()), (A2aTaskState::Completed, "Hello"));
         }
     }
 
@@ -282,11 +282,11 @@ mod tests {
         let message = heard(&[
             json!({"kind": "message", "parts": [{"kind": "text", "text": "a"}, {"kind": "data", "data": {"b": 1}}]}),
         ]);
-        assert_eq!((message.state, message.text().as_str()), (State::Completed, "a{\"b\":1}"));
+        assert_eq!((message.state, message.text().as_str()), (A2aTaskState::Completed, "a{\"b\":1}"));
         let status = heard(&[
             json!({"id": "t", "status": {"state": "failed", "message": {"parts": [{"text": "no luck"}]}}}),
         ]);
-        assert_eq!((status.state, status.text().as_str()), (State::Failed, "no luck"));
+        assert_eq!((status.state, status.text().as_str()), (A2aTaskState::Failed, "no luck"));
         let history =
             heard(&[json!({"kind": "task", "id": "t", "status": {"state": "completed"}, "history": [
             {"role": "agent", "parts": [{"text": "old"}]}, {"role": "agent", "parts": [{"text": "last"}]},
@@ -296,15 +296,15 @@ mod tests {
         assert_eq!(file.text(), "[file: https://x/y.pdf]");
         let asks = heard(&[json!({"kind": "task", "id": "t", "artifacts": [{"parts": [{"text": "draft"}]}],
             "status": {"state": "input-required", "message": {"parts": [{"text": "Which city?"}]}}})]);
-        assert_eq!((asks.state, asks.text().as_str()), (State::InputRequired, "draft\n\nWhich city?"));
+        assert_eq!((asks.state, asks.text().as_str()), (A2aTaskState::InputRequired, "draft\n\nWhich city?"));
         assert_eq!(heard(&[json!({"surprise": 1}), json!(null)]).text(), "");
     }
 
     #[test]
     fn an_agent_that_never_stops_talking_is_not_kept_whole() {
-        let mut heard = Heard::default();
+        let mut heard = A2aReply::default();
         let part = json!({"kind": "artifact-update", "append": true, "artifact": {"artifactId": "a", "parts": [{"text": "é".repeat(300_000)}]}});
-        (0..10).for_each(|_| heard.take(&part));
+        (0..10).for_each(|_| heard.apply(&part));
         assert!(heard.text().len() <= MOST);
     }
 }

@@ -2,7 +2,7 @@
 
 /// The part of a URL in which an argument stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum UrlPart {
     Host,
     Path,
     Query,
@@ -10,25 +10,25 @@ pub(super) enum Part {
 
 /// A URL, taken apart at its `${name}`s.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct UrlTemplate {
     text: String,
-    pieces: Vec<Piece>,
+    pieces: Vec<UrlPiece>,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum UrlPiece {
     Text(String),
-    Argument(String, Part),
+    Argument(String, UrlPart),
 }
 
-impl Template {
-    pub(super) fn read(text: &str) -> Result<Template, String> {
+impl UrlTemplate {
+    pub(super) fn parse(text: &str) -> Result<UrlTemplate, String> {
         let text = text.trim();
         let mut pieces = Vec::new();
         let (mut rest, mut before) = (text, String::new());
         while let Some(at) = rest.find("${") {
             before += &rest[..at];
-            pieces.push(Piece::Text(rest[..at].to_owned()));
+            pieces.push(UrlPiece::Text(rest[..at].to_owned()));
             let Some(end) = rest[at..].find('}') else {
                 return Err("a '${' has no '}'".to_owned());
             };
@@ -36,12 +36,12 @@ impl Template {
             if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c)) {
                 return Err(format!("'${{{name}}}' is not the name of an argument"));
             }
-            pieces.push(Piece::Argument(name.to_owned(), part_after(&before)?));
+            pieces.push(UrlPiece::Argument(name.to_owned(), part_after(&before)?));
             before.push('x');
             rest = &rest[at + end + 1..];
         }
-        pieces.push(Piece::Text(rest.to_owned()));
-        Ok(Template { text: text.to_owned(), pieces })
+        pieces.push(UrlPiece::Text(rest.to_owned()));
+        Ok(UrlTemplate { text: text.to_owned(), pieces })
     }
 
     pub(super) fn text(&self) -> &str {
@@ -50,20 +50,20 @@ impl Template {
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Argument(name, _) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            UrlPiece::Argument(name, _) => Some(name.as_str()),
+            UrlPiece::Text(_) => None,
         })
     }
 
-    pub(super) fn filled(
+    pub(super) fn fill(
         &self,
-        fill: impl Fn(&str, Part) -> Result<String, String>,
+        fill: impl Fn(&str, UrlPart) -> Result<String, String>,
     ) -> Result<String, String> {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => filled += text,
-                Piece::Argument(name, part) => filled += &fill(name, *part)?,
+                UrlPiece::Text(text) => filled += text,
+                UrlPiece::Argument(name, part) => filled += &fill(name, *part)?,
             }
         }
         Ok(filled)
@@ -71,13 +71,13 @@ impl Template {
 }
 
 /// The part of a URL that comes after these words.
-fn part_after(before: &str) -> Result<Part, String> {
+fn part_after(before: &str) -> Result<UrlPart, String> {
     let Some((_, rest)) = before.split_once("://") else {
         return Err("an argument cannot stand before '://'".to_owned());
     };
     match (rest.contains(['?', '#']), rest.contains('/')) {
-        (true, _) => Ok(Part::Query),
-        (false, true) => Ok(Part::Path),
-        (false, false) => Ok(Part::Host),
+        (true, _) => Ok(UrlPart::Query),
+        (false, true) => Ok(UrlPart::Path),
+        (false, false) => Ok(UrlPart::Host),
     }
 }

@@ -1,10 +1,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{Api, ApiSettings};
-use crate::tool::Manner;
-use crate::toolset::loopback::{Act, Loopback, answer};
-use crate::toolset::no_desk::Alone;
-use crate::toolset::{Patron, Toolset as _};
+use crate::tool::ToolEffects;
+use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
+use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::{ToolsetContext, Toolset as _};
 
 fn args(names: &[&str]) -> Map<String, Value> {
     names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect()
@@ -25,10 +25,10 @@ fn settings(method: &str, endpoint: String, names: &[&str]) -> ApiSettings {
 
 #[tokio::test]
 async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
-    let server = Loopback::start(|asked| answer(200, &[], asked.line.clone())).await;
+    let server = LoopbackServer::start(|asked| http_response(200, &[], asked.line.clone())).await;
     let endpoint = server.url("/users/${user}/posts?q=${q}");
-    let mut alone = Alone::with(&Api::new(settings("get", endpoint, &["user", "q", "page"]))).await;
-    assert_eq!(alone.tool("lookup").manner(), Manner::READ_ONLY);
+    let mut alone = ToolFixture::new(&Api::new(settings("get", endpoint, &["user", "q", "page"]))).await;
+    assert_eq!(alone.tool("lookup").effects(), ToolEffects::READ_ONLY);
     assert_eq!(alone.tool("lookup").spec().parameters["required"], json!(["user"]));
     for (arguments, line) in [
         (json!({"user": "ada", "q": "x"}), "GET /users/ada/posts?q=x"),
@@ -40,10 +40,10 @@ async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
         (json!({"user": 7, "page": [1, 2]}), "GET /users/7/posts?q=&page=1%2C2"),
         (json!({"user": "${q}", "q": "never twice"}), "GET /users/%24%7Bq%7D/posts?q=never%20twice"),
     ] {
-        assert_eq!(alone.says("lookup", arguments).await, line);
+        assert_eq!(alone.call_text("lookup", arguments).await, line);
     }
-    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer tok-0123456789"));
-    let before = server.asked().len();
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer tok-0123456789"));
+    let before = server.requests().len();
     for (arguments, says) in [
         (json!({"user": ".."}), "must not be '.' or '..'"),
         (json!({"user": "."}), "must not be '.' or '..'"),
@@ -51,21 +51,21 @@ async fn arguments_go_where_the_endpoint_says_and_mean_only_themselves() {
         (json!({"user": null}), "the argument 'user' is missing"),
         (json!({"user": "a", "admin": true}), "there is no argument 'admin'"),
     ] {
-        let error = alone.error("lookup", arguments).await;
+        let error = alone.call_error("lookup", arguments).await;
         assert!(error.contains(says), "{error}");
     }
-    assert_eq!(server.asked().len(), before);
+    assert_eq!(server.requests().len(), before);
 }
 
 #[tokio::test]
 async fn the_rest_of_the_arguments_is_the_body_of_a_post() {
-    let server = Loopback::start(|_| answer(201, &[], r#"{"ok":true}"#)).await;
+    let server = LoopbackServer::start(|_| http_response(201, &[], r#"{"ok":true}"#)).await;
     let endpoint = server.url("/items/${id}");
-    let mut alone = Alone::with(&Api::new(settings("POST", endpoint, &["id", "title", "tags"]))).await;
-    assert_eq!(alone.tool("lookup").manner(), Manner::default(), "it may do something twice");
-    let said = alone.says("lookup", json!({"id": "7", "title": "x", "tags": ["a"]})).await;
+    let mut alone = ToolFixture::new(&Api::new(settings("POST", endpoint, &["id", "title", "tags"]))).await;
+    assert_eq!(alone.tool("lookup").effects(), ToolEffects::default(), "it may do something twice");
+    let said = alone.call_text("lookup", json!({"id": "7", "title": "x", "tags": ["a"]})).await;
     assert_eq!(said, r#"{"ok":true}"#);
-    let asked = &server.asked()[0];
+    let asked = &server.requests()[0];
     assert_eq!(asked.line, "POST /items/7");
     assert_eq!(asked.json(), json!({"title": "x", "tags": ["a"]}));
     assert_eq!(asked.header("content-type"), Some("application/json"));
@@ -74,27 +74,27 @@ async fn the_rest_of_the_arguments_is_the_body_of_a_post() {
 #[tokio::test]
 async fn an_argument_of_the_host_is_a_word_and_nothing_else() {
     let mut alone =
-        Alone::with(&Api::new(settings("GET", "http://${region}.invalid/x".into(), &["region"]))).await;
+        ToolFixture::new(&Api::new(settings("GET", "http://${region}.invalid/x".into(), &["region"]))).await;
     for region in ["evil.com/", "a@b", "127.0.0.1:80#", "", "a.b"] {
-        let error = alone.error("lookup", json!({"region": region})).await;
+        let error = alone.call_error("lookup", json!({"region": region})).await;
         assert!(error.contains("cannot be a part of a host's name"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn no_secret_is_in_an_error_or_an_answer() {
-    let server = Loopback::start(|asked| match asked.line.as_str() {
-        "GET /echo" => answer(200, &[], format!("you sent {}", asked.header("authorization").unwrap())),
-        line if line.starts_with("GET /refuse") => answer(401, &[], "bad token tok-0123456789"),
-        "GET /away" => answer(302, &[("location", "http://localhost:1/?key=tok-0123456789")], ""),
-        "GET /near" => answer(302, &[("location", "/echo")], ""),
-        "GET /big" => answer(200, &[], "x".repeat(2 << 20)),
-        _ => Act::Bytes(b"HTTP/1.1 200 X\r\ncontent-length: 99\r\n\r\nshort".to_vec()),
+    let server = LoopbackServer::start(|asked| match asked.line.as_str() {
+        "GET /echo" => http_response(200, &[], format!("you sent {}", asked.header("authorization").unwrap())),
+        line if line.starts_with("GET /refuse") => http_response(401, &[], "bad token tok-0123456789"),
+        "GET /away" => http_response(302, &[("location", "http://localhost:1/?key=tok-0123456789")], ""),
+        "GET /near" => http_response(302, &[("location", "/echo")], ""),
+        "GET /big" => http_response(200, &[], "x".repeat(2 << 20)),
+        _ => LoopbackAction::Bytes(b"HTTP/1.1 200 X\r\ncontent-length: 99\r\n\r\nshort".to_vec()),
     })
     .await;
     let tool = |path: &str| Api::new(settings("GET", server.url(path), &[]));
     for path in ["/echo", "/near"] {
-        assert_eq!(Alone::with(&tool(path)).await.says("lookup", json!({})).await, "you sent [secret]");
+        assert_eq!(ToolFixture::new(&tool(path)).await.call_text("lookup", json!({})).await, "you sent [secret]");
     }
     for (path, says) in [
         ("/refuse", "status 401: bad token [secret]"),
@@ -102,21 +102,21 @@ async fn no_secret_is_in_an_error_or_an_answer() {
         ("/cut", "the answer broke off"),
         ("/refuse?key=hidden-in-query", "status 401"),
     ] {
-        let error = Alone::with(&tool(path)).await.error("lookup", json!({})).await;
+        let error = ToolFixture::new(&tool(path)).await.call_error("lookup", json!({})).await;
         assert!(error.contains(says) && error.contains("GET http://127.0.0.1:"), "{error}");
         assert!(!error.contains("tok-0123456789") && !error.contains("hidden-in-query"), "{error}");
     }
-    let big = Alone::with(&tool("/big")).await.says("lookup", json!({})).await;
+    let big = ToolFixture::new(&tool("/big")).await.call_text("lookup", json!({})).await;
     assert!(big.len() < (1 << 20) + 100 && big.ends_with("only the first 1,048,576 bytes were read …]"));
     assert!(!format!("{:?}", tool("/echo")).contains("tok-0123456789"));
     let nowhere = Api::new(settings("GET", "http://127.0.0.1:1/x".into(), &[]));
-    let error = Alone::with(&nowhere).await.error("lookup", json!({})).await;
+    let error = ToolFixture::new(&nowhere).await.call_error("lookup", json!({})).await;
     assert!(error.contains("it cannot be connected to"), "{error}");
 }
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_named() {
-    let patron = Patron { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
     let good = || settings("GET", "https://example.com/${a}".into(), &["a"]);
     for (wrong, says) in [
         (ApiSettings { name: "two words".into(), ..good() }, "name: 'two words'"),

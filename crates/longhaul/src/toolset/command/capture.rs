@@ -2,31 +2,31 @@
 
 use std::collections::VecDeque;
 
-use crate::toolset::text::grouped;
+use crate::toolset::text::group_digits;
 
 /// Where output goes.
-pub(in crate::toolset) trait Sink: Send {
+pub(in crate::toolset) trait OutputSink: Send {
     /// Some more of it.
-    fn take(&mut self, bytes: &[u8]);
+    fn write(&mut self, bytes: &[u8]);
 }
 
-impl Sink for Capture {
-    fn take(&mut self, bytes: &[u8]) {
+impl OutputSink for OutputCapture {
+    fn write(&mut self, bytes: &[u8]) {
         self.push(bytes);
     }
 }
 
 /// The head and the tail of what was written, each up to half of the cap.
-pub(in crate::toolset) struct Capture {
+pub(in crate::toolset) struct OutputCapture {
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
 }
 
-impl Capture {
+impl OutputCapture {
     pub(in crate::toolset) fn new(cap: usize) -> Self {
-        Capture { half: cap / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
+        OutputCapture { half: cap / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
     }
 
     pub(in crate::toolset) fn push(&mut self, bytes: &[u8]) {
@@ -48,24 +48,24 @@ impl Capture {
             return String::from_utf8_lossy(&head).into_owned();
         }
         // A character that the cut goes through is left out whole.
-        let whole_head = head.len() - cut_character(&head);
-        let in_tail = tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count();
+        let whole_head = head.len() - incomplete_char_len(&head);
+        let in_tail = tail.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count();
         let left_out = self.left_out + (head.len() - whole_head + in_tail) as u64;
         format!(
             "{}\n[… {} bytes left out …]\n{}",
             String::from_utf8_lossy(&head[..whole_head]),
-            grouped(left_out),
+            group_digits(left_out),
             String::from_utf8_lossy(&tail[in_tail..])
         )
     }
 }
 
-pub(in crate::toolset) fn is_continuation(byte: u8) -> bool {
+pub(in crate::toolset) fn is_utf8_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
 /// How many bytes at the end are the beginning of a character whose rest is missing.
-pub(in crate::toolset) fn cut_character(bytes: &[u8]) -> usize {
+pub(in crate::toolset) fn incomplete_char_len(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map(|chunk| chunk.invalid());
     match last {
         Some(invalid @ [first, ..]) if *first >= 0b1100_0000 && bytes.ends_with(invalid) => invalid.len(),
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_as_it_is() {
-        let mut capture = Capture::new(8);
+        let mut capture = OutputCapture::new(8);
         capture.push(b"abc");
         capture.push(b"defgh");
         assert_eq!(capture.into_text(), "abcdefgh");
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn head_and_tail_are_kept_and_the_marker_says_how_much_is_not() {
-        let mut capture = Capture::new(8);
+        let mut capture = OutputCapture::new(8);
         capture.push(b"abcdef");
         for _ in 0..500 {
             capture.push(b"xyz");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_character_is_not_cut_in_two() {
-        let mut capture = Capture::new(8);
+        let mut capture = OutputCapture::new(8);
         capture.push("abcé----éxyz".as_bytes());
         assert_eq!(capture.into_text(), "abc\n[… 8 bytes left out …]\nxyz");
     }

@@ -14,10 +14,10 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use nix::sys::signal::Signal;
 
-use crate::process::{Left, Watchman};
+use crate::process::{LeftoverProcesses, ProcessGuardian};
 use crate::tool::{CallContext, ToolError, ToolOutput};
-use capture::Capture;
-use group::Group;
+use capture::OutputCapture;
+use group::RunningCommand;
 
 pub(super) mod capture;
 pub(super) mod group;
@@ -28,36 +28,36 @@ pub(super) const OUTPUT_CAP: usize = 64 * 1024;
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Environment variables.
-pub(super) type Env = IndexMap<OsString, OsString>;
+pub(super) type CommandEnv = IndexMap<OsString, OsString>;
 
 /// The environment that every command has.
-pub(super) fn plain_env() -> Env {
+pub(super) fn default_env() -> CommandEnv {
     IndexMap::from([("PATH".into(), DEFAULT_PATH.into())])
 }
 
 /// What is started, where, and with which environment; nothing of this process's own is inherited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Launch {
+pub(super) struct CommandSpec {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) dir: PathBuf,
-    pub(super) env: Env,
+    pub(super) env: CommandEnv,
     /// Whether nothing that it starts can outlive it, whatever it does: it has a process namespace of its own.
     pub(super) contained: bool,
     /// What is removed when it has ended, if it made it.
-    pub(super) removed: Vec<PathBuf>,
+    pub(super) remove_afterwards: Vec<PathBuf>,
 }
 
-impl Launch {
+impl CommandSpec {
     /// A shell that runs a command line.
-    pub(super) fn shell(cmd: impl Into<OsString>, dir: PathBuf, env: Env) -> Self {
+    pub(super) fn shell(cmd: impl Into<OsString>, dir: PathBuf, env: CommandEnv) -> Self {
         let args = vec!["-c".into(), cmd.into()];
-        Launch { program: "/bin/sh".into(), args, dir, env, contained: false, removed: Vec::new() }
+        CommandSpec { program: "/bin/sh".into(), args, dir, env, contained: false, remove_afterwards: Vec::new() }
     }
 }
 
 /// Removes what a command was not to make.
-pub(super) async fn remove(paths: &[PathBuf]) {
+pub(super) async fn remove_paths(paths: &[PathBuf]) {
     if paths.is_empty() {
         return;
     }
@@ -78,63 +78,63 @@ pub(super) async fn remove(paths: &[PathBuf]) {
 }
 
 /// How a command came to its end.
-pub(super) enum End {
+pub(super) enum CommandEnd {
     Exited(ExitStatus),
     TimedOut,
     Stopped,
 }
 
 /// A command that has ended.
-pub(super) struct Ran {
-    pub(super) end: End,
+pub(super) struct CommandResult {
+    pub(super) end: CommandEnd,
     /// What it wrote, or the beginning and the end of it.
     pub(super) output: String,
     /// Whether it left something running, which was ended then.
-    pub(super) left_behind: bool,
+    pub(super) had_leftovers: bool,
     /// What is known of the processes that it started.
-    left: Left,
+    leftover: LeftoverProcesses,
     timeout: Duration,
 }
 
 /// Runs a command to its end, or ends it. It begins when fewer run than may.
-pub(super) async fn run(
-    launch: &Launch,
+pub(super) async fn run_command(
+    launch: &CommandSpec,
     timeout: Duration,
     context: &CallContext,
-    watchman: &Watchman,
-) -> Result<Ran, ToolError> {
+    watchman: &ProcessGuardian,
+) -> Result<CommandResult, ToolError> {
     let _slot = context.process_slot().await?;
-    let (mut group, mut pipe) = Group::spawn(launch, watchman).map_err(|error| not_started(&error))?;
-    let mut capture = Capture::new(OUTPUT_CAP);
+    let (mut group, mut pipe) = RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
+    let mut capture = OutputCapture::new(OUTPUT_CAP);
     let end = tokio::select! {
         biased;
-        () = context.cancel.cancelled() => End::Stopped,
-        status = group.follow(&mut pipe, &mut capture) => End::Exited(
+        () = context.cancel.cancelled() => CommandEnd::Stopped,
+        status = group.read_until_exit(&mut pipe, &mut capture) => CommandEnd::Exited(
             status.map_err(|error| ToolError::Failed(format!("the command was lost: {error}")))?,
         ),
-        () = tokio::time::sleep(timeout) => End::TimedOut,
+        () = tokio::time::sleep(timeout) => CommandEnd::TimedOut,
     };
     let left_behind = match end {
-        End::Exited(_) => group.kill().await,
-        End::TimedOut | End::Stopped => {
+        CommandEnd::Exited(_) => group.kill().await,
+        CommandEnd::TimedOut | CommandEnd::Stopped => {
             group.terminate(&mut pipe, &mut capture).await;
             false
         }
     };
-    group::drain_rest(&mut pipe, &mut capture).await;
-    remove(&launch.removed).await;
-    let left = group.left();
-    Ok(Ran { end, output: capture.into_text(), left_behind, left, timeout })
+    group::read_rest(&mut pipe, &mut capture).await;
+    remove_paths(&launch.remove_afterwards).await;
+    let left = group.leftover();
+    Ok(CommandResult { end, output: capture.into_text(), had_leftovers: left_behind, leftover: left, timeout })
 }
 
-pub(super) fn not_started(error: &io::Error) -> ToolError {
+pub(super) fn spawn_error(error: &io::Error) -> ToolError {
     ToolError::Failed(format!("the command could not be started: {error}"))
 }
 
-impl Ran {
+impl CommandResult {
     /// What the model is told: the output, and below it how the command ended. `longer` says what can be done about a
     /// time that was too short.
-    pub(super) fn report(self, longer: &str) -> Result<ToolOutput, ToolError> {
+    pub(super) fn into_tool_output(self, longer: &str) -> Result<ToolOutput, ToolError> {
         let mut text = self.output;
         if text.is_empty() {
             text.push_str("(no output)");
@@ -142,22 +142,22 @@ impl Ran {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        if self.left_behind {
+        if self.had_leftovers {
             text.push_str("[what the command left running in the background was ended]\n");
         }
-        if let Left::Some(n) = self.left {
+        if let LeftoverProcesses::Some(n) = self.leftover {
             let them = if n == 1 { "1 process".to_owned() } else { format!("{n} processes") };
             text.push_str(&format!("[{them} that the command started could not be ended]\n"));
         }
-        let with = ended_with(self.left);
+        let with = leftover_text(self.leftover);
         match self.end {
-            End::Exited(status) if status.success() => Ok(format!("{text}[exit code 0]").into()),
-            End::Exited(status) => Err(ToolError::Failed(format!("{text}[{}]", ending(status)))),
-            End::TimedOut => Err(ToolError::Failed(format!(
+            CommandEnd::Exited(status) if status.success() => Ok(format!("{text}[exit code 0]").into()),
+            CommandEnd::Exited(status) => Err(ToolError::Failed(format!("{text}[{}]", exit_text(status)))),
+            CommandEnd::TimedOut => Err(ToolError::Failed(format!(
                 "{text}[the command took longer than {} s, and was ended{with}{longer}]",
                 self.timeout.as_secs_f64()
             ))),
-            End::Stopped => Err(ToolError::Failed(format!(
+            CommandEnd::Stopped => Err(ToolError::Failed(format!(
                 "{text}[the task is being stopped: the command was ended{with}]"
             ))),
         }
@@ -165,18 +165,18 @@ impl Ran {
 }
 
 /// With what a command was ended, as far as that is known.
-pub(super) fn ended_with(left: Left) -> &'static str {
+pub(super) fn leftover_text(left: LeftoverProcesses) -> &'static str {
     match left {
-        Left::None => " with everything it had started",
-        Left::Some(_) => "",
-        Left::Unknown => {
+        LeftoverProcesses::None => " with everything it had started",
+        LeftoverProcesses::Some(_) => "",
+        LeftoverProcesses::Unknown => {
             " with its process group; whether a process that left the group is still running is not known"
         }
     }
 }
 
 /// How a process ended, in a few words.
-pub(super) fn ending(status: ExitStatus) -> String {
+pub(super) fn exit_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(number)) => match Signal::try_from(number) {
@@ -188,7 +188,7 @@ pub(super) fn ending(status: ExitStatus) -> String {
 }
 
 /// The directory that a command runs in: the task's own, or one that is named relative to it.
-pub(super) async fn directory(context: &CallContext, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
+pub(super) async fn command_dir(context: &CallContext, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
     let Some(working_dir) = &context.working_dir else {
         return Err(ToolError::Failed("this task has no working directory to run commands in".to_owned()));
     };
@@ -216,22 +216,22 @@ mod tests {
     #[test]
     fn the_model_is_told_only_what_is_known_of_what_a_command_started() {
         for (left, told) in [
-            (Left::None, "was ended with everything it had started]"),
-            (Left::Some(1), "[1 process that the command started could not be ended]\n"),
-            (Left::Some(2), "[2 processes that the command started could not be ended]\n"),
-            (Left::Unknown, "was ended with its process group; whether a process that left the group"),
+            (LeftoverProcesses::None, "was ended with everything it had started]"),
+            (LeftoverProcesses::Some(1), "[1 process that the command started could not be ended]\n"),
+            (LeftoverProcesses::Some(2), "[2 processes that the command started could not be ended]\n"),
+            (LeftoverProcesses::Unknown, "was ended with its process group; whether a process that left the group"),
         ] {
-            for end in [End::TimedOut, End::Stopped] {
-                let ran = Ran {
+            for end in [CommandEnd::TimedOut, CommandEnd::Stopped] {
+                let ran = CommandResult {
                     end,
                     output: String::new(),
-                    left_behind: false,
-                    left,
+                    had_leftovers: false,
+                    leftover: left,
                     timeout: Duration::from_secs(1),
                 };
-                let text = ran.report("").unwrap_err().to_string();
+                let text = ran.into_tool_output("").unwrap_err().to_string();
                 assert!(text.contains(told), "{text}");
-                assert_eq!(text.contains("everything it had started"), left == Left::None, "{text}");
+                assert_eq!(text.contains("everything it had started"), left == LeftoverProcesses::None, "{text}");
             }
         }
     }

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::dispatch::Join;
-use crate::entry::{Budget, Entry, Outcome, Wait};
+use crate::dispatch::WaitMode;
+use crate::entry::{Budget, Entry, Outcome, WaitReason};
 use crate::id::{CallId, TaskId};
 
-async fn bench() -> Bench {
-    Bench::with(Arc::new(BackgroundAgents), &patron()).await
+async fn bench() -> DispatcherFixture {
+    DispatcherFixture::new(Arc::new(BackgroundAgents), &test_context()).await
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     let one = bench.launch("researcher", "Compare Go and Rust\nin detail").await;
     let two = bench.launch("writer", "Write").await;
     let three = bench.launch("writer", "Wait").await;
-    bench.desk.reply(one, "Let me search.", 1234);
-    bench.desk.happen(
+    bench.desk.append_reply(one, "Let me search.", 1234);
+    bench.desk.append(
         one,
         Entry::Called { call: CallId { turn: 1, index: 0 }, tool: "web_search".into(), arguments: None },
     );
-    bench.desk.pass(65);
-    bench.desk.end(two, completed("done"));
+    bench.desk.advance_clock(65);
+    bench.desk.finish(two, completed("done"));
     let output = bench.call("list_background_agents", json!({})).await.unwrap();
     assert_eq!(
         output.text,
@@ -60,7 +60,7 @@ async fn a_list_has_all_tasks_in_order_and_collects_nothing() {
     );
     assert_eq!(output.collected, []);
     for id in [one, three] {
-        bench.desk.end(id, completed("done"));
+        bench.desk.finish(id, completed("done"));
     }
     let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
     assert_eq!(
@@ -79,7 +79,7 @@ async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
     let first = bench.launch("writer", "the first").await;
     for n in 0..104 {
         let id = bench.launch("writer", &format!("number {n}")).await;
-        bench.desk.end(id, completed("done"));
+        bench.desk.finish(id, completed("done"));
     }
     let text = bench.call("list_background_agents", json!({})).await.unwrap().text;
     assert!(text.starts_with(&first.to_string()), "what runs is always listed");
@@ -92,12 +92,12 @@ async fn a_list_of_very_many_leaves_out_the_oldest_that_have_ended() {
 async fn a_running_task_is_shown_live_and_nobody_is_invited_to_poll() {
     let mut bench = bench().await;
     let id = bench.launch("researcher", "Compare").await;
-    bench.desk.say(id, "Go was made");
-    bench.desk.pass(10);
-    bench.desk.happen(id, Entry::Waiting { on: Wait::Provider("429".into()), until: None });
-    bench.desk.pass(55);
-    bench.desk.say(id, "Go was made in 2009");
-    bench.desk.happen(id, Entry::Waiting { on: Wait::Tasks(vec![id]), until: None });
+    bench.desk.append_text(id, "Go was made");
+    bench.desk.advance_clock(10);
+    bench.desk.append(id, Entry::Waiting { on: WaitReason::Provider("429".into()), until: None });
+    bench.desk.advance_clock(55);
+    bench.desk.append_text(id, "Go was made in 2009");
+    bench.desk.append(id, Entry::Waiting { on: WaitReason::Tasks(vec![id]), until: None });
     let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
     assert_eq!(
         output.text,
@@ -132,7 +132,7 @@ async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
     ] {
         let mut bench = bench().await;
         let id = bench.launch("researcher", "x").await;
-        bench.desk.end(id, outcome);
+        bench.desk.finish(id, outcome);
         let output = bench.call("view_background_agent", json!({"task_id": id})).await.unwrap();
         let lead = format!("\n\nYour task has ended; what came of it is {ANSWER}");
         assert!(output.text.ends_with(&format!("{shown}{lead}")), "{}", output.text);
@@ -147,7 +147,7 @@ async fn an_ended_task_is_shown_with_how_it_ended_and_is_collected() {
 async fn a_long_output_is_read_page_by_page() {
     let mut bench = bench().await;
     let id = bench.launch("researcher", "x").await;
-    bench.desk.end(id, completed(&format!("{}{}", "é".repeat(20_000), "→".repeat(10_000))));
+    bench.desk.finish(id, completed(&format!("{}{}", "é".repeat(20_000), "→".repeat(10_000))));
     let on =
         |from| format!(r#"To read on: view_background_agent {{"task_id": "{id}", "offset": {from}}}. …]"#);
     for (arguments, shown, mark) in [
@@ -184,8 +184,8 @@ async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
     let mut bench = bench().await;
     let one = bench.launch("researcher", "x").await;
     let two = bench.launch("writer", "y").await;
-    bench.desk.answers("researcher", completed("42"));
-    bench.desk.answers("writer", failed("half"));
+    bench.desk.finish_when_waited_for("researcher", completed("42"));
+    bench.desk.finish_when_waited_for("writer", failed("half"));
     let output = bench.call("wait_background_agents", json!({"task_ids": [two, one, two]})).await.unwrap();
     assert_eq!(
         output.text,
@@ -199,7 +199,7 @@ async fn wait_answers_in_the_shape_and_order_that_users_of_this_dialect_know() {
     assert_eq!(bench.gave_seat_back(), Some(vec![two, one]));
     let asked = bench.desk.waits().remove(0);
     assert_eq!(asked.tasks, [two.to_string(), one.to_string()]);
-    assert_eq!((asked.join, asked.timeout), (Join::All, Some(Duration::from_secs(300))));
+    assert_eq!((asked.join, asked.timeout), (WaitMode::All, Some(Duration::from_secs(300))));
 
     bench.call("wait_background_agents", json!({"task_ids": [two, one]})).await.unwrap();
     assert_eq!(bench.gave_seat_back(), None, "a wait that is over before it begins keeps its seat");
@@ -210,8 +210,8 @@ async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
     let mut bench = bench().await;
     let one = bench.launch("researcher", "x").await;
     let two = bench.launch("writer", "y").await;
-    bench.desk.say(one, "so far");
-    bench.desk.answers("writer", completed("42"));
+    bench.desk.append_text(one, "so far");
+    bench.desk.finish_when_waited_for("writer", completed("42"));
     let arguments = json!({"task_ids": [one, two], "mode": "Any", "timeout": "20"});
     let output = bench.call("wait_background_agents", arguments).await.unwrap();
     let said = value(&output);
@@ -225,7 +225,7 @@ async fn a_wait_for_any_is_over_with_the_first_and_collects_only_that() {
     );
     assert_eq!(output.collected, [two]);
     let asked = bench.desk.waits().remove(0);
-    assert_eq!((asked.join, asked.timeout), (Join::Any, Some(Duration::from_secs(20))));
+    assert_eq!((asked.join, asked.timeout), (WaitMode::Any, Some(Duration::from_secs(20))));
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn a_wait_that_times_out_harms_nothing_and_says_so() {
 async fn ids_that_are_not_known_do_not_keep_the_others_from_being_waited_for() {
     let mut bench = bench().await;
     let id = bench.launch("researcher", "x").await;
-    bench.desk.answers("researcher", completed("42"));
+    bench.desk.finish_when_waited_for("researcher", completed("42"));
     let short = &id.to_string()[..4];
     let arguments = json!({"task_ids": ["t-zzzzz", short]});
     let output = bench.call("wait_background_agents", arguments).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_wait_for_many_long_results_is_bounded_and_says_what_is_missing() {
     for _ in 0..16 {
         ids.push(bench.launch("researcher", "x").await);
     }
-    bench.desk.answers("researcher", completed(&"→".repeat(20_000)));
+    bench.desk.finish_when_waited_for("researcher", completed(&"→".repeat(20_000)));
     let output = bench.call("wait_background_agents", json!({"task_ids": ids})).await.unwrap();
     assert!(output.text.len() < 48 * 1024, "{}", output.text.len());
     assert_eq!(output.collected, [], "what is cut is sent as a message too");
@@ -298,8 +298,8 @@ async fn stop_says_what_it_did() {
         bench.launch("writer", "b").await,
         bench.launch("writer", "c").await,
     );
-    bench.desk.say(running, "…");
-    bench.desk.end(ended, completed("42"));
+    bench.desk.append_text(running, "…");
+    bench.desk.finish(ended, completed("42"));
     for (id, said) in [
         (pending, "had not started: it is cancelled."),
         (running, "was told to stop, with everything below it."),
@@ -326,9 +326,9 @@ async fn a_message_reaches_a_running_task_and_continues_an_ended_one() {
         "{}",
         output.text
     );
-    assert_eq!(bench.desk.snapshot(id).head.unread, 1);
+    assert_eq!(bench.desk.snapshot(id).state.unread, 1);
 
-    bench.desk.end(id, completed("42"));
+    bench.desk.finish(id, completed("42"));
     let output = bench.call("send_background_agent", arguments).await.unwrap();
     assert!(output.text.starts_with(&format!("{id} had ended: a new task, t-")), "{}", output.text);
 }
@@ -337,7 +337,7 @@ async fn a_message_reaches_a_running_task_and_continues_an_ended_one() {
 async fn of_long_live_output_the_last_is_shown() {
     let mut bench = bench().await;
     let id = bench.launch("researcher", "x").await;
-    bench.desk.say(id, &format!("begin{}end", "→".repeat(20_000)));
+    bench.desk.append_text(id, &format!("begin{}end", "→".repeat(20_000)));
     let mark = format!(
         r#"[… the first 14545 of 20008 characters are left out. To read on: view_background_agent {{"task_id": "{id}", "offset": 0}}. …]"#
     );
@@ -361,7 +361,7 @@ async fn a_beginning_that_several_ids_share_is_answered_with_those() {
     }
     let same = |one: &TaskId, two: &TaskId| one != two && one.letters()[..1] == two.letters()[..1];
     let id = ids.iter().find(|one| ids.iter().any(|two| same(one, two))).unwrap();
-    let error = bench.error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
+    let error = bench.call_error("stop_background_agent", json!({"task_id": id.letters()[..1]})).await;
     assert!(error.contains("the beginning of several of your tasks. Say which: "), "{error}");
     assert!(error.contains(&id.to_string()), "{error}");
 }
@@ -370,7 +370,7 @@ async fn a_beginning_that_several_ids_share_is_answered_with_those() {
 async fn nobody_is_promised_a_message_that_goes_to_another() {
     let mut bench = bench().await;
     let (other, child) = (bench.launch("writer", "a").await, bench.launch("writer", "b").await);
-    bench.desk.say(child, "…");
+    bench.desk.append_text(child, "…");
     bench.context.caller.task = other;
     let arguments = json!({"task_id": child, "message": "Hurry."});
     let text = bench.call("send_background_agent", arguments).await.unwrap().text;

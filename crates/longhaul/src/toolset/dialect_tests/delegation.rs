@@ -1,14 +1,14 @@
 use super::*;
-use crate::entry::{Outcome, Stop, StopCause};
+use crate::entry::{Outcome, StopRequest, StopCause};
 
-async fn bench() -> Bench {
-    Bench::with(Arc::new(Delegation), &patron()).await
+async fn bench() -> DispatcherFixture {
+    DispatcherFixture::new(Arc::new(Delegation), &test_context()).await
 }
 
 #[tokio::test]
 async fn transfer_task_gives_the_answer_and_collects_it() {
     let mut bench = bench().await;
-    bench.desk.answers("researcher", completed("42"));
+    bench.desk.finish_when_waited_for("researcher", completed("42"));
     let arguments = json!({"agent": "researcher", "task": "x", "expected_output": "a number"});
     let output = bench.call("transfer_task", arguments.clone()).await.unwrap();
     assert_eq!((output.text.as_str(), output.is_error), ("42", false));
@@ -16,7 +16,7 @@ async fn transfer_task_gives_the_answer_and_collects_it() {
     assert_eq!(bench.desk.snapshot(id).order.expected_output.as_deref(), Some("a number"));
     assert_eq!(bench.gave_seat_back(), Some(vec![id]));
     assert_eq!(bench.desk.waits()[0].timeout, None);
-    assert_eq!(bench.again("transfer_task", arguments).await.unwrap(), output, "and again after a crash");
+    assert_eq!(bench.repeat_call("transfer_task", arguments).await.unwrap(), output, "and again after a crash");
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_failure_is_an_error_with_its_word_and_what_there_was_and_is_collected
         (failed(""), "failed: timed out: 10 minutes\nThere is no output."),
     ] {
         let mut bench = bench().await;
-        bench.desk.answers("writer", outcome);
+        bench.desk.finish_when_waited_for("writer", outcome);
         let output = bench.call("transfer_task", json!({"agent": "writer", "task": "x"})).await.unwrap();
         let [id] = output.collected[..] else { panic!("{:?}", output.collected) };
         assert_eq!(output.text, format!("Task {id} of writer {said}"));
@@ -42,7 +42,7 @@ async fn a_long_answer_is_left_whole_for_the_runner_and_one_that_came_early_says
     let mut bench = bench().await;
     let long = format!("begin{}end", "→".repeat(20_000));
     let cut_short = Some("8 turns".into());
-    bench.desk.answers("researcher", Outcome::Completed { output: long.as_str().into(), cut_short });
+    bench.desk.finish_when_waited_for("researcher", Outcome::Completed { output: long.as_str().into(), cut_short });
     let output = bench.call("transfer_task", json!({"agent": "researcher", "task": "x"})).await.unwrap();
     assert!(output.text.starts_with(&format!("{long}\n\n[it was cut short (8 turns)")));
 }
@@ -60,7 +60,7 @@ async fn each_tool_is_there_only_for_who_can_use_it() {
     for (drop_agents, drop_handoffs, there) in
         [(true, false, vec!["handoff"]), (false, true, vec!["transfer_task"])]
     {
-        let mut patron = patron();
+        let mut patron = test_context();
         if drop_agents {
             patron.sub_agents.clear();
         }
@@ -77,8 +77,8 @@ async fn each_tool_is_there_only_for_who_can_use_it() {
 #[tokio::test]
 async fn a_task_that_somebody_stopped_is_an_error_that_says_who() {
     let mut bench = bench().await;
-    let stop = Stop { cause: StopCause::Person, note: Some("too slow".into()) };
-    bench.desk.answers("writer", Outcome::Cancelled { stop, partial: "half".into() });
+    let stop = StopRequest { cause: StopCause::Person, note: Some("too slow".into()) };
+    bench.desk.finish_when_waited_for("writer", Outcome::Cancelled { stop, partial: "half".into() });
     let output = bench.call("transfer_task", json!({"agent": "writer", "task": "x"})).await.unwrap();
     assert!(output.text.contains("of writer cancelled: stopped by a person: too slow\n"), "{}", output.text);
     assert!(output.text.ends_with(":\nhalf") && output.is_error && output.collected.len() == 1);

@@ -5,8 +5,8 @@ use super::*;
 use crate::entry::Outcome;
 use crate::id::TaskId;
 
-async fn bench() -> Bench {
-    Bench::with(Arc::new(ManagedAgents), &patron()).await
+async fn bench() -> DispatcherFixture {
+    DispatcherFixture::new(Arc::new(ManagedAgents), &test_context()).await
 }
 
 #[tokio::test]
@@ -30,9 +30,9 @@ async fn spawn_gives_the_order_with_all_that_was_said() {
 
 #[tokio::test]
 async fn the_only_agent_need_not_be_named_and_what_is_left_empty_is_left_out() {
-    let mut only = patron();
+    let mut only = test_context();
     only.sub_agents.truncate(1);
-    let mut bench = Bench::with(Arc::new(ManagedAgents), &only).await;
+    let mut bench = DispatcherFixture::new(Arc::new(ManagedAgents), &only).await;
     let arguments = json!({
         "task": "x", "description": "", "tools": [], "context": "", "model": "", "subagent_type": "", "working_dir": "",
     });
@@ -61,7 +61,7 @@ async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
 
     bench
         .desk
-        .answers("writer", Outcome::Completed { output: "42".into(), cut_short: Some("8 turns".into()) });
+        .finish_when_waited_for("writer", Outcome::Completed { output: "42".into(), cut_short: Some("8 turns".into()) });
     let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["status"], "completed");
@@ -73,7 +73,7 @@ async fn wait_agent_gives_the_result_or_says_that_it_will_come() {
 async fn agents_are_listed_and_cancelled() {
     let mut bench = bench().await;
     let id = bench.launch("writer", "x").await;
-    bench.desk.say(id, "…");
+    bench.desk.append_text(id, "…");
     let said = value(&bench.call("cancel_agent", json!({"agent_id": id})).await.unwrap());
     assert_eq!((&said["agent_id"], &said["status"]), (&json!(id), &json!("running")));
     assert!(said["note"].as_str().unwrap().contains("was told to stop"));
@@ -94,12 +94,12 @@ async fn a_message_goes_to_one_or_to_all_that_have_not_ended() {
         bench.launch("writer", "b").await,
         bench.launch("writer", "c").await,
     );
-    bench.desk.end(ended, completed("42"));
+    bench.desk.finish(ended, completed("42"));
     let said = value(&bench.call("send_message", all).await.unwrap());
     assert_eq!(said["sent_to"], json!([one, two]));
     let said = value(&bench.call("send_message", json!({"to": one, "message": "Hurry."})).await.unwrap());
     assert_eq!(said["sent_to"], json!([one]));
-    assert_eq!(bench.desk.snapshot(one).head.unread, 2);
+    assert_eq!(bench.desk.snapshot(one).state.unread, 2);
     let said = value(&bench.call("send_message", json!({"to": ended, "message": "More."})).await.unwrap());
     assert_ne!(said["sent_to"], json!([ended]), "what has ended goes on under a new id");
 }
@@ -108,7 +108,7 @@ async fn a_message_goes_to_one_or_to_all_that_have_not_ended() {
 async fn task_output_shows_both_ends_or_the_last_lines() {
     let mut bench = bench().await;
     let id = bench.launch("writer", "x").await;
-    bench.desk.say(id, "one\ntwo\nthree");
+    bench.desk.append_text(id, "one\ntwo\nthree");
     let output = bench.call("task_output", json!({"task_id": id, "tail_lines": 2})).await.unwrap();
     assert!(
         output.text.contains("Output so far:\ntwo\nthree\n\n[… these are characters 4 to 13 of 13."),
@@ -117,7 +117,7 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
     );
     assert!(output.text.contains("no need to wait or to poll") && output.collected.is_empty());
 
-    bench.desk.end(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
+    bench.desk.finish(id, completed(&format!("begin{}\nend", "→".repeat(20_000))));
     let output = bench.call("task_output", json!({"task_id": id, "tail_lines": 1})).await.unwrap();
     assert!(output.text.contains("Output:\nend\n"), "{}", output.text);
     assert_eq!(output.collected, []);
@@ -131,7 +131,7 @@ async fn task_output_shows_both_ends_or_the_last_lines() {
 async fn a_cut_result_says_how_to_read_on_and_its_pages_are_the_whole() {
     let mut bench = bench().await;
     let long = format!("begin{}end", "→".repeat(20_000));
-    bench.desk.answers("writer", completed(&long));
+    bench.desk.finish_when_waited_for("writer", completed(&long));
     let id = bench.launch("writer", "x").await;
     let output = bench.call("wait_agent", json!({"agent_id": id})).await.unwrap();
     let mark = format!(r#"To read on: task_output {{"task_id": "{id}", "offset": 4099}}. …]"#);

@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::id::TaskId;
 
-async fn bench() -> Bench {
-    Bench::with(Arc::new(SubAgentTools), &patron()).await
+async fn bench() -> DispatcherFixture {
+    DispatcherFixture::new(Arc::new(SubAgentTools), &test_context()).await
 }
 
 fn id_in(said: &Value) -> TaskId {
@@ -22,7 +22,7 @@ async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
     assert_eq!(bench.desk.snapshot(id_in(&said)).order.max_turns, None);
     assert_eq!((output.collected.len(), bench.gave_seat_back()), (0, None));
 
-    bench.desk.answers("researcher", completed("42"));
+    bench.desk.finish_when_waited_for("researcher", completed("42"));
     let output = bench.call("researcher", json!({"task": "x", "max_turns": 3})).await.unwrap();
     let id = id_in(&value(&output));
     assert_eq!(
@@ -42,8 +42,8 @@ async fn in_the_background_the_id_comes_at_once_and_otherwise_the_result() {
 async fn get_task_result_looks_or_waits() {
     let mut bench = bench().await;
     let id = bench.launch("writer", "x").await;
-    bench.desk.say(id, "so far");
-    bench.desk.pass(65);
+    bench.desk.append_text(id, "so far");
+    bench.desk.advance_clock(65);
     let output = bench.call("get_task_result", json!({"task_id": id})).await.unwrap();
     let said = value(&output);
     assert_eq!(
@@ -59,7 +59,7 @@ async fn get_task_result_looks_or_waits() {
     assert_eq!((output.collected.len(), output.is_error, bench.gave_seat_back()), (0, false, Some(vec![id])));
     assert_eq!(bench.desk.waits()[0].timeout, Some(Duration::from_millis(1500)));
 
-    bench.desk.answers("writer", failed("half"));
+    bench.desk.finish_when_waited_for("writer", failed("half"));
     let arguments = json!({"task_id": id, "wait": true, "timeout": -1});
     let output = bench.call("get_task_result", arguments).await.unwrap();
     let said = value(&output);
@@ -75,7 +75,7 @@ async fn get_task_result_looks_or_waits() {
 #[tokio::test]
 async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
     let mut bench = bench().await;
-    bench.desk.answers("writer", completed(&"🦀".repeat(20_000)));
+    bench.desk.finish_when_waited_for("writer", completed(&"🦀".repeat(20_000)));
     let output = bench.call("writer", json!({"task": "x"})).await.unwrap();
     let said = value(&output);
     assert_eq!(said["truncated"], true);
@@ -97,7 +97,7 @@ async fn a_long_result_is_cut_says_so_and_is_read_page_by_page() {
     );
     assert_eq!((&said["truncated"], output.collected.len()), (&json!(true), 0));
 
-    bench.desk.answers("writer", completed("short"));
+    bench.desk.finish_when_waited_for("writer", completed("short"));
     let id = bench.launch("writer", "x").await;
     let whole = json!({"task_id": id, "wait": true, "offset": 0, "limit": 0});
     let output = bench.call("get_task_result", whole).await.unwrap();
@@ -126,7 +126,7 @@ async fn an_agent_whose_name_will_not_do_for_a_tool_is_refused() {
     for (name, why) in
         [("a b", "'a b' cannot be a tool: its name"), ("", "1 to 64"), ("stop_task", "another tool of that")]
     {
-        let mut patron = patron();
+        let mut patron = test_context();
         patron.sub_agents[1].name = name.into();
         let Err(error) = SubAgentTools.open(&patron).await else { panic!("{name} was taken") };
         assert!(error.to_string().contains(why), "{error}");

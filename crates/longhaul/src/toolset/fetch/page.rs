@@ -7,12 +7,12 @@ use htmd::element_handler::Handlers;
 use htmd::{Element, HtmlToMarkdown};
 use reqwest::Url;
 
-use super::Format;
-use super::strip::{inside, plain};
+use super::PageFormat;
+use super::strip::{element_text, html_to_text};
 
 /// What kind of thing a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     Html,
     Text,
     /// Nothing that can be read as text.
@@ -21,40 +21,40 @@ pub(super) enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl PageKind {
     /// By what a server says of it.
-    pub(super) fn of(content_type: &str) -> Kind {
+    pub(super) fn from_content_type(content_type: &str) -> PageKind {
         let plain = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let words =
             ["json", "xml", "javascript", "ecmascript", "yaml", "toml", "csv", "graphql", "sql", "x-sh"];
         let (kind, what) = plain.split_once('/').unwrap_or((plain.as_str(), ""));
         match (kind, what) {
-            ("", _) => Kind::Unknown,
-            ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
-            ("text", _) => Kind::Text,
-            ("image", "svg+xml") => Kind::Text,
-            ("application", what) if words.iter().any(|word| what.contains(word)) => Kind::Text,
-            ("message", _) => Kind::Text,
-            _ => Kind::Other,
+            ("", _) => PageKind::Unknown,
+            ("text", "html") | ("application", "xhtml+xml") => PageKind::Html,
+            ("text", _) => PageKind::Text,
+            ("image", "svg+xml") => PageKind::Text,
+            ("application", what) if words.iter().any(|word| what.contains(word)) => PageKind::Text,
+            ("message", _) => PageKind::Text,
+            _ => PageKind::Other,
         }
     }
 
     /// By what is in it.
-    pub(super) fn guess(bytes: &[u8]) -> Kind {
+    pub(super) fn guess(bytes: &[u8]) -> PageKind {
         if bytes.contains(&0) {
-            return Kind::Other;
+            return PageKind::Other;
         }
         let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).trim_start().to_ascii_lowercase();
         match begin.starts_with("<!doctype html") || begin.starts_with("<html") {
-            true => Kind::Html,
-            false => Kind::Text,
+            true => PageKind::Html,
+            false => PageKind::Text,
         }
     }
 }
 
 /// The bytes of a page as text: by a mark at their beginning, by what the server says, by what the page says of itself;
 /// UTF-8 if none of them does and they are, and the old encoding of the web if they are not.
-pub(super) fn decoded(bytes: &[u8], content_type: &str, cut: bool) -> String {
+pub(super) fn decode_text(bytes: &[u8], content_type: &str, cut: bool) -> String {
     let named = |text: &str| {
         let at = text.to_ascii_lowercase().find("charset=")? + "charset=".len();
         let label: String = text[at..]
@@ -71,22 +71,22 @@ pub(super) fn decoded(bytes: &[u8], content_type: &str, cut: bool) -> String {
         // A character that was cut in two.
         Err(error) => cut && error.error_len().is_none(),
     };
-    let encoding = match (encoding, Kind::of(content_type)) {
+    let encoding = match (encoding, PageKind::from_content_type(content_type)) {
         (Some(encoding), _) => encoding,
         (None, _) if is_utf8() => UTF_8,
-        (None, Kind::Html | Kind::Unknown) => in_page().unwrap_or(WINDOWS_1252),
+        (None, PageKind::Html | PageKind::Unknown) => in_page().unwrap_or(WINDOWS_1252),
         (None, _) => WINDOWS_1252,
     };
     encoding.decode(bytes).0.into_owned()
 }
 
 /// A page that is HTML, in the form that is wanted, and its title.
-pub(super) fn readable(html: String, format: Format, base: &Url) -> (String, Option<String>) {
-    let title = inside(&html, "title");
+pub(super) fn render_html(html: String, format: PageFormat, base: &Url) -> (String, Option<String>) {
+    let title = element_text(&html, "title");
     let text = match format {
-        Format::Html => html,
-        Format::Text => plain(&html),
-        Format::Markdown => with_room(|| markdown(&html, base)).unwrap_or_else(|| plain(&html)),
+        PageFormat::Html => html,
+        PageFormat::Text => html_to_text(&html),
+        PageFormat::Markdown => with_room(|| markdown(&html, base)).unwrap_or_else(|| html_to_text(&html)),
     };
     (text, title)
 }
@@ -221,7 +221,7 @@ mod tests {
 let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/png;base64,AAAA" alt="inline">
             <script>alert("no")</script><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
             </body></html>"##;
-        let (text, title) = readable(html.to_owned(), Format::Markdown, &base());
+        let (text, title) = render_html(html.to_owned(), PageFormat::Markdown, &base());
         assert_eq!(title.as_deref(), Some("A page"));
         for part in [
             "# Title",
@@ -245,15 +245,15 @@ let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/pn
         let font: String = (0..15_000).map(|n| format!("<p><font size={n}>x</p>")).collect();
         let hidden = "<div></b>".repeat(30_000) + "bottom";
         for html in [unclosed("div"), unclosed("b"), unclosed("blockquote"), hidden] {
-            assert!(readable(html, Format::Markdown, &base()).0.contains("bottom"));
+            assert!(render_html(html, PageFormat::Markdown, &base()).0.contains("bottom"));
         }
-        assert!(readable(font, Format::Markdown, &base()).0.contains('x'));
+        assert!(render_html(font, PageFormat::Markdown, &base()).0.contains('x'));
         // As deep as is still walked.
         let most = "<div>".repeat(DEEPEST - 1) + "<b>bottom</b>" + &"</div>".repeat(DEEPEST - 1);
         assert!(can_be_walked(&most));
-        assert!(readable(most, Format::Markdown, &base()).0.contains("**bottom**"));
+        assert!(render_html(most, PageFormat::Markdown, &base()).0.contains("**bottom**"));
         let lists = "<ul><li>".repeat(DEEPEST) + "bottom";
-        assert!(readable(lists, Format::Markdown, &base()).0.contains("bottom"));
+        assert!(render_html(lists, PageFormat::Markdown, &base()).0.contains("bottom"));
     }
 
     #[test]
@@ -270,29 +270,29 @@ let y = 2;</code></pre><img src="/i.png" alt="A picture"><img src="data:image/pn
             (&[b'x', 0xe2, 0x82], "text/plain", "x\u{fffd}"),
             (b"plain", "text/plain; charset=nonsense", "plain"),
         ] {
-            assert_eq!(decoded(bytes, kind, bytes.len() == 3), text, "{bytes:?} {kind}");
+            assert_eq!(decode_text(bytes, kind, bytes.len() == 3), text, "{bytes:?} {kind}");
         }
     }
 
     #[test]
     fn kinds_are_known_by_their_names_and_by_what_is_in_them() {
         for (content_type, kind) in [
-            ("text/html; charset=utf-8", Kind::Html),
-            ("TEXT/HTML", Kind::Html),
-            ("application/xhtml+xml", Kind::Html),
-            ("text/markdown", Kind::Text),
-            ("application/json", Kind::Text),
-            ("application/ld+json", Kind::Text),
-            ("application/rss+xml", Kind::Text),
-            ("image/png", Kind::Other),
-            ("application/octet-stream", Kind::Other),
-            ("application/zip", Kind::Other),
-            ("", Kind::Unknown),
+            ("text/html; charset=utf-8", PageKind::Html),
+            ("TEXT/HTML", PageKind::Html),
+            ("application/xhtml+xml", PageKind::Html),
+            ("text/markdown", PageKind::Text),
+            ("application/json", PageKind::Text),
+            ("application/ld+json", PageKind::Text),
+            ("application/rss+xml", PageKind::Text),
+            ("image/png", PageKind::Other),
+            ("application/octet-stream", PageKind::Other),
+            ("application/zip", PageKind::Other),
+            ("", PageKind::Unknown),
         ] {
-            assert_eq!(Kind::of(content_type), kind, "{content_type}");
+            assert_eq!(PageKind::from_content_type(content_type), kind, "{content_type}");
         }
-        assert_eq!(Kind::guess(b"  <!DOCTYPE html><p>"), Kind::Html);
-        assert_eq!(Kind::guess(b"# Title"), Kind::Text);
-        assert_eq!(Kind::guess(b"\x89PNG\0"), Kind::Other);
+        assert_eq!(PageKind::guess(b"  <!DOCTYPE html><p>"), PageKind::Html);
+        assert_eq!(PageKind::guess(b"# Title"), PageKind::Text);
+        assert_eq!(PageKind::guess(b"\x89PNG\0"), PageKind::Other);
     }
 }

@@ -41,13 +41,13 @@ const LINES: [&str; 31] = [
 ];
 
 /// The text of a page.
-pub(super) fn plain(html: &str) -> String {
-    let mut text = Text::default();
+pub(super) fn html_to_text(html: &str) -> String {
+    let mut text = TextBuilder::default();
     let mut rest = html;
     while let Some(at) = rest.find('<') {
         text.add(&rest[..at]);
         rest = &rest[at..];
-        let Some(tag) = Tag::read(rest) else {
+        let Some(tag) = HtmlTag::read(rest) else {
             text.add("<");
             rest = &rest[1..];
             continue;
@@ -67,14 +67,14 @@ pub(super) fn plain(html: &str) -> String {
 }
 
 /// What is between a tag and its end, if it is there: of the title of a page, for instance.
-pub(super) fn inside(html: &str, name: &str) -> Option<String> {
+pub(super) fn element_text(html: &str, name: &str) -> Option<String> {
     let mut rest = html;
     while let Some(at) = rest.find('<') {
         rest = &rest[at..];
-        match Tag::read(rest) {
+        match HtmlTag::read(rest) {
             Some(tag) if tag.name == name && !tag.closes => {
                 let inner = &rest[tag.length..];
-                return Some(plain(&inner[..end_of(inner, name).0])).filter(|text| !text.is_empty());
+                return Some(html_to_text(&inner[..end_of(inner, name).0])).filter(|text| !text.is_empty());
             }
             Some(tag) => rest = &rest[tag.length..],
             None => rest = &rest[1..],
@@ -84,16 +84,16 @@ pub(super) fn inside(html: &str, name: &str) -> Option<String> {
 }
 
 /// A tag, a comment or a declaration.
-struct Tag {
+struct HtmlTag {
     name: String,
     closes: bool,
     length: usize,
 }
 
-impl Tag {
+impl HtmlTag {
     /// The tag that this begins with; `None` if the `<` is just a sign.
-    fn read(html: &str) -> Option<Tag> {
-        let nameless = |length| Some(Tag { name: String::new(), closes: false, length });
+    fn read(html: &str) -> Option<HtmlTag> {
+        let nameless = |length| Some(HtmlTag { name: String::new(), closes: false, length });
         if let Some(comment) = html.strip_prefix("<!--") {
             return nameless(comment.find("-->").map_or(html.len(), |end| end + 7));
         }
@@ -108,7 +108,7 @@ impl Tag {
         }
         let name: String = html[begin..].chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
         let length = tag_end(html.as_bytes());
-        Some(Tag { name: name.to_ascii_lowercase(), closes, length })
+        Some(HtmlTag { name: name.to_ascii_lowercase(), closes, length })
     }
 }
 
@@ -147,12 +147,12 @@ fn after_end<'a>(html: &'a str, name: &str) -> &'a str {
 
 /// A text that grows, with its white space in order.
 #[derive(Default)]
-struct Text {
+struct TextBuilder {
     done: String,
     gap: bool,
 }
 
-impl Text {
+impl TextBuilder {
     fn add(&mut self, raw: &str) {
         if raw.is_empty() {
             return;
@@ -259,10 +259,10 @@ mod tests {
                     <p>One <b>bold</b>word &amp; a&nbsp;half: 1 < 2 &euro; &#8364; &nope;</p><!-- <p>no</p> -->\
                     <script>if (a < b) { '</p>' }</script><ul><li>a</li><li title=\"x > y\">b</li></ul>\
                     <table><tr><td>1</td><td>2</td></tr></table></body></html>";
-        let text = plain(page);
+        let text = html_to_text(page);
         assert_eq!(text, "Big news\n\nOne boldword & a half: 1 < 2 € € &nope;\n\na\n\nb\n\n1 2", "{text}");
-        assert_eq!(inside(page, "title").as_deref(), Some("T"));
-        assert_eq!(inside("<p>none</p>", "title"), None);
+        assert_eq!(element_text(page, "title").as_deref(), Some("T"));
+        assert_eq!(element_text("<p>none</p>", "title"), None);
     }
 
     #[test]
@@ -279,9 +279,9 @@ mod tests {
             ("&#xffffffff;&#0;", "&#xffffffff;&#0;"),
             ("é<é>é", "é<é>é"),
         ] {
-            assert_eq!(plain(page), text, "{page}");
+            assert_eq!(html_to_text(page), text, "{page}");
         }
         let deep = "<div>".repeat(200_000) + "bottom";
-        assert_eq!(plain(&deep), "bottom");
+        assert_eq!(html_to_text(&deep), "bottom");
     }
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::address::why_private;
-use super::way::Lookup;
-use super::{Fetch, Format};
-use crate::toolset::loopback::{Act, Loopback, answer};
-use crate::toolset::no_desk::Alone;
+use super::way::DnsLookup;
+use super::{Fetch, PageFormat};
+use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
+use crate::toolset::no_desk::ToolFixture;
 
 /// Somebody who may go anywhere.
-async fn anywhere() -> Alone {
-    Alone::with(&Fetch::new().allow_private(true)).await
+async fn anywhere() -> ToolFixture {
+    ToolFixture::new(&Fetch::new().allow_private(true)).await
 }
 
 /// A lookup that gives these addresses, one after the other, and counts how often it is asked.
-fn told(addresses: &[&str]) -> (Lookup, Arc<AtomicUsize>) {
+fn told(addresses: &[&str]) -> (DnsLookup, Arc<AtomicUsize>) {
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
     let times = Arc::new(AtomicUsize::new(0));
     let counted = times.clone();
-    let lookup: Lookup = Arc::new(move |_| {
+    let lookup: DnsLookup = Arc::new(move |_| {
         let n = counted.fetch_add(1, Ordering::SeqCst);
         let address = addresses[n.min(addresses.len() - 1)];
         Box::pin(async move { Ok(vec![address]) })
@@ -31,9 +31,9 @@ fn told(addresses: &[&str]) -> (Lookup, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn no_form_of_a_private_address_is_fetched() {
-    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "secret")).await;
+    let server = LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "secret")).await;
     let port = server.at.port();
-    let mut alone = Alone::with(&Fetch::new()).await;
+    let mut alone = ToolFixture::new(&Fetch::new()).await;
     for (host, why) in [
         ("127.0.0.1", "a loopback address"),
         ("127.1", "a loopback address"),
@@ -65,11 +65,11 @@ async fn no_form_of_a_private_address_is_fetched() {
         ("localhost", "a loopback address"),
     ] {
         for url in [format!("http://{host}:{port}/"), format!("http://{host}/")] {
-            let error = alone.error("fetch", json!({"urls": [url]})).await;
+            let error = alone.call_error("fetch", json!({"urls": [url]})).await;
             assert!(error.contains("was not read: ") && error.contains(why), "{url}: {error}");
         }
     }
-    assert_eq!(server.asked().len(), 0, "nothing was even asked");
+    assert_eq!(server.requests().len(), 0, "nothing was even asked");
 }
 
 #[tokio::test]
@@ -86,12 +86,12 @@ async fn what_is_no_plain_web_address_is_refused() {
         ("http://", "not a URL"),
         ("http://[::1", "not a URL"),
     ] {
-        let error = alone.error("fetch", json!({"urls": [url]})).await;
+        let error = alone.call_error("fetch", json!({"urls": [url]})).await;
         assert!(error.contains(why), "{url}: {error}");
     }
-    assert!(alone.error("fetch", json!({"urls": []})).await.contains("give 1 to 20"));
+    assert!(alone.call_error("fetch", json!({"urls": []})).await.contains("give 1 to 20"));
     let many: Vec<String> = (0..21).map(|n| format!("http://x/{n}")).collect();
-    assert!(alone.error("fetch", json!({"urls": many})).await.contains("21 URLs"));
+    assert!(alone.call_error("fetch", json!({"urls": many})).await.contains("21 URLs"));
 }
 
 /// The server of the test is the public internet, and all else is what it is.
@@ -101,38 +101,38 @@ fn but_for_the_server(address: IpAddr) -> Option<&'static str> {
 
 #[tokio::test]
 async fn a_name_is_checked_each_time_it_is_connected_to() {
-    let server = Loopback::start(|_| answer(200, &[("content-type", "text/plain")], "public")).await;
+    let server = LoopbackServer::start(|_| http_response(200, &[("content-type", "text/plain")], "public")).await;
     // Public at first, private ever after: for who looks twice, the second time would be the one that counts.
     let (lookup, times) = told(&["127.0.0.1", "127.0.0.2"]);
-    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
+    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     let url = format!("http://rebind.example:{}/", server.at.port());
-    assert!(alone.says("fetch", json!({"urls": [url]})).await.contains("public"));
+    assert!(alone.call_text("fetch", json!({"urls": [url]})).await.contains("public"));
     assert_eq!(times.load(Ordering::SeqCst), 1, "what was looked up and checked is what was connected to");
-    let second = alone.error("fetch", json!({"urls": [url]})).await;
+    let second = alone.call_error("fetch", json!({"urls": [url]})).await;
     assert!(second.contains("rebind.example is a loopback address, which is not fetched"), "{second}");
     assert_eq!(
-        (times.load(Ordering::SeqCst), server.asked().len()),
+        (times.load(Ordering::SeqCst), server.requests().len()),
         (2, 1),
         "no connection was kept and used again"
     );
     for private in ["::ffff:127.0.0.1", "169.254.169.254", "10.0.0.5", "fd00::1", "0.0.0.0"] {
         let (lookup, _) = told(&[private]);
-        let mut alone = Alone::with(&Fetch::new().seeing(why_private, lookup)).await;
-        let error = alone.error("fetch", json!({"urls": [url]})).await;
+        let mut alone = ToolFixture::new(&Fetch::new().with_resolver(why_private, lookup)).await;
+        let error = alone.call_error("fetch", json!({"urls": [url]})).await;
         assert!(error.contains("which is not fetched"), "{private}: {error}");
     }
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_name_with_a_public_and_a_private_address_is_not_trusted() {
-    let server = Loopback::start(|_| answer(200, &[], "secret")).await;
+    let server = LoopbackServer::start(|_| http_response(200, &[], "secret")).await;
     let both = || vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
-    let lookup: Lookup = Arc::new(move |_| Box::pin(async move { Ok(both()) }));
-    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
+    let lookup: DnsLookup = Arc::new(move |_| Box::pin(async move { Ok(both()) }));
+    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     let url = format!("http://both.example:{}/", server.at.port());
-    assert!(alone.error("fetch", json!({"urls": [url]})).await.contains("a private address"));
-    assert_eq!(server.asked().len(), 0);
+    assert!(alone.call_error("fetch", json!({"urls": [url]})).await.contains("a private address"));
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -150,37 +150,37 @@ async fn redirects_are_checked_again_at_each_step() {
         ("http://a:b@127.0.0.1/", "a user or a password"),
         ("http://[", "it redirects to something that is no URL"),
     ];
-    let server = Loopback::start(move |asked| match asked.line.trim_start_matches("GET /") {
-        "loop" => answer(302, &[("location", "/loop")], ""),
-        "one" => answer(308, &[("location", "two?x=1#y")], ""),
-        "two?x=1" => answer(200, &[("content-type", "text/plain")], "arrived"),
-        "far" => answer(302, &[("location", "/0")], ""),
+    let server = LoopbackServer::start(move |asked| match asked.line.trim_start_matches("GET /") {
+        "loop" => http_response(302, &[("location", "/loop")], ""),
+        "one" => http_response(308, &[("location", "two?x=1#y")], ""),
+        "two?x=1" => http_response(200, &[("content-type", "text/plain")], "arrived"),
+        "far" => http_response(302, &[("location", "/0")], ""),
         number => match number.parse::<usize>() {
-            Ok(number) => answer(302, &[("location", places[number].0)], ""),
-            Err(_) => answer(302, &[], "no location"),
+            Ok(number) => http_response(302, &[("location", places[number].0)], ""),
+            Err(_) => http_response(302, &[], "no location"),
         },
     })
     .await;
     let (lookup, _) = told(&["10.0.0.7"]);
-    let mut alone = Alone::with(&Fetch::new().seeing(but_for_the_server, lookup)).await;
+    let mut alone = ToolFixture::new(&Fetch::new().with_resolver(but_for_the_server, lookup)).await;
     for (number, (to, why)) in places.iter().enumerate() {
-        let error = alone.error("fetch", json!({"urls": [server.url(&format!("/{number}"))]})).await;
+        let error = alone.call_error("fetch", json!({"urls": [server.url(&format!("/{number}"))]})).await;
         assert!(error.contains(why), "{to}: {error}");
     }
-    let far = alone.error("fetch", json!({"urls": [server.url("/far")]})).await;
+    let far = alone.call_error("fetch", json!({"urls": [server.url("/far")]})).await;
     assert!(far.contains("it redirects to http://127.0.0.2/, and 127.0.0.2 is a loopback address"), "{far}");
-    let round = alone.error("fetch", json!({"urls": [server.url("/loop")]})).await;
+    let round = alone.call_error("fetch", json!({"urls": [server.url("/loop")]})).await;
     assert!(round.contains("it redirects more than 10 times"), "{round}");
-    let before = server.asked().len();
-    let text = alone.says("fetch", json!({"urls": [server.url("/one")]})).await;
+    let before = server.requests().len();
+    let text = alone.call_text("fetch", json!({"urls": [server.url("/one")]})).await;
     assert!(
         text.contains("arrived") && text.contains("/two?x=1") && text.contains("Redirected from"),
         "{text}"
     );
-    assert_eq!(server.asked().len(), before + 2);
+    assert_eq!(server.requests().len(), before + 2);
     assert!(
         server
-            .asked()
+            .requests()
             .iter()
             .all(|asked| asked.header("referer").is_none() && asked.header("cookie").is_none())
     );
@@ -189,28 +189,28 @@ async fn redirects_are_checked_again_at_each_step() {
 #[tokio::test]
 async fn a_page_is_read_in_the_form_that_is_wanted() {
     let html = "<html><head><title>News</title></head><body><nav>menu</nav><h1>Big</h1><p>See <a href='/x'>x</a></p></body></html>";
-    let server = Loopback::start(move |asked| match asked.line.as_str() {
-        "GET /html" => answer(200, &[("content-type", "text/html; charset=utf-8")], html),
-        "GET /json" => answer(200, &[("content-type", "application/json")], r#"{"a": [1, 2]}"#),
-        "GET /latin" => answer(200, &[("content-type", "text/plain; charset=iso-8859-1")], b"caf\xe9"),
-        "GET /untyped" => answer(200, &[], "just words"),
-        "GET /png" => answer(200, &[("content-type", "image/png")], b"\x89PNG"),
-        "GET /binary" => answer(200, &[], b"\0\x01\x02"),
-        "GET /empty" => answer(204, &[], ""),
-        _ => answer(404, &[("content-type", "text/html")], "<h1>No such page</h1>"),
+    let server = LoopbackServer::start(move |asked| match asked.line.as_str() {
+        "GET /html" => http_response(200, &[("content-type", "text/html; charset=utf-8")], html),
+        "GET /json" => http_response(200, &[("content-type", "application/json")], r#"{"a": [1, 2]}"#),
+        "GET /latin" => http_response(200, &[("content-type", "text/plain; charset=iso-8859-1")], b"caf\xe9"),
+        "GET /untyped" => http_response(200, &[], "just words"),
+        "GET /png" => http_response(200, &[("content-type", "image/png")], b"\x89PNG"),
+        "GET /binary" => http_response(200, &[], b"\0\x01\x02"),
+        "GET /empty" => http_response(204, &[], ""),
+        _ => http_response(404, &[("content-type", "text/html")], "<h1>No such page</h1>"),
     })
     .await;
     let mut alone = anywhere().await;
     let url = |path| server.url(path);
-    let markdown = alone.says("fetch", json!({"urls": [url("/html")]})).await;
+    let markdown = alone.call_text("fetch", json!({"urls": [url("/html")]})).await;
     let link = format!("[x]({})", url("/x"));
     for part in ["(status 200, text/html; charset=utf-8, ", "Title: News", "# Big", link.as_str()] {
         assert!(markdown.contains(part), "{part}: {markdown}");
     }
     assert!(!markdown.contains("menu"));
-    let text = alone.says("fetch", json!({"urls": url("/html"), "format": "text"})).await;
+    let text = alone.call_text("fetch", json!({"urls": url("/html"), "format": "text"})).await;
     assert!(text.contains("Big\n\nSee x") && !text.contains("menu"), "{text}");
-    let raw = alone.says("fetch", json!({"url": url("/html"), "format": "HTML"})).await;
+    let raw = alone.call_text("fetch", json!({"url": url("/html"), "format": "HTML"})).await;
     assert!(raw.contains("<nav>menu</nav>"), "{raw}");
     for (path, says) in [
         ("/json", r#"{"a": [1, 2]}"#),
@@ -218,7 +218,7 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         ("/untyped", "just words"),
         ("/empty", "[nothing"),
     ] {
-        let text = alone.says("fetch", json!({"urls": [url(path)]})).await;
+        let text = alone.call_text("fetch", json!({"urls": [url(path)]})).await;
         assert!(text.contains(says), "{path}: {text}");
     }
     for (path, why) in [
@@ -226,10 +226,10 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
         ("/binary", "not a text"),
         ("/nowhere", "(status 404, text/html, 21 bytes)\n\n# No such page"),
     ] {
-        let error = alone.error("fetch", json!({"urls": [url(path)]})).await;
+        let error = alone.call_error("fetch", json!({"urls": [url(path)]})).await;
         assert!(error.contains(why), "{path}: {error}");
     }
-    let several = alone.says("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
+    let several = alone.call_text("fetch", json!({"urls": [url("/json"), url("/png"), url("/untyped")]})).await;
     let parts: Vec<&str> = several.split("\n\n---\n\n").collect();
     assert!(
         parts.len() == 3 && parts[1].contains("was not read") && parts[2].contains("just words"),
@@ -241,35 +241,35 @@ async fn a_page_is_read_in_the_form_that_is_wanted() {
 async fn size_and_time_are_bounded_whatever_the_server_does() {
     let head = |rest: &str| format!("HTTP/1.1 200 X\r\ncontent-type: text/plain\r\n{rest}\r\n").into_bytes();
     let gzip: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0];
-    let server = Loopback::start(move |asked| match asked.line.as_str() {
-        "GET /endless" => Act::Endless(head(""), b"x".repeat(4096)),
-        "GET /chunks" => Act::Endless(
+    let server = LoopbackServer::start(move |asked| match asked.line.as_str() {
+        "GET /endless" => LoopbackAction::Endless(head(""), b"x".repeat(4096)),
+        "GET /chunks" => LoopbackAction::Endless(
             head("transfer-encoding: chunked\r\n"),
             [b"400\r\n".to_vec(), b"y".repeat(1024), b"\r\n".to_vec()].concat(),
         ),
-        "GET /stall" => Act::Stall([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
-        "GET /silent" => Act::Stall(Vec::new()),
-        "GET /short" => Act::Bytes([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
-        "GET /headers" => Act::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec()),
-        "GET /bomb" => answer(200, &[("content-type", "text/html"), ("content-encoding", "gzip")], gzip),
-        "GET /garbage" => Act::Bytes(b"hello, I am no web server\r\n\r\n".to_vec()),
-        _ => Act::Bytes(Vec::new()),
+        "GET /stall" => LoopbackAction::Stall([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /silent" => LoopbackAction::Stall(Vec::new()),
+        "GET /short" => LoopbackAction::Bytes([head("content-length: 100\r\n"), b"some".to_vec()].concat()),
+        "GET /headers" => LoopbackAction::Endless(b"HTTP/1.1 200 X\r\n".to_vec(), b"x-more: and more\r\n".to_vec()),
+        "GET /bomb" => http_response(200, &[("content-type", "text/html"), ("content-encoding", "gzip")], gzip),
+        "GET /garbage" => LoopbackAction::Bytes(b"hello, I am no web server\r\n\r\n".to_vec()),
+        _ => LoopbackAction::Bytes(Vec::new()),
     })
     .await;
     let fetch = Fetch::new().allow_private(true).max_bytes(10_000);
-    let mut alone = Alone::with(&fetch).await;
+    let mut alone = ToolFixture::new(&fetch).await;
     for path in ["/endless", "/chunks"] {
-        let text = alone.says("fetch", json!({"urls": [server.url(path)]})).await;
+        let text = alone.call_text("fetch", json!({"urls": [server.url(path)]})).await;
         assert!(
             text.contains("10,000 bytes)") && text.contains("[… only the first 10,000 bytes were read …]"),
             "{path}"
         );
         assert!(text.len() < 11_000);
     }
-    server.until_gone(2).await;
-    let short = alone.says("fetch", json!({"urls": [server.url("/short")]})).await;
+    server.wait_for_disconnects(2).await;
+    let short = alone.call_text("fetch", json!({"urls": [server.url("/short")]})).await;
     assert!(short.contains("some\n\n[… the rest did not come: the answer broke off"), "{short}");
-    let mut alone = Alone::with(&fetch.timeout(Duration::from_millis(700))).await;
+    let mut alone = ToolFixture::new(&fetch.timeout(Duration::from_millis(700))).await;
     for (path, why) in [
         ("/stall", "it took longer than 700ms"),
         ("/silent", "it took longer than 700ms"),
@@ -278,28 +278,28 @@ async fn size_and_time_are_bounded_whatever_the_server_does() {
         ("/garbage", "it does not answer as it should"),
         ("/closed", "it does not answer as it should"),
     ] {
-        let error = alone.error("fetch", json!({"urls": [server.url(path)]})).await;
+        let error = alone.call_error("fetch", json!({"urls": [server.url(path)]})).await;
         assert!(error.contains(why), "{path}: {error}");
     }
-    server.until_gone(4).await;
-    assert!(server.asked().iter().all(|asked| asked.header("accept-encoding").is_none()));
+    server.wait_for_disconnects(4).await;
+    assert!(server.requests().iter().all(|asked| asked.header("accept-encoding").is_none()));
 }
 
 #[tokio::test]
 async fn a_stop_ends_a_fetch() {
-    let server = Loopback::start(|_| Act::Stall(Vec::new())).await;
+    let server = LoopbackServer::start(|_| LoopbackAction::Stall(Vec::new())).await;
     let mut alone = anywhere().await;
     let cancel = alone.context.cancel.clone();
     let stop = async {
-        server.until_asked(1).await;
+        server.wait_for_requests(1).await;
         cancel.cancel();
     };
-    let (error, ()) = tokio::join!(alone.error("fetch", json!({"urls": [server.url("/")]})), stop);
+    let (error, ()) = tokio::join!(alone.call_error("fetch", json!({"urls": [server.url("/")]})), stop);
     assert!(error.contains("being stopped"), "{error}");
-    server.until_gone(1).await;
+    server.wait_for_disconnects(1).await;
 }
 
 #[test]
 fn the_form_is_markdown_unless_told() {
-    assert_eq!(Format::default(), Format::Markdown);
+    assert_eq!(PageFormat::default(), PageFormat::Markdown);
 }

@@ -22,14 +22,14 @@ const MOST_HOPS: usize = 10;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Says why an address is not gone to; `None` if it is.
-pub(super) type Judge = fn(IpAddr) -> Option<&'static str>;
+pub(super) type AddressFilter = fn(IpAddr) -> Option<&'static str>;
 
 /// Finds the addresses of a name.
-pub(in crate::toolset) type Lookup =
+pub(in crate::toolset) type DnsLookup =
     Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// Asks the system.
-pub(in crate::toolset) fn system_lookup() -> Lookup {
+pub(in crate::toolset) fn system_lookup() -> DnsLookup {
     Arc::new(|name| {
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || (name.as_str(), 0).to_socket_addrs());
@@ -40,14 +40,14 @@ pub(in crate::toolset) fn system_lookup() -> Lookup {
 
 /// The way, for all pages of a toolset.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct FetchClient {
     client: Client,
-    judge: Judge,
+    address_filter: AddressFilter,
 }
 
-impl Way {
-    pub(super) fn new(judge: Judge, lookup: Lookup) -> Result<Way, String> {
-        let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
+impl FetchClient {
+    pub(super) fn new(judge: AddressFilter, lookup: DnsLookup) -> Result<FetchClient, String> {
+        let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -58,13 +58,13 @@ impl Way {
             .no_proxy()
             // Each request finds its address anew, and is checked anew.
             .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(Guard { judge, lookup }));
+            .dns_resolver(Arc::new(FilteringResolver { address_filter: judge, lookup }));
         let client = client.build().map_err(|error| error.without_url().to_string())?;
-        Ok(Way { client, judge })
+        Ok(FetchClient { client, address_filter: judge })
     }
 
     /// Goes to a URL, and on to where it redirects. Answers with what is there, and where that is.
-    pub(super) async fn go(&self, url: Url, accept: &str) -> Result<(Response, Url), String> {
+    pub(super) async fn get(&self, url: Url, accept: &str) -> Result<(Response, Url), String> {
         let mut url = url;
         for hop in 0..=MOST_HOPS {
             self.check(&url).map_err(|why| match hop {
@@ -72,7 +72,7 @@ impl Way {
                 _ => format!("it redirects to {}, and {why}", shown(&url)),
             })?;
             let sent = self.client.get(url.clone()).header(ACCEPT, accept).send().await;
-            let response = sent.map_err(|error| explained(&error))?;
+            let response = sent.map_err(|error| explain_error(&error))?;
             let next = match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => response.headers().get(LOCATION),
                 _ => None,
@@ -99,8 +99,8 @@ impl Way {
             return Err("it names no host".to_owned());
         }
         let literal = host.trim_start_matches('[').trim_end_matches(']');
-        match literal.parse::<IpAddr>().ok().and_then(self.judge) {
-            Some(why) => Err(Refused { host: literal.to_owned(), why }.to_string()),
+        match literal.parse::<IpAddr>().ok().and_then(self.address_filter) {
+            Some(why) => Err(AddressRefused { host: literal.to_owned(), why }.to_string()),
             None => Ok(()),
         }
     }
@@ -117,15 +117,15 @@ fn shown(url: &Url) -> String {
 }
 
 /// What stands between the client and the addresses of a name.
-struct Guard {
-    judge: Judge,
-    lookup: Lookup,
+struct FilteringResolver {
+    address_filter: AddressFilter,
+    lookup: DnsLookup,
 }
 
-impl Resolve for Guard {
+impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let (looking, judge) = ((self.lookup)(host.clone()), self.judge);
+        let (looking, judge) = ((self.lookup)(host.clone()), self.address_filter);
         Box::pin(async move {
             let found = looking.await?;
             if found.is_empty() {
@@ -133,7 +133,7 @@ impl Resolve for Guard {
             }
             // One is enough: a name that means both is not to be trusted with either.
             if let Some(why) = found.iter().copied().find_map(judge) {
-                return Err(Refused { host, why }.into());
+                return Err(AddressRefused { host, why }.into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
@@ -143,25 +143,25 @@ impl Resolve for Guard {
 
 /// Why a host is not connected to.
 #[derive(Debug)]
-struct Refused {
+struct AddressRefused {
     host: String,
     why: &'static str,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for AddressRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is {}, which is not fetched", self.host, self.why)
     }
 }
 
-impl Error for Refused {}
+impl Error for AddressRefused {}
 
 /// What went wrong, in the words of whoever knows best: the last of those who pass it on.
-fn explained(error: &reqwest::Error) -> String {
+fn explain_error(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
-        if let Some(refused) = cause.downcast_ref::<Refused>() {
+        if let Some(refused) = cause.downcast_ref::<AddressRefused>() {
             return refused.to_string();
         }
     }
@@ -175,6 +175,6 @@ fn explained(error: &reqwest::Error) -> String {
 }
 
 /// The same, of the body.
-pub(super) fn broken(error: &reqwest::Error) -> String {
-    explained(error)
+pub(super) fn explain_body_error(error: &reqwest::Error) -> String {
+    explain_error(error)
 }

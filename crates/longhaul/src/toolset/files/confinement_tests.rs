@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 
 /// A working directory among things that are nobody's business.
-struct Yard {
+struct ConfinementFixture {
     outer: TempDir,
     context: CallContext,
     toolset: Filesystem,
@@ -20,7 +20,7 @@ struct Yard {
 
 const SECRET: &str = "the-secret-of-the-yard";
 
-impl Yard {
+impl ConfinementFixture {
     fn new() -> Self {
         let outer = TempDir::new().unwrap();
         let at = |path: &str| outer.path().join(path);
@@ -33,8 +33,8 @@ impl Yard {
         }
         fs::write(at("work/own.txt"), "own\n").unwrap();
         fs::write(at("work/.git/config"), "[core]\n").unwrap();
-        let (context, _) = call_in(&at("work"));
-        Yard { outer, context, toolset: Filesystem::new() }
+        let (context, _) = call_context_in(&at("work"));
+        ConfinementFixture { outer, context, toolset: Filesystem::new() }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -46,7 +46,7 @@ impl Yard {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
-        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
         let tools = self.toolset.open(&patron).await.unwrap();
         let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
         let called = tool.call(&arguments.to_string(), &self.context).await;
@@ -77,7 +77,7 @@ impl Yard {
 
 #[tokio::test]
 async fn no_way_leads_out_of_the_working_directory() {
-    let yard = Yard::new();
+    let yard = ConfinementFixture::new();
     yard.link("../secret.txt", "link-file");
     yard.link("../outside", "link-dir");
     yard.link(yard.at("outside"), "link-whole");
@@ -194,7 +194,7 @@ async fn no_way_leads_out_of_the_working_directory() {
 /// A hard link is a name of its own; what it shares with a file outside is never written to.
 #[tokio::test]
 async fn a_hard_link_is_not_written_through() {
-    let yard = Yard::new();
+    let yard = ConfinementFixture::new();
     fs::hard_link(yard.at("secret.txt"), yard.at("work/hard.txt")).unwrap();
     let before = yard.outside();
     yard.call(
@@ -212,7 +212,7 @@ async fn a_hard_link_is_not_written_through() {
 /// outside is read or written, however the moments fall.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
-    let yard = Yard::new();
+    let yard = ConfinementFixture::new();
     fs::create_dir(yard.at("work/flip")).unwrap();
     fs::write(yard.at("work/flip/secret.txt"), "inside").unwrap();
     fs::write(yard.at("work/leaf"), "inside").unwrap();
@@ -280,7 +280,7 @@ async fn a_link_that_is_flipped_at_the_right_moment_leads_nowhere_either() {
 
 #[tokio::test]
 async fn what_is_allowed_besides_can_be_reached_and_nothing_beside_it() {
-    let mut yard = Yard::new();
+    let mut yard = ConfinementFixture::new();
     yard.toolset = Filesystem::builder()
         .allow_path(yard.at("outside/dir"))
         .allow_path("../work-other")

@@ -8,13 +8,13 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::Ground;
-use super::lines::Lines;
-use super::walk::{Kind, Walk};
-use super::way::Place;
-use super::{Deed, Done};
+use super::ground::FileRoots;
+use super::lines::LineReader;
+use super::walk::{FileKind, WalkOptions};
+use super::way::RootedPath;
+use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::{counted, grouped};
+use crate::toolset::text::{pluralize, group_digits};
 
 /// How many kinds of files have a row of their own.
 const MAX_ROWS: usize = 100;
@@ -29,69 +29,69 @@ pub(super) struct CountLinesArgs {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Tally {
+struct LineCount {
     files: u64,
     lines: u64,
 }
 
-impl Tally {
-    fn add(&mut self, other: Tally) {
+impl LineCount {
+    fn add(&mut self, other: LineCount) {
         self.files += other.files;
         self.lines += other.lines;
     }
 }
 
-impl Deed for CountLines {
+impl FileOp for CountLines {
     type Args = CountLinesArgs;
     const NAME: &'static str = "count_lines";
     const DESCRIPTION: &'static str = "Counts text files and their lines below a directory, by file extension. Binary and \
         hidden files, symbolic links, .git, target and node_modules are not counted.";
 
-    fn act(&self, args: CountLinesArgs, ground: &Ground) -> Result<Done, ToolError> {
-        let start = ground.find(args.path.as_deref().unwrap_or("."))?;
-        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    fn run(&self, args: CountLinesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+        let mut tallies: BTreeMap<String, LineCount> = BTreeMap::new();
         let (mut binary, mut unread) = (0, 0);
-        let how = Walk { skip_hidden: true, ..Walk::default() };
+        let how = WalkOptions { skip_hidden: true, ..WalkOptions::default() };
         let walked = ground.walk(start, &how, |seen| {
-            if seen.kind != Kind::File {
+            if seen.kind != FileKind::File {
                 return Ok(ControlFlow::Continue(()));
             }
             match lines_of(&seen.place, ground) {
                 Ok(Some(lines)) => {
                     let kind = extension(&seen.place.rel);
-                    tallies.entry(kind).or_default().add(Tally { files: 1, lines });
+                    tallies.entry(kind).or_default().add(LineCount { files: 1, lines });
                 }
                 Ok(None) => binary += 1,
-                Err(Broken::File) => unread += 1,
-                Err(Broken::Off(error)) => return Err(error),
+                Err(CountError::File) => unread += 1,
+                Err(CountError::Stopped(error)) => return Err(error),
             }
             Ok(ControlFlow::Continue(()))
         })?;
 
         let mut text = table(tallies);
         if binary > 0 {
-            text += &format!("\n[{} not counted]", counted(binary, "binary file"));
+            text += &format!("\n[{} not counted]", pluralize(binary, "binary file"));
         }
         Ok((text + &walked.markers(unread)).into())
     }
 }
 
 /// Why a file was not counted: because of the file, or because all is called off.
-enum Broken {
+enum CountError {
     File,
-    Off(ToolError),
+    Stopped(ToolError),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for CountError {
     fn from(_: io::Error) -> Self {
-        Broken::File
+        CountError::File
     }
 }
 
-fn lines_of(place: &Place, ground: &Ground) -> Result<Option<u64>, Broken> {
-    let opened = ground.open(place)?.ok_or(Broken::File)?;
-    match Lines::of(opened.file, 0)? {
-        Some(lines) => lines.count(|| ground.go_on().map_err(Broken::Off)).map(Some),
+fn lines_of(place: &RootedPath, ground: &FileRoots) -> Result<Option<u64>, CountError> {
+    let opened = ground.open_file(place)?.ok_or(CountError::File)?;
+    match LineReader::open(opened.file, 0)? {
+        Some(lines) => lines.count(|| ground.check_cancelled().map_err(CountError::Stopped)).map(Some),
         None => Ok(None),
     }
 }
@@ -101,13 +101,13 @@ fn extension(path: &Path) -> String {
 }
 
 /// The kinds with the most lines first, the sum last.
-fn table(tallies: BTreeMap<String, Tally>) -> String {
+fn table(tallies: BTreeMap<String, LineCount>) -> String {
     let mut kinds: Vec<_> = tallies.into_iter().collect();
     kinds.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.lines));
-    let mut total = Tally::default();
+    let mut total = LineCount::default();
     kinds.iter().for_each(|(_, tally)| total.add(*tally));
     if kinds.len() > MAX_ROWS {
-        let mut others = Tally::default();
+        let mut others = LineCount::default();
         kinds.drain(MAX_ROWS..).for_each(|(_, tally)| others.add(tally));
         kinds.push(("(others)".to_owned(), others));
     }
@@ -116,7 +116,7 @@ fn table(tallies: BTreeMap<String, Tally>) -> String {
     let wide = kinds.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max("extension".len());
     let mut text = format!("{:wide$}  {:>7}  {:>11}", "extension", "files", "lines");
     for (name, tally) in kinds {
-        text += &format!("\n{name:wide$}  {:>7}  {:>11}", grouped(tally.files), grouped(tally.lines));
+        text += &format!("\n{name:wide$}  {:>7}  {:>11}", group_digits(tally.files), group_digits(tally.lines));
     }
     text
 }

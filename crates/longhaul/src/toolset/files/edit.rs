@@ -4,7 +4,7 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::toolset::text::clipped;
+use crate::toolset::text::truncate;
 
 /// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -20,10 +20,10 @@ pub(super) struct Edit {
 }
 
 /// The text with all edits made, one after the other; or what is wrong with the first that cannot be.
-pub(super) fn edited(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
+pub(super) fn apply_edits(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
     let mut text = text.to_vec();
     for (i, edit) in edits.iter().enumerate() {
-        text = replaced(&text, edit).map_err(|why| match edits.len() {
+        text = apply_edit(&text, edit).map_err(|why| match edits.len() {
             1 => why,
             _ => format!("edit {} of {}: {why}", i + 1, edits.len()),
         })?;
@@ -31,7 +31,7 @@ pub(super) fn edited(text: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-fn replaced(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
+fn apply_edit(text: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
     if edit.old_text.is_empty() {
         return Err(
             "`oldText` is empty: say which text to replace, or use write_file for a new file".to_owned()
@@ -125,11 +125,11 @@ fn not_found(text: &[u8], old: &str) -> String {
             .to_owned();
     };
     let why = match likeness {
-        Likeness::ButForSpaces => "these lines are the same but for spaces and tabs",
-        Likeness::Some => "these lines are the most like it",
+        NearMatch::IgnoringWhitespace => "these lines are the same but for spaces and tabs",
+        NearMatch::Similar => "these lines are the most like it",
     };
     let shown: Vec<_> = (start..lines.len().min(start + wanted.len()))
-        .map(|i| format!("{:>6}  {}", i + 1, clipped(lines[i], 200)))
+        .map(|i| format!("{:>6}  {}", i + 1, truncate(lines[i], 200)))
         .collect();
     format!(
         "`oldText` is not in the file; {why}:\n{}\nCopy the text exactly as it is there.",
@@ -137,13 +137,13 @@ fn not_found(text: &[u8], old: &str) -> String {
     )
 }
 
-enum Likeness {
-    ButForSpaces,
-    Some,
+enum NearMatch {
+    IgnoringWhitespace,
+    Similar,
 }
 
 /// Where the lines that are most like the wanted ones begin.
-fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, Likeness)> {
+fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, NearMatch)> {
     if wanted.is_empty() {
         return None;
     }
@@ -160,10 +160,10 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, Likeness)> {
     }
     let full = wanted_flat.iter().filter(|line| !line.is_empty()).count();
     if best.1 == full && full > 0 {
-        return Some((best.0, Likeness::ButForSpaces));
+        return Some((best.0, NearMatch::IgnoringWhitespace));
     }
     if best.1 > 0 {
-        return Some((best.0, Likeness::Some));
+        return Some((best.0, NearMatch::Similar));
     }
     // No line is the same: the words of the longest one decide.
     let (offset, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
@@ -175,7 +175,7 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, Likeness)> {
     };
     let scores = lines.iter().enumerate().map(|(i, line)| (shared(line), i));
     let (score, at) = scores.max_by_key(|(score, i)| (*score, usize::MAX - i))?;
-    (score >= 40).then(|| (at.saturating_sub(offset), Likeness::Some))
+    (score >= 40).then(|| (at.saturating_sub(offset), NearMatch::Similar))
 }
 
 fn words(line: &str) -> Vec<&str> {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn applied(text: &str, edits: &[Edit]) -> Result<String, String> {
-        edited(text.as_bytes(), edits).map(|bytes| String::from_utf8(bytes).unwrap())
+        apply_edits(text.as_bytes(), edits).map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_kept() {
         let text = b"caf\xe9 one\nb\xff\n";
-        assert_eq!(edited(text, &[edit("one", "two")]).unwrap(), b"caf\xe9 two\nb\xff\n");
+        assert_eq!(apply_edits(text, &[edit("one", "two")]).unwrap(), b"caf\xe9 two\nb\xff\n");
     }
 
     #[test]

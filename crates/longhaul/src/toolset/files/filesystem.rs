@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::ground::{Reach, Skip};
-use super::post::{PostEdit, PostEdits};
-use super::{Kit, list, read, search, tree, write};
+use super::ground::{FileAccess, SkipRule};
+use super::post::{PostEdit, PostEditCommands};
+use super::{FileToolParts, list, read, search, tree, write};
 use crate::tool::DynTool;
-use crate::toolset::{Patron, Toolset, ToolsetError};
+use crate::toolset::{ToolsetContext, Toolset, ToolsetError};
 
 /// The toolset `filesystem`: reads, searches, writes and edits what is below the task's working directory and the
 /// directories that are allowed besides.
@@ -18,7 +18,7 @@ use crate::toolset::{Patron, Toolset, ToolsetError};
 /// in `.git` can be read and not changed, because git executes what is there.
 #[derive(Debug, Clone)]
 pub struct Filesystem {
-    kit: Kit,
+    parts: FileToolParts,
 }
 
 /// What a [`Filesystem`] can reach, and what it does besides.
@@ -28,7 +28,7 @@ pub struct FilesystemBuilder {
     ignore_vcs: bool,
     post_edit: Vec<PostEdit>,
     #[cfg(unix)]
-    watchman: crate::process::Watchman,
+    guardian: crate::process::ProcessGuardian,
 }
 
 impl Filesystem {
@@ -44,7 +44,7 @@ impl Filesystem {
             ignore_vcs: true,
             post_edit: Vec::new(),
             #[cfg(unix)]
-            watchman: crate::process::Watchman::new(),
+            guardian: crate::process::ProcessGuardian::new(),
         }
     }
 }
@@ -77,19 +77,19 @@ impl FilesystemBuilder {
 
     /// Who sees to it that commands after edits end when this process is killed. It has its own, if it is not given one.
     #[cfg(unix)]
-    pub fn watchman(mut self, watchman: crate::process::Watchman) -> Self {
-        self.watchman = watchman;
+    pub fn guardian(mut self, watchman: crate::process::ProcessGuardian) -> Self {
+        self.guardian = watchman;
         self
     }
 
     /// The toolset.
     pub fn build(self) -> Filesystem {
-        let skip = if self.ignore_vcs { Skip::Ignored } else { Skip::Nothing };
-        let reach = Arc::new(Reach::new(self.allow, skip));
-        let post = PostEdits::new(self.post_edit);
+        let skip = if self.ignore_vcs { SkipRule::Gitignored } else { SkipRule::Nothing };
+        let reach = Arc::new(FileAccess::new(self.allow, skip));
+        let post = PostEditCommands::new(self.post_edit);
         #[cfg(unix)]
-        let post = post.guarded_by(self.watchman);
-        Filesystem { kit: Kit { reach, post: Arc::new(post) } }
+        let post = post.with_guardian(self.guardian);
+        Filesystem { parts: FileToolParts { access: reach, post_edits: Arc::new(post) } }
     }
 }
 
@@ -98,16 +98,16 @@ impl Toolset for Filesystem {
         "filesystem"
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let kit = &self.kit;
+            let kit = &self.parts;
             Ok(vec![
                 kit.tool(read::ReadFile),
                 kit.tool(read::ReadMultipleFiles),
                 kit.tool(list::ListDirectory),
                 kit.tool(tree::DirectoryTree),
                 kit.tool(search::SearchFilesContent),
-                kit.tool(write::WriteFile { alone: kit.post.is_empty() }),
+                kit.tool(write::WriteFile { no_post_edits: kit.post_edits.is_empty() }),
                 kit.tool(write::EditFile),
                 kit.tool(write::CreateDirectory),
                 kit.tool(write::RemoveDirectory),
@@ -115,16 +115,16 @@ impl Toolset for Filesystem {
         })
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
         let mut text =
             "Paths are relative to your working directory, and only what is below it can be reached"
                 .to_owned();
-        for path in &self.kit.reach.allow {
+        for path in &self.parts.access.allow {
             text += &format!(" (and below {})", path.display());
         }
         text +=
             ". Read a file before you edit it. To change a part of a file, prefer edit_file to write_file.";
-        if self.kit.reach.skip == Skip::Ignored {
+        if self.parts.access.skip == SkipRule::Gitignored {
             text += " Lists and searches leave out what .gitignore names.";
         }
         Some(text)

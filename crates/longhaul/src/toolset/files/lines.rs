@@ -7,29 +7,29 @@ use std::io::{self, BufRead as _, BufReader};
 const BLOCK: usize = 16 * 1024;
 
 /// The lines of a text file.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     reader: BufReader<File>,
     /// How much of one line is kept.
     keep: usize,
 }
 
 /// One line, without its end.
-pub(super) struct OneLine {
+pub(super) struct TextLine {
     /// Its text, or as much as is kept.
     pub(super) text: String,
     /// How many bytes of it are not in the text.
     pub(super) missing: u64,
 }
 
-impl Lines {
+impl LineReader {
     /// `None` for a binary file: one with a zero byte near its beginning.
-    pub(super) fn of(file: File, keep: usize) -> io::Result<Option<Self>> {
+    pub(super) fn open(file: File, keep: usize) -> io::Result<Option<Self>> {
         let mut reader = BufReader::with_capacity(BLOCK, file);
         let binary = reader.fill_buf()?.contains(&0);
-        Ok((!binary).then_some(Lines { reader, keep }))
+        Ok((!binary).then_some(LineReader { reader, keep }))
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<OneLine>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<TextLine>> {
         let (mut kept, mut length, mut ended) = (Vec::new(), 0_u64, false);
         let mut any = false;
         while !ended {
@@ -50,7 +50,7 @@ impl Lines {
         if missing == 0 && kept.last() == Some(&b'\r') {
             kept.pop();
         }
-        Ok(any.then(|| OneLine { text: String::from_utf8_lossy(&kept).into_owned(), missing }))
+        Ok(any.then(|| TextLine { text: String::from_utf8_lossy(&kept).into_owned(), missing }))
     }
 
     /// How many lines there are from here on. A last line without an end is one. `go_on` is asked at each block.

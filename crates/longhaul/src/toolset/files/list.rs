@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::Ground;
-use super::walk::Kind;
-use super::way::Place;
-use super::{Deed, Done};
+use super::ground::FileRoots;
+use super::walk::FileKind;
+use super::way::RootedPath;
+use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::{counted, grouped};
+use crate::toolset::text::{pluralize, group_digits};
 
 /// How many entries are shown, and how many are looked at to know how many there are.
 const MAX_SHOWN: usize = 1_000;
@@ -23,25 +23,25 @@ pub(super) struct ListDirectoryArgs {
     path: Option<String>,
 }
 
-impl Deed for ListDirectory {
+impl FileOp for ListDirectory {
     type Args = ListDirectoryArgs;
     const NAME: &'static str = "list_directory";
     const DESCRIPTION: &'static str =
         "Lists a directory: subdirectories end in '/', files come with their size.";
 
-    fn act(&self, args: ListDirectoryArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: ListDirectoryArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_deref().unwrap_or(".");
-        let place = ground.find(typed)?;
-        let failed = |error| ground.unread(typed, &error);
-        if !ground.look(&place).map_err(failed)?.is_dir() {
+        let place = ground.resolve(typed)?;
+        let failed = |error| ground.read_error(typed, &error);
+        if !ground.metadata(&place).map_err(failed)?.is_dir() {
             return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
         }
-        let listing = ground.dir(&place).and_then(|dir| dir.entries()).map_err(failed)?;
+        let listing = ground.open_dir(&place).and_then(|dir| dir.entries()).map_err(failed)?;
         let mut names: Vec<_> =
             listing.take(MAX_SEEN).filter_map(Result::ok).map(|entry| entry.file_name()).collect();
         names.sort_unstable();
         if names.is_empty() {
-            return Ok(format!("{} is empty", ground.shown(&place)).into());
+            return Ok(format!("{} is empty", ground.display_path(&place)).into());
         }
         let seen = names.len();
         let ignored = ground.ignores_in(&place);
@@ -50,9 +50,9 @@ impl Deed for ListDirectory {
             if shown.len() == MAX_SHOWN {
                 break;
             }
-            ground.go_on()?;
+            ground.check_cancelled()?;
             looked_at += 1;
-            let entry = Place { root: place.root, rel: place.rel.join(name) };
+            let entry = RootedPath { root: place.root, rel: place.rel.join(name) };
             let (line, kind) = describe(ground, &entry);
             match ignored(&entry, kind) {
                 true => hidden += 1,
@@ -60,25 +60,25 @@ impl Deed for ListDirectory {
             }
         }
         if hidden > 0 {
-            shown.push(format!("[{} more, which version control ignores]", grouped(hidden)));
+            shown.push(format!("[{} more, which version control ignores]", group_digits(hidden)));
         }
         if looked_at < seen {
             let more = if seen == MAX_SEEN { "at least " } else { "" };
-            shown.push(format!("[… {more}{} more entries …]", grouped((seen - looked_at) as u64)));
+            shown.push(format!("[… {more}{} more entries …]", group_digits((seen - looked_at) as u64)));
         }
         Ok(shown.join("\n").into())
     }
 }
 
-fn describe(ground: &Ground, place: &Place) -> (String, Kind) {
+fn describe(ground: &FileRoots, place: &RootedPath) -> (String, FileKind) {
     let name = place.rel.file_name().unwrap_or_default().display();
-    match ground.look(place) {
-        Ok(meta) if meta.is_dir() => (format!("{name}/"), Kind::Dir),
-        Ok(meta) if meta.is_file() => (format!("{name}  {}", counted(meta.len(), "byte")), Kind::File),
+    match ground.metadata(place) {
+        Ok(meta) if meta.is_dir() => (format!("{name}/"), FileKind::Dir),
+        Ok(meta) if meta.is_file() => (format!("{name}  {}", pluralize(meta.len(), "byte")), FileKind::File),
         Ok(meta) if meta.is_symlink() => {
-            (format!("{name} -> {}", ground.target(place).display()), Kind::Link)
+            (format!("{name} -> {}", ground.read_link(place).display()), FileKind::Link)
         }
-        Ok(_) => (format!("{name}  (not a file)"), Kind::Other),
-        Err(_) => (format!("{name}  (cannot be read)"), Kind::Other),
+        Ok(_) => (format!("{name}  (not a file)"), FileKind::Other),
+        Err(_) => (format!("{name}  (cannot be read)"), FileKind::Other),
     }
 }

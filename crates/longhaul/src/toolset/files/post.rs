@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::Changed;
+use super::ChangedFile;
 use crate::tool::{CallContext, ToolError, ToolOutput};
 
 /// A command that runs when a file was written or edited.
@@ -19,20 +19,20 @@ pub struct PostEdit {
 
 /// The commands of a toolset.
 #[derive(Debug, Default)]
-pub(super) struct PostEdits {
+pub(super) struct PostEditCommands {
     list: Vec<PostEdit>,
     #[cfg(unix)]
-    watchman: crate::process::Watchman,
+    guardian: crate::process::ProcessGuardian,
 }
 
-impl PostEdits {
+impl PostEditCommands {
     pub(super) fn new(list: Vec<PostEdit>) -> Self {
-        PostEdits { list, ..PostEdits::default() }
+        PostEditCommands { list, ..PostEditCommands::default() }
     }
 
     #[cfg(unix)]
-    pub(super) fn guarded_by(self, watchman: crate::process::Watchman) -> Self {
-        PostEdits { watchman, ..self }
+    pub(super) fn with_guardian(self, watchman: crate::process::ProcessGuardian) -> Self {
+        PostEditCommands { guardian: watchman, ..self }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,19 +40,19 @@ impl PostEdits {
     }
 
     /// What they run, in words.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         self.list.iter().map(|post| format!("`{}` on {}", post.cmd, post.path)).collect::<Vec<_>>().join(", ")
     }
 
     /// Runs what there is to run for a file that was changed, and adds to `told` what went wrong.
     pub(super) async fn run(
         &self,
-        file: &Changed,
+        file: &ChangedFile,
         mut told: String,
         context: &CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        for post in self.list.iter().filter(|post| fits(&post.path, &file.shown)) {
-            match self.run_one(&post.cmd, &file.whole, context).await {
+        for post in self.list.iter().filter(|post| matches_pattern(&post.path, &file.shown)) {
+            match self.run_one(&post.cmd, &file.full_path, context).await {
                 Ok(()) => told += &format!("\n[ran: {}]", post.cmd),
                 Err(why) => {
                     return Err(ToolError::Failed(format!(
@@ -67,7 +67,7 @@ impl PostEdits {
 }
 
 /// Whether a file is meant by a pattern, which is relative to the working directory.
-fn fits(pattern: &str, shown: &str) -> bool {
+fn matches_pattern(pattern: &str, shown: &str) -> bool {
     let list = || -> Result<Gitignore, ignore::Error> {
         let mut builder = GitignoreBuilder::new("/");
         builder.add_line(None, pattern)?;
@@ -76,21 +76,21 @@ fn fits(pattern: &str, shown: &str) -> bool {
     list().is_ok_and(|list| list.matched(Path::new("/").join(shown), false).is_ignore())
 }
 
-impl PostEdits {
+impl PostEditCommands {
     #[cfg(unix)]
     async fn run_one(&self, cmd: &str, file: &Path, context: &CallContext) -> Result<(), String> {
         use std::time::Duration;
 
-        use crate::toolset::command::{Launch, directory, plain_env, run};
+        use crate::toolset::command::{CommandSpec, command_dir, default_env, run_command};
 
         const TIMEOUT: Duration = Duration::from_secs(60);
-        let dir = directory(context, None).await.map_err(|error| error.to_string())?;
-        let mut env = plain_env();
+        let dir = command_dir(context, None).await.map_err(|error| error.to_string())?;
+        let mut env = default_env();
         env.insert("path".into(), file.into());
-        let launch = Launch::shell(cmd, dir, env);
-        let ran = run(&launch, TIMEOUT, context, &self.watchman).await;
+        let launch = CommandSpec::shell(cmd, dir, env);
+        let ran = run_command(&launch, TIMEOUT, context, &self.guardian).await;
         let ran = ran.map_err(|error| error.to_string())?;
-        ran.report("").map(drop).map_err(|error| error.to_string())
+        ran.into_tool_output("").map(drop).map_err(|error| error.to_string())
     }
 
     #[cfg(not(unix))]
@@ -116,7 +116,7 @@ mod tests {
             ("*", "x", true),
             ("[", "x", false),
         ] {
-            assert_eq!(fits(pattern, file), meant, "{pattern} {file}");
+            assert_eq!(matches_pattern(pattern, file), meant, "{pattern} {file}");
         }
     }
 }

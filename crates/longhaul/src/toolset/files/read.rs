@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ground::{Ground, cannot_read};
-use super::lines::Lines;
-use super::{Deed, Done, paths};
-use crate::tool::{Aliases, ToolError};
-use crate::toolset::text::{counted, grouped};
+use super::ground::{FileRoots, cannot_read_error};
+use super::lines::LineReader;
+use super::{FileOp, FileOpOutput, paths};
+use crate::tool::{ArgumentAliases, ToolError};
+use crate::toolset::text::{pluralize, group_digits};
 use crate::toolset::verb::flag;
 
 /// How many lines are given when the model does not say, and how many bytes at most.
@@ -30,32 +30,32 @@ pub(super) struct ReadFileArgs {
     limit: Option<u64>,
 }
 
-impl Deed for ReadFile {
+impl FileOp for ReadFile {
     type Args = ReadFileArgs;
     const NAME: &'static str = "read_file";
-    const ALIASES: Aliases = &[("offset", "line")];
+    const ALIASES: ArgumentAliases = &[("offset", "line")];
     const DESCRIPTION: &'static str =
         "Reads a text file. A long file comes in parts: the end of a part says with which `line` to go on.";
 
-    fn act(&self, args: ReadFileArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: ReadFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let first = args.line.unwrap_or(1).max(1);
         let last = first.saturating_add(args.limit.unwrap_or(DEFAULT_LIMIT).max(1) - 1);
-        part(ground, &args.path, first, last, MAX_BYTES).map(Done::from)
+        read_lines(ground, &args.path, first, last, MAX_BYTES).map(FileOpOutput::from)
     }
 }
 
 /// The lines from `first` to `last` of a file, or as many as fit into `room`.
-fn part(ground: &Ground, typed: &str, first: u64, last: u64, room: usize) -> Result<String, ToolError> {
-    let opened = ground.open_typed(typed)?;
-    let failed = |error| cannot_read(typed, &error);
+fn read_lines(ground: &FileRoots, typed: &str, first: u64, last: u64, room: usize) -> Result<String, ToolError> {
+    let opened = ground.resolve_and_open(typed)?;
+    let failed = |error| cannot_read_error(typed, &error);
     let size = opened.meta.len();
-    let Some(mut lines) = Lines::of(opened.file, room).map_err(failed)? else {
-        let size = counted(size, "byte");
+    let Some(mut lines) = LineReader::open(opened.file, room).map_err(failed)? else {
+        let size = pluralize(size, "byte");
         return Err(ToolError::Failed(format!("'{typed}' is a binary file ({size}), not text")));
     };
     let (mut text, mut number) = (String::new(), 0);
     while let Some(line) = lines.next().map_err(failed)? {
-        ground.go_on()?;
+        ground.check_cancelled()?;
         number += 1;
         if number < first {
             continue;
@@ -66,7 +66,7 @@ fn part(ground: &Ground, typed: &str, first: u64, last: u64, room: usize) -> Res
         }
         text += &line.text;
         if line.missing > 0 {
-            text += &format!("[… {} bytes of this line left out …]", grouped(line.missing));
+            text += &format!("[… {} bytes of this line left out …]", group_digits(line.missing));
         }
         text.push('\n');
     }
@@ -74,7 +74,7 @@ fn part(ground: &Ground, typed: &str, first: u64, last: u64, room: usize) -> Res
         0 => Ok(format!("'{typed}' is empty")),
         lines if lines < first => Err(ToolError::Retry(format!(
             "'{typed}' has only {}: there is no line {first}",
-            counted(lines, "line")
+            pluralize(lines, "line")
         ))),
         _ => Ok(text),
     }
@@ -94,22 +94,22 @@ pub(super) struct ReadMultipleFilesArgs {
     json: bool,
 }
 
-impl Deed for ReadMultipleFiles {
+impl FileOp for ReadMultipleFiles {
     type Args = ReadMultipleFilesArgs;
     const NAME: &'static str = "read_multiple_files";
-    const ALIASES: Aliases = &[("path", "paths")];
+    const ALIASES: ArgumentAliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Reads several text files at once. They share the room for one answer: a file \
         that is too long for its share says with which `line` to go on with read_file.";
 
-    fn act(&self, args: ReadMultipleFilesArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: ReadMultipleFilesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         if args.paths.is_empty() || args.paths.len() > MAX_FILES {
             return Err(ToolError::Retry(format!("`paths` must be 1 to {MAX_FILES} files")));
         }
         let share = MAX_BYTES / args.paths.len();
         let mut read = Vec::with_capacity(args.paths.len());
         for path in &args.paths {
-            ground.go_on()?;
-            read.push((path, part(ground, path, 1, u64::MAX, share)));
+            ground.check_cancelled()?;
+            read.push((path, read_lines(ground, path, 1, u64::MAX, share)));
         }
         if args.json {
             let files: Vec<_> = read

@@ -7,13 +7,13 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::Ground;
-use super::lines::Lines;
-use super::walk::{Kind, Walk, patterns};
-use super::way::Place;
-use super::{Deed, Done, paths};
-use crate::tool::{Aliases, ToolError};
-use crate::toolset::text::{clipped, counted};
+use super::ground::FileRoots;
+use super::lines::LineReader;
+use super::walk::{FileKind, WalkOptions, exclude_patterns};
+use super::way::RootedPath;
+use super::{FileOp, FileOpOutput, paths};
+use crate::tool::{ArgumentAliases, ToolError};
+use crate::toolset::text::{truncate, pluralize};
 use crate::toolset::verb::flag;
 
 /// How many matches are shown, and how much of a line.
@@ -40,27 +40,27 @@ pub(super) struct SearchFilesContentArgs {
     exclude_patterns: Vec<String>,
 }
 
-impl Deed for SearchFilesContent {
+impl FileOp for SearchFilesContent {
     type Args = SearchFilesContentArgs;
     const NAME: &'static str = "search_files_content";
-    const ALIASES: Aliases = &[("exclude_patterns", "excludePatterns")];
+    const ALIASES: ArgumentAliases = &[("exclude_patterns", "excludePatterns")];
     const DESCRIPTION: &'static str = "Finds the lines that contain a text, in all files below a directory: \
         'path:line: text'. Binary files, symbolic links, .git, target and node_modules are not searched.";
 
-    fn act(&self, args: SearchFilesContentArgs, ground: &Ground) -> Result<Done, ToolError> {
-        let query = Query::of(args.query, args.is_regex)?;
-        let start = ground.find(args.path.as_deref().unwrap_or("."))?;
-        let how = Walk { exclude: patterns(ground, &start, &args.exclude_patterns)?, ..Walk::default() };
-        let mut found = Found::default();
+    fn run(&self, args: SearchFilesContentArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let query = SearchQuery::new(args.query, args.is_regex)?;
+        let start = ground.resolve(args.path.as_deref().unwrap_or("."))?;
+        let how = WalkOptions { exclude: exclude_patterns(ground, &start, &args.exclude_patterns)?, ..WalkOptions::default() };
+        let mut found = SearchResults::default();
         let walked = ground.walk(start, &how, |seen| {
-            if seen.kind == Kind::File && found.search(&seen.place, &query, ground)?.is_err() {
+            if seen.kind == FileKind::File && found.search(&seen.place, &query, ground)?.is_err() {
                 found.unread += 1;
             }
             Ok(if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
 
         let mut text = match found.matches.as_slice() {
-            [] => format!("no match in {}", counted(found.files, "file")),
+            [] => format!("no match in {}", pluralize(found.files, "file")),
             matches => matches.join("\n"),
         };
         if found.more {
@@ -69,42 +69,42 @@ impl Deed for SearchFilesContent {
         if found.long > 0 {
             text += &format!(
                 "\n[{} searched only up to {}]",
-                counted(found.long, "very long line"),
-                counted(MAX_LINE as u64, "byte")
+                pluralize(found.long, "very long line"),
+                pluralize(MAX_LINE as u64, "byte")
             );
         }
         Ok((text + &walked.markers(found.unread)).into())
     }
 }
 
-enum Query {
+enum SearchQuery {
     Text(String),
     Pattern(Regex),
 }
 
-impl Query {
-    fn of(query: String, is_regex: bool) -> Result<Self, ToolError> {
+impl SearchQuery {
+    fn new(query: String, is_regex: bool) -> Result<Self, ToolError> {
         if query.is_empty() || query.contains('\n') {
             return Err(ToolError::Retry("`query` must be some text of one line".to_owned()));
         }
         if !is_regex {
-            return Ok(Query::Text(query));
+            return Ok(SearchQuery::Text(query));
         }
         let wrong = |error| ToolError::Retry(format!("`query` is no regular expression: {error}"));
-        Regex::new(&query).map(Query::Pattern).map_err(wrong)
+        Regex::new(&query).map(SearchQuery::Pattern).map_err(wrong)
     }
 
     /// Where in a line it is.
     fn find(&self, line: &str) -> Option<usize> {
         match self {
-            Query::Text(text) => line.find(text),
-            Query::Pattern(pattern) => pattern.find(line).map(|found| found.start()),
+            SearchQuery::Text(text) => line.find(text),
+            SearchQuery::Pattern(pattern) => pattern.find(line).map(|found| found.start()),
         }
     }
 }
 
 #[derive(Default)]
-struct Found {
+struct SearchResults {
     matches: Vec<String>,
     files: u64,
     unread: u64,
@@ -113,22 +113,22 @@ struct Found {
     more: bool,
 }
 
-impl Found {
+impl SearchResults {
     /// The outer error ends the search, the inner one is this file's alone.
-    fn search(&mut self, place: &Place, query: &Query, ground: &Ground) -> Result<io::Result<()>, ToolError> {
-        let opened = match ground.open(place) {
+    fn search(&mut self, place: &RootedPath, query: &SearchQuery, ground: &FileRoots) -> Result<io::Result<()>, ToolError> {
+        let opened = match ground.open_file(place) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         };
-        let mut lines = match Lines::of(opened.file, MAX_LINE) {
+        let mut lines = match LineReader::open(opened.file, MAX_LINE) {
             Ok(Some(lines)) => lines,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         };
         self.files += 1;
         for number in 1_u64.. {
-            ground.go_on()?;
+            ground.check_cancelled()?;
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
@@ -140,18 +140,18 @@ impl Found {
                 self.more = true;
                 break;
             }
-            self.matches.push(format!("{}:{number}: {}", ground.shown(place), around(&line.text, at)));
+            self.matches.push(format!("{}:{number}: {}", ground.display_path(place), excerpt_around(&line.text, at)));
         }
         Ok(Ok(()))
     }
 }
 
 /// A line, or the part of a long one where the match is.
-fn around(line: &str, at: usize) -> String {
+fn excerpt_around(line: &str, at: usize) -> String {
     let before = line[..at].chars().count();
     if before <= MAX_SHOWN / 2 {
-        return clipped(line.trim_end(), MAX_SHOWN);
+        return truncate(line.trim_end(), MAX_SHOWN);
     }
     let start = line.char_indices().nth(before - MAX_SHOWN / 4).map_or(0, |(start, _)| start);
-    format!("…{}", clipped(line[start..].trim_end(), MAX_SHOWN))
+    format!("…{}", truncate(line[start..].trim_end(), MAX_SHOWN))
 }

@@ -6,19 +6,19 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::tool::Signal;
-use crate::toolset::no_desk::call_in;
+use crate::tool::CallSignal;
+use crate::toolset::no_desk::call_context_in;
 
 /// A task that looks at a directory of its own, which is `work` in one that is not.
-struct Bench {
+struct FilesFixture {
     outer: TempDir,
     context: CallContext,
-    heard: UnboundedReceiver<Signal>,
+    heard: UnboundedReceiver<CallSignal>,
 }
 
-type Called = Result<ToolOutput, ToolError>;
+type FileCallResult = Result<ToolOutput, ToolError>;
 
-impl Bench {
+impl FilesFixture {
     fn new(files: &[(&str, &str)]) -> Self {
         let outer = TempDir::new().unwrap();
         let root = outer.path().join("work");
@@ -27,19 +27,19 @@ impl Bench {
         for (path, text) in files {
             write(&root.join(path), text);
         }
-        let (context, heard) = call_in(&root);
-        Bench { outer, context, heard }
+        let (context, heard) = call_context_in(&root);
+        FilesFixture { outer, context, heard }
     }
 
     fn root(&self) -> std::path::PathBuf {
         self.outer.path().join("work")
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Called {
-        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
-        let tools = Files::new().open(&patron).await.unwrap();
+    async fn call(&self, tool: &str, arguments: Value) -> FileCallResult {
+        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let tools = ReadOnlyFiles::new().open(&patron).await.unwrap();
         let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
-        assert_eq!(tool.manner(), Manner::READ_ONLY);
+        assert_eq!(tool.effects(), ToolEffects::READ_ONLY);
         tool.call(&arguments.to_string(), &self.context).await
     }
 
@@ -53,14 +53,14 @@ fn write(path: &Path, text: impl AsRef<[u8]>) {
     fs::write(path, text).unwrap();
 }
 
-fn sent_back(called: Called) -> String {
+fn sent_back(called: FileCallResult) -> String {
     match called {
         Err(ToolError::Retry(text)) => text,
         other => panic!("not sent back: {other:?}"),
     }
 }
 
-fn failed(called: Called) -> String {
+fn failed(called: FileCallResult) -> String {
     match called {
         Err(ToolError::Failed(text)) => text,
         other => panic!("not a failure: {other:?}"),
@@ -69,7 +69,7 @@ fn failed(called: Called) -> String {
 
 #[tokio::test]
 async fn nothing_outside_the_working_directory_is_read() {
-    let bench = Bench::new(&[("a.txt", "inside")]);
+    let bench = FilesFixture::new(&[("a.txt", "inside")]);
     let outside = bench.outer.path().join("secret.txt");
     #[cfg(unix)]
     {
@@ -103,7 +103,7 @@ async fn nothing_outside_the_working_directory_is_read() {
 
 #[tokio::test]
 async fn what_is_inside_may_be_named_in_any_way() {
-    let bench = Bench::new(&[("sub/a.txt", "inside")]);
+    let bench = FilesFixture::new(&[("sub/a.txt", "inside")]);
     #[cfg(unix)]
     std::os::unix::fs::symlink("sub", bench.root().join("alias")).unwrap();
     let absolute = bench.root().join("sub/a.txt");
@@ -118,7 +118,7 @@ async fn what_is_inside_may_be_named_in_any_way() {
 
 #[tokio::test]
 async fn a_directory_is_listed_in_order() {
-    let bench = Bench::new(&[("b.txt", "four"), ("a/c.txt", ""), (".hidden", "1")]);
+    let bench = FilesFixture::new(&[("b.txt", "four"), ("a/c.txt", ""), (".hidden", "1")]);
     assert_eq!(bench.text("list_directory", json!({})).await, ".hidden  1 byte\na/\nb.txt  4 bytes");
     fs::create_dir(bench.root().join("void")).unwrap();
     assert_eq!(bench.text("list_directory", json!({ "path": "void" })).await, "void is empty");
@@ -134,7 +134,7 @@ async fn a_directory_is_listed_in_order() {
 #[tokio::test]
 async fn a_file_is_read_in_parts() {
     let lines: String = (1..=2_500).map(|i| format!("line {i}\n")).collect();
-    let bench = Bench::new(&[("long.txt", &lines), ("empty.txt", ""), ("crlf.txt", "a\r\nb")]);
+    let bench = FilesFixture::new(&[("long.txt", &lines), ("empty.txt", ""), ("crlf.txt", "a\r\nb")]);
     let part = bench.text("read_file", json!({ "path": "long.txt" })).await;
     assert!(part.starts_with("line 1\n"));
     assert!(part.ends_with("line 1000\n[… more lines: go on with line 1001 …]"), "{part}");
@@ -151,7 +151,7 @@ async fn a_file_is_read_in_parts() {
 async fn a_part_is_bounded_in_bytes_too() {
     let line = "x".repeat(40_000);
     let huge = "y".repeat(100_000);
-    let bench = Bench::new(&[("wide.txt", &format!("{line}\n{line}\n{huge}\n"))]);
+    let bench = FilesFixture::new(&[("wide.txt", &format!("{line}\n{line}\n{huge}\n"))]);
     let part = bench.text("read_file", json!({ "path": "wide.txt" })).await;
     assert!(part.len() < 41_000 && part.ends_with("x\n[… more lines: go on with line 2 …]"));
     let part = bench.text("read_file", json!({ "path": "wide.txt", "offset": 3 })).await;
@@ -161,7 +161,7 @@ async fn a_part_is_bounded_in_bytes_too() {
 #[cfg(unix)]
 #[tokio::test]
 async fn what_is_no_text_is_not_read_and_a_pipe_is_not_waited_for() {
-    let bench = Bench::new(&[("image.bin", "PNG\0\0secret")]);
+    let bench = FilesFixture::new(&[("image.bin", "PNG\0\0secret")]);
     let why = failed(bench.call("read_file", json!({ "path": "image.bin" })).await);
     assert!(why.contains("binary file (11 bytes)"), "{why}");
     let made = std::process::Command::new("mkfifo").arg(bench.root().join("pipe")).status().unwrap();
@@ -174,7 +174,7 @@ async fn what_is_no_text_is_not_read_and_a_pipe_is_not_waited_for() {
 #[tokio::test]
 async fn a_search_shows_where() {
     let far = format!("{}needle{}", "é".repeat(1_000), "z".repeat(1_000));
-    let bench = Bench::new(&[
+    let bench = FilesFixture::new(&[
         ("src/b.rs", "none\n  a needle here\n"),
         ("a.txt", "needle\nNeedle\n"),
         (".github/ci.yml", "needle"),
@@ -196,7 +196,7 @@ async fn a_search_shows_where() {
 
 #[tokio::test]
 async fn a_search_that_finds_too_much_says_so() {
-    let bench = Bench::new(&[("just.txt", &"hit\n".repeat(200)), ("long.txt", &"-".repeat(70_000))]);
+    let bench = FilesFixture::new(&[("just.txt", &"hit\n".repeat(200)), ("long.txt", &"-".repeat(70_000))]);
     let text = bench.text("search_files_content", json!({ "query": "hit" })).await;
     assert!(
         text.ends_with("just.txt:200: hit\n[1 very long line searched only up to 65,536 bytes]"),
@@ -210,7 +210,7 @@ async fn a_search_that_finds_too_much_says_so() {
 
 #[tokio::test]
 async fn lines_are_counted_by_extension() {
-    let bench = Bench::new(&[
+    let bench = FilesFixture::new(&[
         ("src/a.rs", "1\n2\n3"),
         ("src/b.RS", "1\n"),
         ("README", "1\n2\n"),
@@ -230,7 +230,7 @@ total            4            6";
 
 #[tokio::test]
 async fn a_long_walk_tells_how_far_it_is_has_a_bound_and_can_be_stopped() {
-    let mut bench = Bench::new(&[]);
+    let mut bench = FilesFixture::new(&[]);
     let first = bench.outer.path().join("first.txt");
     fs::write(&first, "x\n").unwrap();
     for dir in 0..201 {
@@ -247,7 +247,7 @@ async fn a_long_walk_tells_how_far_it_is_has_a_bound_and_can_be_stopped() {
         told.push(signal);
     }
     assert_eq!(told.len(), 50);
-    assert!(matches!(&told[2], Signal::Progress(text) if text == "… 1,200 files"));
+    assert!(matches!(&told[2], CallSignal::Progress(text) if text == "… 1,200 files"));
 
     bench.context.cancel.cancel();
     assert!(failed(bench.call("count_lines", json!({})).await).contains("being stopped"));
@@ -255,7 +255,7 @@ async fn a_long_walk_tells_how_far_it_is_has_a_bound_and_can_be_stopped() {
 
 #[tokio::test]
 async fn a_task_without_a_working_directory_has_no_files() {
-    let mut bench = Bench::new(&[]);
+    let mut bench = FilesFixture::new(&[]);
     bench.context.working_dir = None;
     assert!(failed(bench.call("count_lines", json!({})).await).contains("no working directory"));
 }

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::Ground;
-use super::walk::{Kind, Walk};
-use super::{Deed, Done};
+use super::ground::FileRoots;
+use super::walk::{FileKind, WalkOptions};
+use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
-use crate::toolset::text::grouped;
+use crate::toolset::text::group_digits;
 use crate::toolset::verb::number;
 
 /// How many entries are shown.
@@ -28,23 +28,23 @@ pub(super) struct DirectoryTreeArgs {
     max_depth: Option<f64>,
 }
 
-impl Deed for DirectoryTree {
+impl FileOp for DirectoryTree {
     type Args = DirectoryTreeArgs;
     const NAME: &'static str = "directory_tree";
     const DESCRIPTION: &'static str =
         "Shows a directory with everything below it, indented; directories end in '/'.";
 
-    fn act(&self, args: DirectoryTreeArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: DirectoryTreeArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_deref().unwrap_or(".");
-        let start = ground.find(typed)?;
-        let failed = |error| ground.unread(typed, &error);
-        if !ground.look(&start).map_err(failed)?.is_dir() {
+        let start = ground.resolve(typed)?;
+        let failed = |error| ground.read_error(typed, &error);
+        if !ground.metadata(&start).map_err(failed)?.is_dir() {
             return Err(ToolError::Retry(format!("'{typed}' is not a directory: use read_file")));
         }
-        let mut lines = vec![format!("{}/", ground.shown(&start))];
+        let mut lines = vec![format!("{}/", ground.display_path(&start))];
         let mut more = false;
         let depth = args.max_depth.map(|depth| depth.max(1.0) as usize);
-        let walked = ground.walk(start, &Walk { depth, ..Walk::default() }, |seen| {
+        let walked = ground.walk(start, &WalkOptions { depth, ..WalkOptions::default() }, |seen| {
             if seen.depth == 0 {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -54,10 +54,10 @@ impl Deed for DirectoryTree {
             }
             let name = seen.place.rel.file_name().unwrap_or_default().display();
             let mark = match seen.kind {
-                Kind::Dir => "/".to_owned(),
-                Kind::File => String::new(),
-                Kind::Link => format!(" -> {}", ground.target(&seen.place).display()),
-                Kind::Other => " (not a file)".to_owned(),
+                FileKind::Dir => "/".to_owned(),
+                FileKind::File => String::new(),
+                FileKind::Link => format!(" -> {}", ground.read_link(&seen.place).display()),
+                FileKind::Other => " (not a file)".to_owned(),
             };
             lines.push(format!("{}{name}{mark}", "  ".repeat(seen.depth)));
             Ok(ControlFlow::Continue(()))
@@ -66,7 +66,7 @@ impl Deed for DirectoryTree {
         if more {
             text += &format!(
                 "\n[… more than {} entries: name a directory below, or set `max_depth` …]",
-                grouped(MAX_SHOWN as u64)
+                group_digits(MAX_SHOWN as u64)
             );
         }
         Ok((text + &walked.markers(0)).into())

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::ground::{Ground, Skip};
-use super::way::Place;
+use super::ground::{FileRoots, SkipRule};
+use super::way::RootedPath;
 use crate::tool::ToolError;
-use crate::toolset::text::{counted, grouped};
+use crate::toolset::text::{pluralize, group_digits};
 
 /// How many files one walk looks at, and how many entries of directories in all.
 const MAX_FILES: u64 = 20_000;
@@ -19,13 +19,13 @@ const MAX_ENTRIES: u64 = 10 * MAX_FILES;
 /// Each so many files, whoever watches is told.
 const PROGRESS_EVERY: u64 = 400;
 /// Directories that are made by machines.
-const MADE: [&str; 3] = [".git", "target", "node_modules"];
+const GENERATED_DIRS: [&str; 3] = [".git", "target", "node_modules"];
 /// A longer list of patterns is read only so far.
 const MAX_IGNORE: u64 = 256 * 1024;
 
 /// How a walk goes.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct WalkOptions {
     /// Whether it leaves out what is hidden.
     pub(super) skip_hidden: bool,
     /// How far down it goes; 1 is what is directly below the start.
@@ -35,16 +35,16 @@ pub(super) struct Walk {
 }
 
 /// What a walk comes by.
-pub(super) struct Seen {
-    pub(super) place: Place,
-    pub(super) kind: Kind,
+pub(super) struct WalkEntry {
+    pub(super) place: RootedPath,
+    pub(super) kind: FileKind,
     /// How far below the start; the start itself is 0.
     pub(super) depth: usize,
-    ignores: Option<Arc<Ignores>>,
+    ignores: Option<Arc<IgnoreChain>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     File,
     Dir,
     Link,
@@ -53,46 +53,46 @@ pub(super) enum Kind {
 
 /// What a walk did not see.
 #[derive(Default)]
-pub(super) struct Walked {
-    pub(super) cut: bool,
+pub(super) struct WalkSummary {
+    pub(super) truncated: bool,
     unreadable: u64,
 }
 
-impl Ground {
+impl FileRoots {
     /// Visits what is at `start` and below. Plain files and directories come as such; links are not followed.
     pub(super) fn walk(
         &self,
-        start: Place,
-        how: &Walk,
-        mut visit: impl FnMut(&Seen) -> Result<ControlFlow<()>, ToolError>,
-    ) -> Result<Walked, ToolError> {
-        let mut walked = Walked::default();
+        start: RootedPath,
+        how: &WalkOptions,
+        mut visit: impl FnMut(&WalkEntry) -> Result<ControlFlow<()>, ToolError>,
+    ) -> Result<WalkSummary, ToolError> {
+        let mut walked = WalkSummary::default();
         let (mut files, mut entries) = (0, 0);
         let ignores = self.ignores_above(&start);
-        let kind = match self.look(&start) {
+        let kind = match self.metadata(&start) {
             Ok(meta) => kind_of(meta.file_type()),
-            Err(error) => return Err(self.unread(&self.shown(&start), &error)),
+            Err(error) => return Err(self.read_error(&self.display_path(&start), &error)),
         };
-        let mut ahead = vec![Seen { place: start, kind, depth: 0, ignores }];
+        let mut ahead = vec![WalkEntry { place: start, kind, depth: 0, ignores }];
         while let Some(mut seen) = ahead.pop() {
-            self.go_on()?;
-            if seen.kind == Kind::File {
+            self.check_cancelled()?;
+            if seen.kind == FileKind::File {
                 if files == MAX_FILES {
-                    walked.cut = true;
+                    walked.truncated = true;
                     break;
                 }
                 files += 1;
                 if files.is_multiple_of(PROGRESS_EVERY) {
-                    self.context.progress(format!("… {}", counted(files, "file")));
+                    self.context.progress(format!("… {}", pluralize(files, "file")));
                 }
             }
             if visit(&seen)?.is_break() {
                 break;
             }
-            if seen.kind != Kind::Dir || how.depth.is_some_and(|most| seen.depth >= most) {
+            if seen.kind != FileKind::Dir || how.depth.is_some_and(|most| seen.depth >= most) {
                 continue;
             }
-            let Ok(listing) = self.dir(&seen.place).and_then(|dir| dir.entries()) else {
+            let Ok(listing) = self.open_dir(&seen.place).and_then(|dir| dir.entries()) else {
                 walked.unreadable += 1;
                 continue;
             };
@@ -100,7 +100,7 @@ impl Ground {
             let mut below = Vec::new();
             for entry in listing {
                 if entries == MAX_ENTRIES {
-                    walked.cut = true;
+                    walked.truncated = true;
                     break;
                 }
                 entries += 1;
@@ -109,12 +109,12 @@ impl Ground {
                     walked.unreadable += 1;
                     continue;
                 };
-                let place = Place { root: seen.place.root, rel: seen.place.rel.join(&name) };
+                let place = RootedPath { root: seen.place.root, rel: seen.place.rel.join(&name) };
                 let kind = kind_of(kind);
                 if !self.passes(how, &seen, &place, &name, kind) {
                     continue;
                 }
-                below.push(Seen { place, kind, depth: seen.depth + 1, ignores: seen.ignores.clone() });
+                below.push(WalkEntry { place, kind, depth: seen.depth + 1, ignores: seen.ignores.clone() });
             }
             below.sort_unstable_by(|a, b| b.place.rel.cmp(&a.place.rel));
             ahead.append(&mut below);
@@ -122,59 +122,59 @@ impl Ground {
         Ok(walked)
     }
 
-    fn passes(&self, how: &Walk, above: &Seen, place: &Place, name: &OsStr, kind: Kind) -> bool {
+    fn passes(&self, how: &WalkOptions, above: &WalkEntry, place: &RootedPath, name: &OsStr, kind: FileKind) -> bool {
         if how.skip_hidden && name.as_encoded_bytes().starts_with(b".") {
             return false;
         }
-        if self.reach.skip != Skip::Nothing && MADE.iter().any(|made| name == *made) {
+        if self.access.skip != SkipRule::Nothing && GENERATED_DIRS.iter().any(|made| name == *made) {
             return false;
         }
         if above.ignores.is_none() && how.exclude.is_none() {
             return true;
         }
-        let whole = self.whole(place);
-        let is_dir = kind == Kind::Dir;
+        let whole = self.full_path(place);
+        let is_dir = kind == FileKind::Dir;
         let excluded = how.exclude.as_ref().is_some_and(|list| list.matched(&whole, is_dir).is_ignore());
         !excluded && !above.ignores.as_ref().is_some_and(|list| list.hides(&whole, is_dir))
     }
 
     /// Whether version control ignores what is directly in a directory, as far as this toolset cares.
-    pub(super) fn ignores_in(&self, dir: &Place) -> impl Fn(&Place, Kind) -> bool + '_ {
+    pub(super) fn ignores_in(&self, dir: &RootedPath) -> impl Fn(&RootedPath, FileKind) -> bool + '_ {
         let mut seen =
-            Seen { place: dir.clone(), kind: Kind::Dir, depth: 0, ignores: self.ignores_above(dir) };
+            WalkEntry { place: dir.clone(), kind: FileKind::Dir, depth: 0, ignores: self.ignores_above(dir) };
         self.add_ignores(&mut seen);
         move |place, kind| {
-            let hides = |list: &Arc<Ignores>| list.hides(&self.whole(place), kind == Kind::Dir);
+            let hides = |list: &Arc<IgnoreChain>| list.hides(&self.full_path(place), kind == FileKind::Dir);
             seen.ignores.as_ref().is_some_and(hides)
         }
     }
 
     /// The patterns of the directories above a place, from its root on.
-    fn ignores_above(&self, place: &Place) -> Option<Arc<Ignores>> {
-        if self.reach.skip != Skip::Ignored {
+    fn ignores_above(&self, place: &RootedPath) -> Option<Arc<IgnoreChain>> {
+        if self.access.skip != SkipRule::Gitignored {
             return None;
         }
         let mut ignores = None;
         let mut above: Vec<&Path> = place.rel.ancestors().skip(1).collect();
         above.reverse();
         for rel in above {
-            let place = Place { root: place.root, rel: rel.to_owned() };
-            let mut seen = Seen { place, kind: Kind::Dir, depth: 0, ignores };
+            let place = RootedPath { root: place.root, rel: rel.to_owned() };
+            let mut seen = WalkEntry { place, kind: FileKind::Dir, depth: 0, ignores };
             self.add_ignores(&mut seen);
             ignores = seen.ignores;
         }
         ignores
     }
 
-    fn add_ignores(&self, seen: &mut Seen) {
-        if self.reach.skip != Skip::Ignored {
+    fn add_ignores(&self, seen: &mut WalkEntry) {
+        if self.access.skip != SkipRule::Gitignored {
             return;
         }
-        let mut builder = GitignoreBuilder::new(self.whole(&seen.place));
+        let mut builder = GitignoreBuilder::new(self.full_path(&seen.place));
         let mut any = false;
         for name in [".gitignore", ".ignore", ".git/info/exclude"] {
-            let place = Place { root: seen.place.root, rel: seen.place.rel.join(name) };
-            let Ok(Some(opened)) = self.open(&place) else { continue };
+            let place = RootedPath { root: seen.place.root, rel: seen.place.rel.join(name) };
+            let Ok(Some(opened)) = self.open_file(&place) else { continue };
             let mut bytes = Vec::new();
             if opened.file.take(MAX_IGNORE).read_to_end(&mut bytes).is_err() {
                 continue;
@@ -185,18 +185,18 @@ impl Ground {
             }
         }
         if any && let Ok(own) = builder.build() {
-            seen.ignores = Some(Arc::new(Ignores { own, above: seen.ignores.take() }));
+            seen.ignores = Some(Arc::new(IgnoreChain { own, above: seen.ignores.take() }));
         }
     }
 }
 
 /// The patterns of a directory, and of those above it. The nearest that has a word decides.
-struct Ignores {
+struct IgnoreChain {
     own: Gitignore,
-    above: Option<Arc<Ignores>>,
+    above: Option<Arc<IgnoreChain>>,
 }
 
-impl Ignores {
+impl IgnoreChain {
     fn hides(&self, path: &Path, is_dir: bool) -> bool {
         let mut list = Some(self);
         while let Some(ignores) = list {
@@ -210,15 +210,15 @@ impl Ignores {
 }
 
 /// Patterns as they are in a `.gitignore` at a place.
-pub(super) fn patterns(
-    ground: &Ground,
-    at: &Place,
+pub(super) fn exclude_patterns(
+    ground: &FileRoots,
+    at: &RootedPath,
     lines: &[String],
 ) -> Result<Option<Gitignore>, ToolError> {
     if lines.is_empty() {
         return Ok(None);
     }
-    let mut builder = GitignoreBuilder::new(ground.whole(at));
+    let mut builder = GitignoreBuilder::new(ground.full_path(at));
     for line in lines {
         let wrong = |error| ToolError::Retry(format!("the pattern '{line}' makes no sense: {error}"));
         builder.add_line(None, line).map_err(wrong)?;
@@ -227,25 +227,25 @@ pub(super) fn patterns(
     builder.build().map(Some).map_err(wrong)
 }
 
-fn kind_of(kind: cap_std::fs::FileType) -> Kind {
+fn kind_of(kind: cap_std::fs::FileType) -> FileKind {
     match () {
-        () if kind.is_file() => Kind::File,
-        () if kind.is_dir() => Kind::Dir,
-        () if kind.is_symlink() => Kind::Link,
-        () => Kind::Other,
+        () if kind.is_file() => FileKind::File,
+        () if kind.is_dir() => FileKind::Dir,
+        () if kind.is_symlink() => FileKind::Link,
+        () => FileKind::Other,
     }
 }
 
-impl Walked {
+impl WalkSummary {
     /// The markers for it, and for `unread` files that could not be read on the way.
     pub(super) fn markers(&self, unread: u64) -> String {
         let mut text = String::new();
-        if self.cut {
-            text += &format!("\n[… more than {} files: the rest was not looked at …]", grouped(MAX_FILES));
+        if self.truncated {
+            text += &format!("\n[… more than {} files: the rest was not looked at …]", group_digits(MAX_FILES));
         }
         match self.unreadable + unread {
             0 => {}
-            n => text += &format!("\n[{} could not be read]", counted(n, "path")),
+            n => text += &format!("\n[{} could not be read]", pluralize(n, "path")),
         }
         text
     }

@@ -16,7 +16,7 @@ const MAX_PATH: usize = 4096;
 
 /// A place below a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RootedPath {
     /// Which root.
     pub(super) root: usize,
     /// The way from there: plain names only. Empty for the root itself.
@@ -25,29 +25,29 @@ pub(super) struct Place {
 
 /// Why a path leads nowhere.
 #[derive(Debug)]
-pub(super) enum Astray {
+pub(super) enum PathResolveError {
     /// It leaves the roots; through a link, or by its own words.
-    Out { by_link: bool },
+    OutsideRoots { by_link: bool },
     /// Nobody can mean that.
-    Absurd(String),
+    Invalid(String),
     /// Something on the way cannot be looked at.
-    Broken(io::Error),
+    Io(io::Error),
 }
 
 /// One root, as a resolver knows it: the same directory by its real name and as it was given.
-pub(super) struct Names {
+pub(super) struct RootNames {
     pub(super) real: PathBuf,
     pub(super) given: PathBuf,
 }
 
 /// Where `typed` leads. `link` reads what is at a place, if that is a link: it is only asked about places below a
 /// root.
-pub(super) fn lead(
+pub(super) fn resolve_path(
     typed: &str,
-    roots: &[Names],
-    link: impl Fn(&Place) -> io::Result<Option<PathBuf>>,
-) -> Result<Place, Astray> {
-    check_words(typed).map_err(Astray::Absurd)?;
+    roots: &[RootNames],
+    link: impl Fn(&RootedPath) -> io::Result<Option<PathBuf>>,
+) -> Result<RootedPath, PathResolveError> {
+    check_words(typed).map_err(PathResolveError::Invalid)?;
     let typed = Path::new(typed);
     let base = roots.first().map(|root| root.real.as_path()).unwrap_or(Path::new("/"));
     let whole = match roots.iter().find_map(|root| Some((root, typed.strip_prefix(&root.given).ok()?))) {
@@ -56,19 +56,19 @@ pub(super) fn lead(
     };
 
     let mut at = PathBuf::new();
-    let mut ahead: VecDeque<Step> = steps(&whole);
+    let mut ahead: VecDeque<PathStep> = steps(&whole);
     let (mut links, mut by_link) = (0, false);
     while let Some(step) = ahead.pop_front() {
         let name = match step {
-            Step::Root(root) => {
+            PathStep::Root(root) => {
                 at = root;
                 continue;
             }
-            Step::Up => {
+            PathStep::Up => {
                 at.pop();
                 continue;
             }
-            Step::Down(name) => name,
+            PathStep::Down(name) => name,
         };
         at.push(&name);
         let Some(place) = inside(&at, roots).filter(|place| !place.rel.as_os_str().is_empty()) else {
@@ -78,12 +78,12 @@ pub(super) fn lead(
             Ok(target) => target,
             // Whatever is below it is not there either.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Astray::Broken(error)),
+            Err(error) => return Err(PathResolveError::Io(error)),
         };
         if let Some(target) = target {
             links += 1;
             if links > MAX_LINKS {
-                return Err(Astray::Absurd("it has too many symbolic links on its way".to_owned()));
+                return Err(PathResolveError::Invalid("it has too many symbolic links on its way".to_owned()));
             }
             by_link = true;
             at.pop();
@@ -92,36 +92,36 @@ pub(super) fn lead(
             }
         }
     }
-    inside(&at, roots).ok_or(Astray::Out { by_link })
+    inside(&at, roots).ok_or(PathResolveError::OutsideRoots { by_link })
 }
 
-enum Step {
+enum PathStep {
     Root(PathBuf),
     Up,
     Down(OsString),
 }
 
-fn steps(path: &Path) -> VecDeque<Step> {
+fn steps(path: &Path) -> VecDeque<PathStep> {
     let mut steps = VecDeque::new();
     let mut root = PathBuf::new();
     for part in path.components() {
         match part {
             Component::Prefix(_) | Component::RootDir => root.push(part),
             Component::CurDir => {}
-            Component::ParentDir => steps.push_back(Step::Up),
-            Component::Normal(name) => steps.push_back(Step::Down(name.to_owned())),
+            Component::ParentDir => steps.push_back(PathStep::Up),
+            Component::Normal(name) => steps.push_back(PathStep::Down(name.to_owned())),
         }
     }
     if !root.as_os_str().is_empty() {
-        steps.push_front(Step::Root(root));
+        steps.push_front(PathStep::Root(root));
     }
     steps
 }
 
 /// The innermost root counts: it may be below another.
-fn inside(path: &Path, roots: &[Names]) -> Option<Place> {
-    let rel = |(index, root): (usize, &Names)| {
-        path.strip_prefix(&root.real).ok().map(|rel| Place { root: index, rel: rel.to_owned() })
+fn inside(path: &Path, roots: &[RootNames]) -> Option<RootedPath> {
+    let rel = |(index, root): (usize, &RootNames)| {
+        path.strip_prefix(&root.real).ok().map(|rel| RootedPath { root: index, rel: rel.to_owned() })
     };
     roots.iter().enumerate().filter_map(rel).min_by_key(|place| place.rel.as_os_str().len())
 }
@@ -164,7 +164,7 @@ fn is_variable(word: &str) -> bool {
 
 /// The name on the way, if any, below which programs of version control keep what they execute. Some file systems take
 /// other names for the same: in other case, with characters that are not seen, or short ones of DOS.
-pub(in crate::toolset) fn guarded(rel: &Path) -> Option<&OsStr> {
+pub(in crate::toolset) fn find_vcs_dir(rel: &Path) -> Option<&OsStr> {
     rel.iter().find(|name| {
         let plain: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
         let plain = plain.trim_end_matches(['.', ' ']).to_lowercase();
@@ -181,26 +181,26 @@ fn is_ignored(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn roots() -> Vec<Names> {
+    fn roots() -> Vec<RootNames> {
         let names =
-            |real: &str, given: &str| Names { real: PathBuf::from(real), given: PathBuf::from(given) };
+            |real: &str, given: &str| RootNames { real: PathBuf::from(real), given: PathBuf::from(given) };
         vec![names("/home/me/work", "/links/work"), names("/data", "/data"), names("/home/me/work/sub", "/x")]
     }
 
     /// A file system that is some links, and everything else is there.
     fn leads(typed: &str, links: &[(&str, &str)]) -> Result<(usize, String), String> {
         let roots = roots();
-        let link = |place: &Place| {
+        let link = |place: &RootedPath| {
             let whole = roots[place.root].real.join(&place.rel);
             let found = links.iter().find(|(at, _)| Path::new(at) == whole);
             Ok(found.map(|(_, to)| PathBuf::from(to)))
         };
-        match lead(typed, &roots, link) {
+        match resolve_path(typed, &roots, link) {
             Ok(place) => Ok((place.root, place.rel.display().to_string())),
-            Err(Astray::Out { by_link: true }) => Err("by link".to_owned()),
-            Err(Astray::Out { by_link: false }) => Err("by words".to_owned()),
-            Err(Astray::Absurd(why)) => Err(why),
-            Err(Astray::Broken(error)) => Err(error.to_string()),
+            Err(PathResolveError::OutsideRoots { by_link: true }) => Err("by link".to_owned()),
+            Err(PathResolveError::OutsideRoots { by_link: false }) => Err("by words".to_owned()),
+            Err(PathResolveError::Invalid(why)) => Err(why),
+            Err(PathResolveError::Io(error)) => Err(error.to_string()),
         }
     }
 
@@ -271,16 +271,16 @@ mod tests {
         let long = "n".repeat(256);
         let deep = "d/".repeat(3000);
         for typed in ["~", "~/x", "$HOME/x", "${HOME}", "%USERPROFILE%/x", "a\0b", &long, &deep] {
-            assert!(matches!(lead(typed, &roots(), |_| Ok(None)), Err(Astray::Absurd(_))), "{typed}");
+            assert!(matches!(resolve_path(typed, &roots(), |_| Ok(None)), Err(PathResolveError::Invalid(_))), "{typed}");
         }
     }
 
     #[test]
     fn guarded_names_are_found_in_any_case() {
-        assert!(guarded(Path::new("a/.git/hooks/x")).is_some());
+        assert!(find_vcs_dir(Path::new("a/.git/hooks/x")).is_some());
         for name in [".GIT", ".git", "a/.git", ".g\u{200c}it", ".git.", "GIT~1", ".hg/hgrc"] {
-            assert!(guarded(Path::new(name)).is_some(), "{name}");
+            assert!(find_vcs_dir(Path::new(name)).is_some(), "{name}");
         }
-        assert!(guarded(Path::new(".github/x.git")).is_none());
+        assert!(find_vcs_dir(Path::new(".github/x.git")).is_none());
     }
 }

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
-use super::edit::{Edit, edited};
-use super::ground::{Ground, cannot_read};
-use super::way::Place;
-use super::{Changed, Deed, Done, paths};
-use crate::tool::{Aliases, Manner, ToolError};
-use crate::toolset::text::counted;
+use super::edit::{Edit, apply_edits};
+use super::ground::{FileRoots, cannot_read_error};
+use super::way::RootedPath;
+use super::{ChangedFile, FileOp, FileOpOutput, paths};
+use crate::tool::{ArgumentAliases, ToolEffects, ToolError};
+use crate::toolset::text::pluralize;
 
 /// The largest file that is written or edited.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 10 * 1024 * 1024;
 #[derive(Clone, Copy)]
 pub(super) struct WriteFile {
     /// Whether nothing else happens with the file afterwards.
-    pub(super) alone: bool,
+    pub(super) no_post_edits: bool,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -33,22 +33,22 @@ pub(super) struct WriteFileArgs {
     content: String,
 }
 
-impl Deed for WriteFile {
+impl FileOp for WriteFile {
     type Args = WriteFileArgs;
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str =
         "Writes a file, whole: makes a new one, or replaces what is there. To change a part, use edit_file.";
 
-    fn manner(&self) -> Manner {
-        if self.alone { Manner::REPEATABLE } else { Manner::default() }
+    fn effects(&self) -> ToolEffects {
+        if self.no_post_edits { ToolEffects::REPEATABLE } else { ToolEffects::default() }
     }
 
-    fn act(&self, args: WriteFileArgs, ground: &Ground) -> Result<Done, ToolError> {
-        let place = ground.find_to_change(&args.path)?;
-        let _changing = ground.changing();
-        let was_there = ground.look(&place).is_ok();
-        put(ground, &args.path, &place, args.content.as_bytes(), None)?;
-        let size = counted(args.content.len() as u64, "byte");
+    fn run(&self, args: WriteFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
+        let place = ground.resolve_for_write(&args.path)?;
+        let _changing = ground.lock_writes();
+        let was_there = ground.metadata(&place).is_ok();
+        replace_file(ground, &args.path, &place, args.content.as_bytes(), None)?;
+        let size = pluralize(args.content.len() as u64, "byte");
         let what = if was_there { "replaced" } else { "written" };
         Ok(changed(ground, &place, &format!("{what} ({size})")))
     }
@@ -84,25 +84,25 @@ fn edits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Edit>, D::Err
     }
 }
 
-impl Deed for EditFile {
+impl FileOp for EditFile {
     type Args = EditFileArgs;
     const NAME: &'static str = "edit_file";
-    const ALIASES: Aliases = &[("old_text", "oldText"), ("new_text", "newText")];
+    const ALIASES: ArgumentAliases = &[("old_text", "oldText"), ("new_text", "newText")];
     const DESCRIPTION: &'static str = "Changes a text file: replaces pieces of its text by others. Each `oldText` must be \
         in the file exactly once. Either all edits are made or none.";
 
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
-    fn act(&self, args: EditFileArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: EditFileArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         let typed = args.path.as_str();
         if args.edits.is_empty() {
             return Err(ToolError::Retry("`edits` is empty: say what to replace".to_owned()));
         }
-        let place = ground.find_to_change(typed)?;
-        let _changing = ground.changing();
-        let mut opened = ground.open_typed(typed)?;
+        let place = ground.resolve_for_write(typed)?;
+        let _changing = ground.lock_writes();
+        let mut opened = ground.resolve_and_open(typed)?;
         if opened.place != place {
             return Err(moved(typed));
         }
@@ -110,32 +110,32 @@ impl Deed for EditFile {
             return Err(too_large(typed, opened.meta.len()));
         }
         let mut text = Vec::new();
-        opened.file.read_to_end(&mut text).map_err(|error| cannot_read(typed, &error))?;
+        opened.file.read_to_end(&mut text).map_err(|error| cannot_read_error(typed, &error))?;
         if text.contains(&0) {
             return Err(ToolError::Failed(format!("'{typed}' is a binary file, not text")));
         }
         let wrong = |why| ToolError::Retry(format!("'{typed}' was not changed: {why}"));
-        let new = edited(&text, &args.edits).map_err(wrong)?;
+        let new = apply_edits(&text, &args.edits).map_err(wrong)?;
         if new == text {
             return Err(wrong("the edits change nothing".to_owned()));
         }
-        put(ground, typed, &place, &new, Some(&opened.meta))?;
-        let made = counted(args.edits.len() as u64, "edit");
+        replace_file(ground, typed, &place, &new, Some(&opened.meta))?;
+        let made = pluralize(args.edits.len() as u64, "edit");
         Ok(changed(ground, &place, &format!("changed ({made})")))
     }
 }
 
-fn changed(ground: &Ground, place: &Place, what: &str) -> Done {
-    let shown = ground.shown(place);
-    Done { text: format!("{shown} {what}"), changed: Some(Changed { shown, whole: ground.whole(place) }) }
+fn changed(ground: &FileRoots, place: &RootedPath, what: &str) -> FileOpOutput {
+    let shown = ground.display_path(place);
+    FileOpOutput { text: format!("{shown} {what}"), changed: Some(ChangedFile { shown, full_path: ground.full_path(place) }) }
 }
 
 /// Puts a file in its place, whole or not at all: it is written beside it under another name, and renamed. What
 /// is there already keeps its rights and its owner. With `as_read`, it must still be what was read.
-fn put(
-    ground: &Ground,
+fn replace_file(
+    ground: &FileRoots,
     typed: &str,
-    place: &Place,
+    place: &RootedPath,
     content: &[u8],
     as_read: Option<&Metadata>,
 ) -> Result<(), ToolError> {
@@ -143,7 +143,7 @@ fn put(
     if content.len() > MAX_BYTES {
         return Err(too_large(typed, content.len() as u64));
     }
-    let (dir, name) = ground.parent(place, true).map_err(failed)?;
+    let (dir, name) = ground.open_parent(place, true).map_err(failed)?;
     let there = match dir.symlink_metadata(&name) {
         Ok(meta) if meta.is_dir() => {
             return Err(ToolError::Retry(format!("'{typed}' is a directory, not a file")));
@@ -158,14 +158,14 @@ fn put(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
-    let beside = Beside::write(&dir, content, there.as_ref()).map_err(failed)?;
+    let beside = TempFile::write(&dir, content, there.as_ref()).map_err(failed)?;
     if let Some(read) = as_read {
         let now = dir.symlink_metadata(&name).map_err(failed)?;
         if mark(&now) != mark(read) {
             return Err(moved(typed));
         }
     }
-    ground.go_on()?;
+    ground.check_cancelled()?;
     beside.rename(&name).map_err(failed)
 }
 
@@ -179,24 +179,24 @@ fn moved(typed: &str) -> ToolError {
 }
 
 fn too_large(typed: &str, size: u64) -> ToolError {
-    let (size, most) = (counted(size, "byte"), counted(MAX_BYTES as u64, "byte"));
+    let (size, most) = (pluralize(size, "byte"), pluralize(MAX_BYTES as u64, "byte"));
     ToolError::Failed(format!("'{typed}' is too large: {size}, and {most} is the most"))
 }
 
 /// A file beside the one it is to replace. If it does not get so far, it is gone.
-struct Beside<'a> {
+struct TempFile<'a> {
     dir: &'a Dir,
     name: OsString,
     renamed: bool,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> TempFile<'a> {
     fn write(dir: &'a Dir, content: &[u8], like: Option<&Metadata>) -> io::Result<Self> {
         let name = OsString::from(format!(".longhaul-{}.tmp", uuid::Uuid::now_v7().simple()));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).follow(FollowSymlinks::No);
         let mut file = dir.open_with(&name, &options)?;
-        let beside = Beside { dir, name, renamed: false };
+        let beside = TempFile { dir, name, renamed: false };
         if let Some(like) = like {
             keep_owner(&file, like);
             file.set_permissions(like.permissions())?;
@@ -213,7 +213,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-impl Drop for Beside<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if !self.renamed {
             let _ = self.dir.remove_file(&self.name);
@@ -247,25 +247,25 @@ pub(super) struct DirectoriesArgs {
     paths: Vec<String>,
 }
 
-impl Deed for CreateDirectory {
+impl FileOp for CreateDirectory {
     type Args = DirectoriesArgs;
     const NAME: &'static str = "create_directory";
-    const ALIASES: Aliases = &[("path", "paths")];
+    const ALIASES: ArgumentAliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Makes directories, with those above them that are missing.";
 
-    fn manner(&self) -> Manner {
-        Manner::REPEATABLE
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::REPEATABLE
     }
 
-    fn act(&self, args: DirectoriesArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: DirectoriesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         each(args, ground, |ground, typed, place| {
-            if ground.look(place).is_ok_and(|meta| meta.is_dir()) {
-                return Ok(format!("{} is there already", ground.shown(place)));
+            if ground.metadata(place).is_ok_and(|meta| meta.is_dir()) {
+                return Ok(format!("{} is there already", ground.display_path(place)));
             }
             let failed = |error| ToolError::Failed(format!("'{typed}' cannot be made: {error}"));
-            let (dir, name) = ground.parent(place, true).map_err(failed)?;
+            let (dir, name) = ground.open_parent(place, true).map_err(failed)?;
             dir.create_dir(&name).map_err(failed)?;
-            Ok(format!("{} made", ground.shown(place)))
+            Ok(format!("{} made", ground.display_path(place)))
         })
     }
 }
@@ -273,17 +273,17 @@ impl Deed for CreateDirectory {
 #[derive(Clone, Copy)]
 pub(super) struct RemoveDirectory;
 
-impl Deed for RemoveDirectory {
+impl FileOp for RemoveDirectory {
     type Args = DirectoriesArgs;
     const NAME: &'static str = "remove_directory";
-    const ALIASES: Aliases = &[("path", "paths")];
+    const ALIASES: ArgumentAliases = &[("path", "paths")];
     const DESCRIPTION: &'static str = "Removes directories that are empty.";
 
-    fn manner(&self) -> Manner {
-        Manner::default()
+    fn effects(&self) -> ToolEffects {
+        ToolEffects::default()
     }
 
-    fn act(&self, args: DirectoriesArgs, ground: &Ground) -> Result<Done, ToolError> {
+    fn run(&self, args: DirectoriesArgs, ground: &FileRoots) -> Result<FileOpOutput, ToolError> {
         each(args, ground, |ground, typed, place| {
             let failed = |error: io::Error| match error.kind() {
                 io::ErrorKind::NotFound => ToolError::Retry(format!("there is no '{typed}'")),
@@ -293,9 +293,9 @@ impl Deed for RemoveDirectory {
                 io::ErrorKind::NotADirectory => ToolError::Retry(format!("'{typed}' is not a directory")),
                 _ => ToolError::Failed(format!("'{typed}' cannot be removed: {error}")),
             };
-            let (dir, name) = ground.parent(place, false).map_err(failed)?;
+            let (dir, name) = ground.open_parent(place, false).map_err(failed)?;
             dir.remove_dir(&name).map_err(failed)?;
-            Ok(format!("{} removed", ground.shown(place)))
+            Ok(format!("{} removed", ground.display_path(place)))
         })
     }
 }
@@ -303,18 +303,18 @@ impl Deed for RemoveDirectory {
 /// Does something with each directory. All of them are checked before the first is touched.
 fn each(
     args: DirectoriesArgs,
-    ground: &Ground,
-    act: impl Fn(&Ground, &str, &Place) -> Result<String, ToolError>,
-) -> Result<Done, ToolError> {
+    ground: &FileRoots,
+    act: impl Fn(&FileRoots, &str, &RootedPath) -> Result<String, ToolError>,
+) -> Result<FileOpOutput, ToolError> {
     if args.paths.is_empty() {
         return Err(ToolError::Retry("`paths` is empty: name a directory".to_owned()));
     }
-    let found = |typed: &String| Ok((typed.clone(), ground.find_to_change(typed)?));
+    let found = |typed: &String| Ok((typed.clone(), ground.resolve_for_write(typed)?));
     let places = args.paths.iter().map(found).collect::<Result<Vec<_>, ToolError>>()?;
-    let _changing = ground.changing();
+    let _changing = ground.lock_writes();
     let mut told = Vec::with_capacity(places.len());
     for (typed, place) in &places {
-        ground.go_on()?;
+        ground.check_cancelled()?;
         match act(ground, typed, place) {
             Ok(line) => told.push(line),
             Err(error) if told.is_empty() => return Err(error),

@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 
-struct Bench {
+struct WriteFixture {
     dir: TempDir,
     context: CallContext,
     toolset: Filesystem,
 }
 
-impl Bench {
+impl WriteFixture {
     fn new(files: &[(&str, &str)]) -> Self {
-        Bench::with(Filesystem::new(), files)
+        WriteFixture::with(Filesystem::new(), files)
     }
 
     fn with(toolset: Filesystem, files: &[(&str, &str)]) -> Self {
@@ -24,12 +24,12 @@ impl Bench {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let (context, _) = call_in(dir.path());
-        Bench { dir, context, toolset }
+        let (context, _) = call_context_in(dir.path());
+        WriteFixture { dir, context, toolset }
     }
 
     async fn tools(&self) -> Vec<Arc<dyn DynTool>> {
-        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
         self.toolset.open(&patron).await.unwrap()
     }
 
@@ -53,7 +53,7 @@ impl Bench {
 
 #[tokio::test]
 async fn the_model_is_told_what_docker_agents_files_expect() {
-    let tools = Bench::new(&[]).tools().await;
+    let tools = WriteFixture::new(&[]).tools().await;
     let told: Vec<_> = tools
         .iter()
         .map(|tool| {
@@ -61,7 +61,7 @@ async fn the_model_is_told_what_docker_agents_files_expect() {
             let mut names: Vec<_> =
                 spec.parameters["properties"].as_object().unwrap().keys().cloned().collect();
             names.sort();
-            let manner = tool.manner();
+            let manner = tool.effects();
             let mark = match (manner.read_only, manner.repeatable) {
                 (true, _) => "reads",
                 (false, true) => "repeatable",
@@ -91,7 +91,7 @@ async fn the_model_is_told_what_docker_agents_files_expect() {
 
 #[tokio::test]
 async fn a_file_is_written_whole_and_leaves_nothing_beside_it() {
-    let bench = Bench::new(&[("old.txt", "old")]);
+    let bench = WriteFixture::new(&[("old.txt", "old")]);
     let told = bench.call("write_file", json!({ "path": "a/b/new.txt", "content": "hello" })).await.unwrap();
     assert_eq!(told, "a/b/new.txt written (5 bytes)");
     assert_eq!(bench.text("a/b/new.txt"), "hello");
@@ -107,7 +107,7 @@ async fn a_file_is_written_whole_and_leaves_nothing_beside_it() {
 #[tokio::test]
 async fn rights_are_kept_links_followed_and_pipes_left_alone() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-    let bench = Bench::new(&[("run.sh", "echo one\n"), ("locked.txt", "x"), ("real.txt", "one\n")]);
+    let bench = WriteFixture::new(&[("run.sh", "echo one\n"), ("locked.txt", "x"), ("real.txt", "one\n")]);
     let at = |name: &str| bench.dir.path().join(name);
     fs::set_permissions(at("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
     fs::set_permissions(at("locked.txt"), fs::Permissions::from_mode(0o444)).unwrap();
@@ -140,7 +140,7 @@ async fn rights_are_kept_links_followed_and_pipes_left_alone() {
 
 #[tokio::test]
 async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
-    let bench = Bench::new(&[("a.txt", "one\r\ntwo\r\nthree"), ("bin", "a\0b")]);
+    let bench = WriteFixture::new(&[("a.txt", "one\r\ntwo\r\nthree"), ("bin", "a\0b")]);
     let edit = |edits: Value| json!({ "path": "a.txt", "edits": edits });
     let two = json!([{ "oldText": "one\ntwo", "newText": "1\n2" }, { "oldText": "four", "newText": "4" }]);
     let why = bench.call("edit_file", edit(two)).await.unwrap_err().to_string();
@@ -171,7 +171,7 @@ async fn edits_are_all_or_nothing_and_wrong_ones_are_explained() {
 #[tokio::test]
 async fn edits_at_the_same_time_do_not_undo_each_other() {
     let lines: String = (0..20).map(|i| format!("line {i};\n")).collect();
-    let bench = Bench::new(&[("a.txt", &lines)]);
+    let bench = WriteFixture::new(&[("a.txt", &lines)]);
     let edits = (0..20).map(|i| {
         let edit = json!({ "oldText": format!("line {i};"), "newText": format!("done {i};") });
         bench.call("edit_file", json!({ "path": "a.txt", "edits": [edit] }))
@@ -184,7 +184,7 @@ async fn edits_at_the_same_time_do_not_undo_each_other() {
 
 #[tokio::test]
 async fn directories_are_made_and_removed_when_empty() {
-    let bench = Bench::new(&[("full/x.txt", "x")]);
+    let bench = WriteFixture::new(&[("full/x.txt", "x")]);
     let told = bench.call("create_directory", json!({ "paths": ["a/b", "c", "full"] })).await.unwrap();
     assert_eq!(told, "a/b made\nc made\nfull is there already");
     let told = bench.call("create_directory", json!({ "path": "with space" })).await.unwrap();
@@ -200,7 +200,7 @@ async fn directories_are_made_and_removed_when_empty() {
 
 #[tokio::test]
 async fn several_files_are_read_at_once() {
-    let bench = Bench::new(&[("a.txt", "one"), ("b.txt", &"y\n".repeat(60_000))]);
+    let bench = WriteFixture::new(&[("a.txt", "one"), ("b.txt", &"y\n".repeat(60_000))]);
     let text =
         bench.call("read_multiple_files", json!({ "paths": ["a.txt", "no.txt", "b.txt"] })).await.unwrap();
     assert!(text.starts_with("=== a.txt ===\none\n\n=== no.txt ===\n[there is no 'no.txt'"), "{text}");
@@ -222,7 +222,7 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
         ("sub/deep/secret.txt", "hit"),
         (".git/x", "hit"),
     ];
-    let bench = Bench::new(&files);
+    let bench = WriteFixture::new(&files);
     let text = bench.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
     assert_eq!(text, "keep.log:1: hit\nsub/dist/in.js:1: hit");
     let text =
@@ -238,7 +238,7 @@ async fn what_version_control_ignores_is_left_out_unless_it_is_wanted() {
     let tree = bench.call("directory_tree", json!({ "max_depth": "1" })).await.unwrap();
     assert_eq!(tree, "./\n  .gitignore\n  keep.log\n  sub/");
 
-    let all = Bench::with(Filesystem::builder().ignore_vcs(false).build(), &files);
+    let all = WriteFixture::with(Filesystem::builder().ignore_vcs(false).build(), &files);
     let text = all.call("search_files_content", json!({ "query": "hit" })).await.unwrap();
     assert_eq!(text.lines().count(), 7, "{text}");
     let exclude =
@@ -257,7 +257,7 @@ async fn commands_run_after_edits() {
         .post_edit(post("*.bad", "echo broken; exit 3"))
         .post_edit(post("*.out", &format!("echo out > {}", outside.path().join("x").display())))
         .build();
-    let bench = Bench::with(toolset, &[]);
+    let bench = WriteFixture::with(toolset, &[]);
     let told = bench.call("write_file", json!({ "path": "my file.up", "content": "hello" })).await.unwrap();
     assert!(told.starts_with("my file.up written (5 bytes)\n[ran: tr "), "{told}");
     assert_eq!(bench.text("my file.up"), "HELLO");
@@ -272,5 +272,5 @@ async fn commands_run_after_edits() {
     assert!(outside.path().join("x").exists(), "they are the team's author's, and unconfined");
     let tools = bench.tools().await;
     let write = tools.iter().find(|tool| tool.spec().name == "write_file").unwrap();
-    assert!(!write.manner().repeatable, "who knows what the command does");
+    assert!(!write.effects().repeatable, "who knows what the command does");
 }

@@ -15,12 +15,12 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use super::calls::Running;
+use super::calls::McpRunningCall;
 use super::{limits, links};
-use crate::entry::{Answer, Question, Wants};
+use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
 use crate::message::{Message, Reply, StopReason};
-use crate::toolset::text::clipped;
-use crate::toolset::user_prompt::Form;
+use crate::toolset::text::truncate;
+use crate::toolset::user_prompt::AnswerSchema;
 
 /// How long the model may take to answer it.
 const SAMPLING_TIME: Duration = Duration::from_secs(300);
@@ -32,16 +32,16 @@ const ROUNDS: usize = 2;
 /// # Errors
 /// When this call has asked often enough.
 pub(super) async fn elicit(
-    running: &Arc<Running>,
+    running: &Arc<McpRunningCall>,
     server: &str,
     asked: ElicitRequestParams,
 ) -> Result<ElicitResult, ErrorData> {
-    if !running.allowance.may_ask() {
+    if !running.quota.take_question() {
         let most = limits::QUESTIONS;
         return Err(refuse(&format!("this call has asked a person {most} times, which is the limit")));
     }
-    let _asking = running.asks();
-    let said = |message: &str| clipped(message, limits::QUESTION);
+    let _asking = running.begin_question();
+    let said = |message: &str| truncate(message, limits::QUESTION);
     Ok(match asked {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let schema = serde_json::to_value(requested_schema).unwrap_or(Value::Null);
@@ -52,7 +52,7 @@ pub(super) async fn elicit(
             drop(message);
             form(running, &text, schema).await
         }
-        ElicitRequestParams::UrlElicitationParams { message, url, .. } => match links::page(&url) {
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => match links::check_link(&url) {
             Ok(page) => {
                 let text = said(&message);
                 drop((message, url));
@@ -71,63 +71,63 @@ pub(super) async fn elicit(
     })
 }
 
-async fn open_page(running: &Arc<Running>, server: &str, page: &links::Page, message: &str) -> ElicitResult {
-    let links::Page { url, host } = page;
+async fn open_page(running: &Arc<McpRunningCall>, server: &str, page: &links::CheckedLink, message: &str) -> ElicitResult {
+    let links::CheckedLink { url, host } = page;
     let text = format!(
         "The MCP server '{server}' asks you to open a page on {host} in a browser: {message}\n{url}\nAnswer when you \
          have done so."
     );
-    match running.context.ask(Question { text, wants: Wants::Words { schema: None } }).await {
-        Answer::Given(_) => ElicitResult::new(ElicitationAction::Accept),
+    match running.context.ask(Question { text, wants: ExpectedAnswer::Words { schema: None } }).await {
+        QuestionAnswer::Given(_) => ElicitResult::new(ElicitationAction::Accept),
         other => refused(&other),
     }
 }
 
-async fn form(running: &Arc<Running>, asked: &str, schema: Value) -> ElicitResult {
-    let Ok(form) = Form::of(&schema) else { return ElicitResult::new(ElicitationAction::Decline) };
+async fn form(running: &Arc<McpRunningCall>, asked: &str, schema: Value) -> ElicitResult {
+    let Ok(form) = AnswerSchema::new(&schema) else { return ElicitResult::new(ElicitationAction::Decline) };
     let mut text = asked.to_owned();
     for _ in 0..ROUNDS {
-        let wants = Wants::Words { schema: Some(schema.clone()) };
+        let wants = ExpectedAnswer::Words { schema: Some(schema.clone()) };
         let words = match running.context.ask(Question { text, wants }).await {
-            Answer::Given(words) => words,
+            QuestionAnswer::Given(words) => words,
             other => return refused(&other),
         };
-        match form.read(&words) {
+        match form.parse_answer(&words) {
             Ok(content) => return ElicitResult::new(ElicitationAction::Accept).with_content(content),
             Err(why) => {
-                text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", clipped(&words, 200))
+                text = format!("{asked}\n\n(The answer '{}' does not fit: {why}.)", truncate(&words, 200))
             }
         }
     }
     ElicitResult::new(ElicitationAction::Cancel)
 }
 
-fn refused(answer: &Answer) -> ElicitResult {
+fn refused(answer: &QuestionAnswer) -> ElicitResult {
     ElicitResult::new(match answer {
-        Answer::Declined => ElicitationAction::Decline,
+        QuestionAnswer::Declined => ElicitationAction::Decline,
         _ => ElicitationAction::Cancel,
     })
 }
 
 /// Asks the calling agent's model, without tools.
 pub(super) async fn sample(
-    running: &Arc<Running>,
+    running: &Arc<McpRunningCall>,
     asked: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
-    if !running.allowance.may_sample() {
+    if !running.quota.take_sampling() {
         let most = limits::SAMPLINGS;
         return Err(refuse(&format!("this call has asked the model {most} times, which is the limit")));
     }
     let messages = asked.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
     let system = asked.system_prompt.unwrap_or_default();
-    let size = system.len() + messages.iter().map(said).sum::<usize>();
+    let size = system.len() + messages.iter().map(text_len).sum::<usize>();
     if size > limits::SAMPLING {
         return Err(refuse(&format!(
             "{size} bytes are too much to ask the model; {} are the most",
             limits::SAMPLING
         )));
     }
-    let _asking = running.asks();
+    let _asking = running.begin_question();
     let context = &running.context;
     context.progress("the MCP server asks the model");
     let asking = tokio::time::timeout(SAMPLING_TIME, context.ask_model(&system, &messages));
@@ -162,7 +162,7 @@ fn message(said: SamplingMessage) -> Result<Message, ErrorData> {
     })
 }
 
-fn said(message: &Message) -> usize {
+fn text_len(message: &Message) -> usize {
     match message {
         Message::User(text) => text.len(),
         Message::Assistant(reply) => reply.text().len(),
@@ -171,11 +171,11 @@ fn said(message: &Message) -> usize {
 }
 
 fn refuse(why: &str) -> ErrorData {
-    ErrorData::new(ErrorCode::INVALID_REQUEST, clipped(why, 300), None)
+    ErrorData::new(ErrorCode::INVALID_REQUEST, truncate(why, 300), None)
 }
 
 /// Where the task of a call works.
-pub(super) fn roots(running: Option<&Running>) -> ListRootsResult {
+pub(super) fn roots(running: Option<&McpRunningCall>) -> ListRootsResult {
     let dir = running.and_then(|running| running.context.working_dir.as_deref());
     ListRootsResult::new(dir.and_then(file_url).map(Root::new).into_iter().collect())
 }

@@ -1,30 +1,30 @@
 use super::*;
 use crate::testing::{FnModel, reply};
-use crate::tool::Signal;
-use crate::toolset::mcp::calls::{Calls, Entered};
+use crate::tool::CallSignal;
+use crate::toolset::mcp::calls::{McpRunningCalls, McpRunningCallGuard};
 use crate::toolset::mcp::limits;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 use rmcp::model::{NumberOrString, ProgressToken};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-fn running() -> (Entered, UnboundedReceiver<Signal>) {
-    let (mut context, heard) = call_in(Path::new("/tmp/a dir"));
+fn running() -> (McpRunningCallGuard, UnboundedReceiver<CallSignal>) {
+    let (mut context, heard) = call_context_in(Path::new("/tmp/a dir"));
     context.model = Arc::new(FnModel::new(|request| {
         let said: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
         reply().text(format!("{} / {}", request.system, said.join(" / ")))
     }));
-    let calls = Arc::<Calls>::default();
+    let calls = Arc::<McpRunningCalls>::default();
     let token = ProgressToken(NumberOrString::Number(1));
-    (calls.enter(NumberOrString::Number(1), token, &context, &Arc::default()), heard)
+    (calls.register(NumberOrString::Number(1), token, &context, &Arc::default()), heard)
 }
 
 /// What the runner does when nothing is used up.
-async fn grants(mut heard: UnboundedReceiver<Signal>) {
+async fn grants(mut heard: UnboundedReceiver<CallSignal>) {
     while let Some(signal) = heard.recv().await {
         match signal {
-            Signal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
-            Signal::Sampled { noted, .. } => drop(noted.send(())),
+            CallSignal::WantsModel { reply, .. } => drop(reply.send(Ok(()))),
+            CallSignal::Sampled { noted, .. } => drop(noted.send(())),
             _ => {}
         }
     }
@@ -82,21 +82,21 @@ async fn a_person_is_asked_once_more_if_the_answer_does_not_fit() {
             .unwrap()
     };
     for (words, action, content) in [
-        (vec![Answer::Given("42".into())], ElicitationAction::Accept, Some(json!({"age": 42}))),
+        (vec![QuestionAnswer::Given("42".into())], ElicitationAction::Accept, Some(json!({"age": 42}))),
         (
-            vec![Answer::Given("old".into()), Answer::Given(r#"{"age": 7}"#.into())],
+            vec![QuestionAnswer::Given("old".into()), QuestionAnswer::Given(r#"{"age": 7}"#.into())],
             ElicitationAction::Accept,
             Some(json!({"age": 7})),
         ),
-        (vec![Answer::Given("old".into()), Answer::Given("very".into())], ElicitationAction::Cancel, None),
-        (vec![Answer::Declined], ElicitationAction::Decline, None),
-        (vec![Answer::Nobody("they are out".into())], ElicitationAction::Cancel, None),
+        (vec![QuestionAnswer::Given("old".into()), QuestionAnswer::Given("very".into())], ElicitationAction::Cancel, None),
+        (vec![QuestionAnswer::Declined], ElicitationAction::Decline, None),
+        (vec![QuestionAnswer::Nobody("they are out".into())], ElicitationAction::Cancel, None),
     ] {
         let (call, mut heard) = running();
         let times = words.len();
         let answering = async {
             for answer in words {
-                let Some(Signal::Asks { reply, question, .. }) = heard.recv().await else {
+                let Some(CallSignal::AsksPerson { reply, question, .. }) = heard.recv().await else {
                     panic!("not asked")
                 };
                 assert!(question.text.contains("'srv' asks: How old?"));

@@ -15,22 +15,22 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::answers;
-use super::calls::{Allowance, Running};
-use super::host::Host;
-use super::link::InUse;
-use super::output::output;
+use super::calls::{ServerRequestQuota, McpRunningCall};
+use super::host::McpSharedServer;
+use super::link::ConnectionGuard;
+use super::output::to_tool_output;
 use super::{plain, wire};
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
-use crate::tool::{CallContext, DynTool, Manner, ToolError, ToolOutput, parse};
-use crate::toolset::text::clipped;
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, parse_arguments};
+use crate::toolset::text::truncate;
 
 /// How often a server may ask back before it answers.
 const ROUNDS: usize = 10;
 
 /// A tool of a server.
 pub(super) struct McpTool {
-    pub(super) host: Arc<Host>,
+    pub(super) shared: Arc<McpSharedServer>,
     /// What people call the server.
     pub(super) label: Arc<str>,
     /// What models call it.
@@ -49,12 +49,12 @@ impl DynTool for McpTool {
     }
 
     /// As the server says of itself.
-    fn manner(&self) -> Manner {
+    fn effects(&self) -> ToolEffects {
         let hints = self.tool.annotations.as_ref();
         match hints.map(|hints| (hints.read_only_hint, hints.idempotent_hint)) {
-            Some((Some(true), _)) => Manner::READ_ONLY,
-            Some((_, Some(true))) => Manner::REPEATABLE,
-            _ => Manner::default(),
+            Some((Some(true), _)) => ToolEffects::READ_ONLY,
+            Some((_, Some(true))) => ToolEffects::REPEATABLE,
+            _ => ToolEffects::default(),
         }
     }
 
@@ -71,7 +71,7 @@ impl DynTool for McpTool {
         });
         let ToolSpec { description, parameters, .. } = self.spec();
         ToolIdentity {
-            toolset: self.host.server.id(),
+            toolset: self.shared.server.id(),
             server: Some(self.label.to_string()),
             hints: hints.unwrap_or_default(),
             ..ToolIdentity::new(&self.tool.name, &description, &parameters)
@@ -84,22 +84,22 @@ impl DynTool for McpTool {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let arguments: JsonObject = parse(arguments)?;
+            let arguments: JsonObject = parse_arguments(arguments)?;
             if context.cancel.is_cancelled() {
                 return Err(stopped());
             }
             let link = tokio::select! {
-                link = self.host.link() => link,
+                link = self.shared.connection() => link,
                 () = context.cancel.cancelled() => return Err(stopped()),
             };
             let link = link.map_err(|why| self.failed(format!("is not available: {why}")))?;
-            self.is_what_it_was()?;
+            self.check_unchanged()?;
             let mut params = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
-            let allowance = Arc::<Allowance>::default();
+            let allowance = Arc::<ServerRequestQuota>::default();
             for _ in 0..ROUNDS {
                 let (answer, running) = self.ask(&link, params.clone(), context, &allowance).await?;
                 let wanted = match answer {
-                    CallToolResponse::Complete(result) => return output(result),
+                    CallToolResponse::Complete(result) => return to_tool_output(result),
                     CallToolResponse::InputRequired(wanted) => wanted,
                     _ => {
                         return Err(
@@ -118,7 +118,7 @@ impl DynTool for McpTool {
 
 impl McpTool {
     /// The call is for the tool that the model, and whoever allowed it, has seen: not if the server has another by now.
-    fn is_what_it_was(&self) -> Result<(), ToolError> {
+    fn check_unchanged(&self) -> Result<(), ToolError> {
         let same = |now: &Tool| {
             let told = |tool: &Tool| tool.description.clone().or_else(|| tool.title.clone().map(Into::into));
             now.name == self.tool.name
@@ -126,7 +126,7 @@ impl McpTool {
                 && now.input_schema == self.tool.input_schema
                 && now.annotations == self.tool.annotations
         };
-        match self.host.known() {
+        match self.shared.known_listing() {
             Some(listed) if !listed.tools.iter().any(same) => Err(ToolError::Retry(format!(
                 "The MCP server '{}' has changed or removed its tool '{}' meanwhile: the call was not made. Look at your \
                  tools again before you make another.",
@@ -137,41 +137,41 @@ impl McpTool {
     }
 
     fn failed(&self, what: String) -> ToolError {
-        ToolError::Failed(format!("the MCP server '{}' {what}", self.host.label))
+        ToolError::Failed(format!("the MCP server '{}' {what}", self.shared.label))
     }
 
     /// Sends one request and waits for what comes of it.
     async fn ask(
         &self,
-        link: &InUse,
+        link: &ConnectionGuard,
         params: CallToolRequestParams,
         context: &CallContext,
-        allowance: &Arc<Allowance>,
-    ) -> Result<(CallToolResponse, Arc<Running>), ToolError> {
+        allowance: &Arc<ServerRequestQuota>,
+    ) -> Result<(CallToolResponse, Arc<McpRunningCall>), ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let mut handle = tokio::select! {
             biased;
             sent = sent => match sent {
                 Ok(handle) => handle,
-                Err(error) => return Err(self.explained(link, error).await),
+                Err(error) => return Err(self.explain_error(link, error).await),
             },
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.gone() => return Err(self.gone(how)),
+            how = link.until_ended() => return Err(self.connection_ended_error(how)),
         };
-        let entered = link.calls.enter(handle.id.clone(), handle.progress_token.clone(), context, allowance);
+        let entered = link.calls.register(handle.id.clone(), handle.progress_token.clone(), context, allowance);
         let mut abandoned =
-            Abandoned { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.host.tasks };
-        let longest = self.host.options.silence;
+            CancelRequestOnDrop { peer: &link.peer, id: Some(handle.id.clone()), tasks: &self.shared.tasks };
+        let longest = self.shared.options.inactivity_timeout;
         let answer = tokio::select! {
             biased;
             answer = &mut handle.rx => answer,
             () = context.cancel.cancelled() => return Err(stopped()),
-            how = link.gone() => {
+            how = link.until_ended() => {
                 abandoned.id = None;
-                return Err(self.gone(how));
+                return Err(self.connection_ended_error(how));
             }
-            () = entered.running.silent(longest) => {
+            () = entered.running.until_silent(longest) => {
                 return Err(self.failed(format!("gave no sign of life for {longest:?}: the call was given up")));
             }
         };
@@ -183,16 +183,16 @@ impl McpTool {
             Ok(_) => {
                 return Err(self.failed("answered with something that is no result of a tool".to_owned()));
             }
-            Err(error) => return Err(self.explained(link, error).await),
+            Err(error) => return Err(self.explain_error(link, error).await),
         };
         Ok((answer, entered.running.clone()))
     }
 
-    async fn explained(&self, link: &InUse, error: ServiceError) -> ToolError {
-        let said = |text: &str, most| clipped(&self.host.server.scrub(text.to_owned()), most);
+    async fn explain_error(&self, link: &ConnectionGuard, error: ServiceError) -> ToolError {
+        let said = |text: &str, most| truncate(&self.shared.server.scrub(text.to_owned()), most);
         match error {
             ServiceError::McpError(error) if wire::is_unreadable(&error) => {
-                let next = match self.manner().repeatable {
+                let next = match self.effects().repeatable {
                     true => "",
                     false => " The call was made: find out what it has done before you make it again.",
                 };
@@ -210,19 +210,19 @@ impl McpTool {
                 said(&error.message, 2000),
                 error.code.0
             )),
-            ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.gone()).await {
-                Ok(how) => self.gone(how),
-                Err(_) => self.gone("died during the call: it closed the connection"),
+            ServiceError::TransportClosed => match timeout(Duration::from_secs(2), link.until_ended()).await {
+                Ok(how) => self.connection_ended_error(how),
+                Err(_) => self.connection_ended_error("died during the call: it closed the connection"),
             },
             error => {
                 link.retire();
-                self.failed(format!("could not be asked: {}", said(&plain::asking(&error), 500)))
+                self.failed(format!("could not be asked: {}", said(&plain::service_error_text(&error), 500)))
             }
         }
     }
 
-    fn gone(&self, how: &str) -> ToolError {
-        let next = match self.manner().repeatable {
+    fn connection_ended_error(&self, how: &str) -> ToolError {
+        let next = match self.effects().repeatable {
             true => "It is started again when it is needed; this tool may be called again as it was.",
             false => {
                 "It is started again when it is needed. Whether this call had an effect is unknown: find out before \
@@ -235,7 +235,7 @@ impl McpTool {
     /// What the server wants to know before it goes on.
     async fn input(
         &self,
-        running: &Arc<Running>,
+        running: &Arc<McpRunningCall>,
         wanted: InputRequiredResult,
     ) -> Result<std::collections::BTreeMap<String, Value>, ToolError> {
         let mut given = std::collections::BTreeMap::new();
@@ -248,12 +248,12 @@ impl McpTool {
             let answering = async {
                 match request {
                     InputRequest::Elicitation(asked) => {
-                        answers::elicit(running, &self.host.label, asked.params)
+                        answers::elicit(running, &self.shared.label, asked.params)
                             .await
                             .map(serde_json::to_value)
                     }
                     InputRequest::ListRoots(_) => Ok(serde_json::to_value(answers::roots(Some(running)))),
-                    InputRequest::CreateMessage(asked) if self.host.server.sampling => {
+                    InputRequest::CreateMessage(asked) if self.shared.server.sampling => {
                         answers::sample(running, asked.params).await.map(serde_json::to_value)
                     }
                     _ => Err(rmcp::ErrorData::new(ErrorCode::INVALID_REQUEST, "it may not ask that", None)),
@@ -277,13 +277,13 @@ fn stopped() -> ToolError {
 }
 
 /// Tells the server of a call that nobody waits for any more, when it is dropped with an id.
-struct Abandoned<'a> {
+struct CancelRequestOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
     tasks: &'a TaskTracker,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for CancelRequestOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         // Outside of a runtime nothing can be sent; but then nobody is there who could have been called.

@@ -6,16 +6,16 @@ use tokio_util::sync::CancellationToken;
 
 /// A handle: clones are of the same connection.
 #[derive(Clone, Default)]
-pub(super) struct Fault(Arc<Inner>);
+pub(super) struct ConnectionFault(Arc<FaultState>);
 
 #[derive(Default)]
-struct Inner {
+struct FaultState {
     /// What made it useless.
     fatal: OnceLock<String>,
     raised: CancellationToken,
 }
 
-impl Fault {
+impl ConnectionFault {
     /// The connection is of no use any more.
     pub(super) fn raise(&self, why: impl Into<String>) {
         let _ = self.0.fatal.set(why.into());
@@ -23,13 +23,13 @@ impl Fault {
     }
 
     /// Until it is of no use any more; answers why.
-    pub(super) async fn raised(&self) -> String {
+    pub(super) async fn until_raised(&self) -> String {
         self.0.raised.cancelled().await;
         self.0.fatal.get().cloned().unwrap_or_default()
     }
 
     /// Why it is of no use any more, if that is so.
-    pub(super) fn why(&self) -> Option<&str> {
+    pub(super) fn reason(&self) -> Option<&str> {
         self.0.fatal.get().map(String::as_str)
     }
 }

@@ -11,22 +11,22 @@ use rmcp::model::{
 };
 use rmcp::transport::Transport;
 
-use super::fault::Fault;
+use super::fault::ConnectionFault;
 use super::limits;
-use crate::toolset::text::grouped;
+use crate::toolset::text::group_digits;
 
 /// See the module.
-pub(super) struct Guarded<T> {
+pub(super) struct LimitedTransport<T> {
     inner: T,
-    open: Arc<Open>,
-    fault: Fault,
+    open: Arc<OpenRequests>,
+    fault: ConnectionFault,
 }
 
 #[derive(Default)]
-struct Open(Mutex<State>);
+struct OpenRequests(Mutex<OpenRequestsState>);
 
 #[derive(Default)]
-struct State {
+struct OpenRequestsState {
     /// What the server waits for an answer to.
     asked: HashSet<RequestId>,
     /// Answers on their way.
@@ -37,28 +37,28 @@ struct State {
     old: bool,
 }
 
-impl Open {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl OpenRequests {
+    fn state(&self) -> MutexGuard<'_, OpenRequestsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An answer on its way, until it has been taken or was given up.
-struct Sending(Arc<Open>);
+struct SendingGuard(Arc<OpenRequests>);
 
-impl Drop for Sending {
+impl Drop for SendingGuard {
     fn drop(&mut self) {
         self.0.state().sending -= 1;
     }
 }
 
-impl<T> Guarded<T> {
-    pub(super) fn new(inner: T, fault: Fault) -> Self {
-        Guarded { inner, open: Arc::default(), fault }
+impl<T> LimitedTransport<T> {
+    pub(super) fn new(inner: T, fault: ConnectionFault) -> Self {
+        LimitedTransport { inner, open: Arc::default(), fault }
     }
 
     /// Takes note of what the server sends. Answers whether it may.
-    fn hear(&self, message: &ServerJsonRpcMessage) -> bool {
+    fn admit(&self, message: &ServerJsonRpcMessage) -> bool {
         let mut state = self.open.state();
         match message {
             JsonRpcMessage::Response(_) => state.ready = true,
@@ -72,7 +72,7 @@ impl<T> Guarded<T> {
                 if state.asked.len() + state.sending >= limits::REQUESTS {
                     self.fault.raise(format!(
                         "it does not read the answers to what it asks: {} requests are waiting, which is the limit",
-                        grouped(limits::REQUESTS as u64)
+                        group_digits(limits::REQUESTS as u64)
                     ));
                     return false;
                 }
@@ -94,7 +94,7 @@ impl<T> Guarded<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for LimitedTransport<T> {
     type Error = T::Error;
 
     fn name() -> Cow<'static, str> {
@@ -120,7 +120,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             let mut state = self.open.state();
             state.asked.remove(id);
             state.sending += 1;
-            Sending(self.open.clone())
+            SendingGuard(self.open.clone())
         });
         let send = self.inner.send(item);
         async move {
@@ -131,7 +131,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         let message = self.inner.receive().await?;
-        self.hear(&message).then_some(message)
+        self.admit(&message).then_some(message)
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {

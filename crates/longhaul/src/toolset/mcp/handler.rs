@@ -17,24 +17,24 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::calls::{Calls, Running};
+use super::calls::{McpRunningCalls, McpRunningCall};
 use super::{answers, limits, wire};
-use crate::toolset::text::clipped;
+use crate::toolset::text::truncate;
 
 /// What is handed to the protocol.
 #[derive(Clone)]
-pub(super) struct Handler {
+pub(super) struct McpClientHandler {
     pub(super) server: Arc<str>,
-    pub(super) calls: Arc<Calls>,
+    pub(super) calls: Arc<McpRunningCalls>,
     /// Rung when the server says that its tools have changed.
     pub(super) changed: Arc<Notify>,
     pub(super) sampling: bool,
     /// One for each question that may be open at once.
-    pub(super) questions: Arc<Semaphore>,
+    pub(super) question_slots: Arc<Semaphore>,
 }
 
 /// How many questions a connection may have open.
-pub(super) fn questions() -> Arc<Semaphore> {
+pub(super) fn question_slots() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(limits::QUESTIONS_AT_ONCE))
 }
 
@@ -42,23 +42,23 @@ fn refuse<T>(why: &str) -> Result<T, ErrorData> {
     Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why.to_owned(), None))
 }
 
-impl Handler {
-    fn call_of(&self, context: &RequestContext<RoleClient>) -> Option<Arc<Running>> {
+impl McpClientHandler {
+    fn call_of(&self, context: &RequestContext<RoleClient>) -> Option<Arc<McpRunningCall>> {
         let of = match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             _ => None,
         };
-        self.calls.asking(of)
+        self.calls.call_of_request(of)
     }
 
     fn opens_question(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
         let most = limits::QUESTIONS_AT_ONCE;
         let why = || format!("{most} questions of this server are open, which is the limit");
-        self.questions.clone().try_acquire_owned().or_else(|_| refuse(&why()))
+        self.question_slots.clone().try_acquire_owned().or_else(|_| refuse(&why()))
     }
 }
 
-impl ClientHandler for Handler {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         let mut can = ClientCapabilities::default();
         can.roots = Some(RootsCapabilities::default());
@@ -118,11 +118,11 @@ impl ClientHandler for Handler {
             let why = request.params.as_ref().and_then(|why| why.as_str()).unwrap_or_default();
             return refuse(&format!("the request cannot be read: {why}"));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clipped(&request.method, 100), None))
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, truncate(&request.method, 100), None))
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.calls.progress(params).await;
+        self.calls.report_progress(params).await;
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -134,6 +134,6 @@ impl ClientHandler for Handler {
         params: LoggingMessageNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        tracing::debug!(server = %self.server, "{}", clipped(&params.data.to_string(), 500));
+        tracing::debug!(server = %self.server, "{}", truncate(&params.data.to_string(), 500));
     }
 }

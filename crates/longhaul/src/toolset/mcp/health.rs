@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A server that has run for so long was well.
-const WELL: Duration = Duration::from_secs(60);
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The longest time between two tries.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// How a server has behaved.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct RestartBackoff {
     deaths: u32,
     refusals: u32,
     not_before: Option<Instant>,
@@ -20,37 +20,37 @@ pub(super) struct Health {
 
 /// Whether it is tried now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum RestartDecision {
     Now,
     /// Wait until then: it has died too often.
     At(Instant),
     /// It would not start a moment ago, for this reason.
-    Refused(String),
+    FailedRecently(String),
 }
 
-impl Health {
-    pub(super) fn turn(&self, now: Instant) -> Turn {
+impl RestartBackoff {
+    pub(super) fn decide(&self, now: Instant) -> RestartDecision {
         match (self.not_before.filter(|at| *at > now), &self.why) {
-            (None, _) => Turn::Now,
-            (Some(_), Some(why)) => Turn::Refused(why.clone()),
-            (Some(at), None) => Turn::At(at),
+            (None, _) => RestartDecision::Now,
+            (Some(_), Some(why)) => RestartDecision::FailedRecently(why.clone()),
+            (Some(at), None) => RestartDecision::At(at),
         }
     }
 
-    pub(super) fn started(&mut self) {
+    pub(super) fn record_start(&mut self) {
         (self.refusals, self.why) = (0, None);
     }
 
     /// It would not start.
-    pub(super) fn refused(&mut self, now: Instant, why: &str) {
+    pub(super) fn record_failed_start(&mut self, now: Instant, why: &str) {
         self.refusals += 1;
         self.not_before = Some(now + doubled(Duration::from_secs(1), self.refusals));
         self.why = Some(why.to_owned());
     }
 
     /// It has died. After the first time it is started again at once.
-    pub(super) fn died(&mut self, now: Instant, started: Instant) {
-        if now.duration_since(started) >= WELL {
+    pub(super) fn record_crash(&mut self, now: Instant, started: Instant) {
+        if now.duration_since(started) >= HEALTHY_AFTER {
             self.deaths = 0;
         }
         self.deaths += 1;
@@ -73,38 +73,38 @@ mod tests {
     #[test]
     fn whoever_dies_again_and_again_is_started_more_and_more_slowly() {
         let begun = Instant::now();
-        let mut health = Health::default();
-        assert_eq!(health.turn(begun), Turn::Now);
+        let mut health = RestartBackoff::default();
+        assert_eq!(health.decide(begun), RestartDecision::Now);
         let mut waits = Vec::new();
         for _ in 0..10 {
-            health.died(begun, begun);
-            waits.push(match health.turn(begun) {
-                Turn::At(at) => (at - begun).as_millis(),
+            health.record_crash(begun, begun);
+            waits.push(match health.decide(begun) {
+                RestartDecision::At(at) => (at - begun).as_millis(),
                 other => {
-                    assert_eq!(other, Turn::Now);
+                    assert_eq!(other, RestartDecision::Now);
                     0
                 }
             });
-            health.started();
+            health.record_start();
         }
         assert_eq!(waits, [0, 250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
-        health.died(begun + WELL, begun);
-        assert_eq!(health.turn(begun + WELL), Turn::Now, "it was well in between");
+        health.record_crash(begun + HEALTHY_AFTER, begun);
+        assert_eq!(health.decide(begun + HEALTHY_AFTER), RestartDecision::Now, "it was well in between");
     }
 
     #[test]
     fn whoever_would_not_start_is_not_tried_by_each_who_asks() {
         let begun = Instant::now();
-        let mut health = Health::default();
-        health.refused(begun, "no such command");
-        assert_eq!(health.turn(begun), Turn::Refused("no such command".to_owned()));
-        assert_eq!(health.turn(begun + Duration::from_secs(1)), Turn::Now);
-        health.refused(begun, "no such command");
+        let mut health = RestartBackoff::default();
+        health.record_failed_start(begun, "no such command");
+        assert_eq!(health.decide(begun), RestartDecision::FailedRecently("no such command".to_owned()));
+        assert_eq!(health.decide(begun + Duration::from_secs(1)), RestartDecision::Now);
+        health.record_failed_start(begun, "no such command");
         assert_eq!(
-            health.turn(begun + Duration::from_millis(1999)),
-            Turn::Refused("no such command".to_owned())
+            health.decide(begun + Duration::from_millis(1999)),
+            RestartDecision::FailedRecently("no such command".to_owned())
         );
-        health.started();
-        assert_eq!(health.turn(begun + Duration::from_secs(2)), Turn::Now);
+        health.record_start();
+        assert_eq!(health.decide(begun + Duration::from_secs(2)), RestartDecision::Now);
     }
 }

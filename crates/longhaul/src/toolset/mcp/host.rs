@@ -15,19 +15,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::McpOptions;
-use super::calls::Calls;
-use super::fault::Fault;
-use super::guarded::Guarded;
-use super::handler::{self, Handler};
-use super::health::{Health, Turn};
-use super::link::{InUse, Link};
-use super::login::Logins;
-use super::pipe::Pipe;
-use super::program::{self, Reading, Stderr};
-use super::settings::{McpServer, McpWay};
+use super::calls::McpRunningCalls;
+use super::fault::ConnectionFault;
+use super::guarded::LimitedTransport;
+use super::handler::{self, McpClientHandler};
+use super::health::{RestartBackoff, RestartDecision};
+use super::link::{ConnectionGuard, McpConnection};
+use super::login::PendingLogin;
+use super::pipe::StdioTransport;
+use super::program::{self, StderrReader, ServerStderr};
+use super::settings::{McpServer, McpEndpoint};
 use super::{limits, plain, remote};
-use crate::process::Group;
-use crate::toolset::text::clipped;
+use crate::process::ProcessGroup;
+use crate::toolset::text::truncate;
 
 /// How many tools of a server are listed, and how many pages they may come in.
 const MOST_TOOLS: usize = 2000;
@@ -40,95 +40,95 @@ const EXITING: Duration = Duration::from_millis(500);
 /// What a server says about itself is cut there.
 const LONGEST_INSTRUCTIONS: usize = 4000;
 
-pub(super) type Service = RunningService<RoleClient, Handler>;
+pub(super) type McpService = RunningService<RoleClient, McpClientHandler>;
 
 /// A server, whether it runs or not.
-pub(super) struct Host {
+pub(super) struct McpSharedServer {
     pub(super) server: McpServer,
     pub(super) label: Arc<str>,
     pub(super) options: Arc<McpOptions>,
-    pub(super) logins: Logins,
-    current: tokio::sync::Mutex<Option<Arc<Link>>>,
-    listed: Mutex<Option<Listed>>,
+    pub(super) logins: PendingLogin,
+    current: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
+    listing: Mutex<Option<McpToolListing>>,
     generation: AtomicU64,
-    health: Mutex<Health>,
+    backoff: Mutex<RestartBackoff>,
     /// Whether it is known to be older than the protocol of 2026.
-    old: AtomicBool,
+    is_legacy: AtomicBool,
     users: AtomicUsize,
-    pub(super) over: CancellationToken,
+    pub(super) cancel: CancellationToken,
     pub(super) tasks: TaskTracker,
 }
 
 /// What a server offers.
 #[derive(Clone, Default, PartialEq)]
-pub(super) struct Listed {
+pub(super) struct McpToolListing {
     pub(super) tools: Arc<Vec<Tool>>,
     pub(super) instructions: Option<Arc<str>>,
 }
 
 /// A server that has just been started or connected to.
-struct Started {
-    service: Service,
+struct StartedConnection {
+    service: McpService,
     changed: Arc<Notify>,
-    calls: Arc<Calls>,
-    group: Option<Group>,
-    fault: Fault,
+    calls: Arc<McpRunningCalls>,
+    group: Option<ProcessGroup>,
+    fault: ConnectionFault,
 }
 
 /// Why it was not.
-pub(super) struct Refused {
+pub(super) struct ConnectError {
     why: String,
     /// Whether asking in another way may help.
-    again: bool,
+    retry_legacy: bool,
 }
 
 /// How a connection came to its end.
-enum End {
+enum ConnectionEnd {
     Exited(String),
     Disconnected,
     /// We do not want it any more, for this reason.
-    Cut(String),
+    Faulted(String),
     Idle,
-    Over,
+    ShutDown,
 }
 
-impl Host {
-    pub(super) fn new(server: McpServer, options: Arc<McpOptions>, over: CancellationToken) -> Arc<Host> {
-        Arc::new(Host {
+impl McpSharedServer {
+    pub(super) fn new(server: McpServer, options: Arc<McpOptions>, over: CancellationToken) -> Arc<McpSharedServer> {
+        Arc::new(McpSharedServer {
             label: server.label().into(),
             server,
             options,
-            logins: Logins::default(),
+            logins: PendingLogin::default(),
             current: tokio::sync::Mutex::default(),
-            listed: Mutex::default(),
+            listing: Mutex::default(),
             generation: AtomicU64::new(0),
-            health: Mutex::default(),
-            old: AtomicBool::new(false),
+            backoff: Mutex::default(),
+            is_legacy: AtomicBool::new(false),
             users: AtomicUsize::new(0),
-            over,
+            cancel: over,
             tasks: TaskTracker::new(),
         })
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoff(&self) -> MutexGuard<'_, RestartBackoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One more toolset names it.
-    pub(super) fn take(&self) {
+    pub(super) fn add_user(&self) {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
     /// One less. The last one ends it.
-    pub(super) async fn leave(&self) {
+    pub(super) async fn remove_user(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.end().await;
+            self.shut_down().await;
         }
     }
 
     /// Ends it for good.
-    pub(super) async fn end(&self) {
-        self.over.cancel();
+    pub(super) async fn shut_down(&self) {
+        self.cancel.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -138,51 +138,51 @@ impl Host {
         self.generation.load(Ordering::SeqCst)
     }
 
-    fn renew(&self) {
+    fn bump_generation(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// What kept it from starting may be over: it is tried again at once, also by agents that are at work.
     pub(super) fn try_again(&self) {
-        *self.health() = Health::default();
-        self.renew();
+        *self.backoff() = RestartBackoff::default();
+        self.bump_generation();
     }
 
     /// What it offers; what it has offered, if it does not run.
-    pub(super) async fn listed(self: &Arc<Self>) -> Result<Listed, String> {
-        if let Some(listed) = self.known() {
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<McpToolListing, String> {
+        if let Some(listed) = self.known_listing() {
             return Ok(listed);
         }
-        let _in_use = self.link().await?;
-        Ok(self.known().unwrap_or_default())
+        let _in_use = self.connection().await?;
+        Ok(self.known_listing().unwrap_or_default())
     }
 
-    pub(super) fn known(&self) -> Option<Listed> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn known_listing(&self) -> Option<McpToolListing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn learn(&self, listed: Listed) {
-        let before = self.listed.lock().unwrap_or_else(PoisonError::into_inner).replace(listed.clone());
+    fn update_listing(&self, listed: McpToolListing) {
+        let before = self.listing.lock().unwrap_or_else(PoisonError::into_inner).replace(listed.clone());
         if before.is_some_and(|before| before != listed) {
             tracing::info!(server = %self.label, tools = listed.tools.len(), "the server offers other tools now");
-            self.renew();
+            self.bump_generation();
         }
     }
 
     /// The connection, made now if there is none.
-    pub(super) async fn link(self: &Arc<Self>) -> Result<InUse, String> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, String> {
         let mut current = self.current.lock().await;
-        if self.over.is_cancelled() {
+        if self.cancel.is_cancelled() {
             return Err("it has been shut down".to_owned());
         }
-        if let Some(in_use) = current.as_ref().and_then(Link::enter) {
+        if let Some(in_use) = current.as_ref().and_then(McpConnection::acquire) {
             return Ok(in_use);
         }
-        let turn = self.health().turn(Instant::now());
+        let turn = self.backoff().decide(Instant::now());
         let at = match turn {
-            Turn::Now => None,
-            Turn::At(at) => Some(at),
-            Turn::Refused(why) => return Err(why),
+            RestartDecision::Now => None,
+            RestartDecision::At(at) => Some(at),
+            RestartDecision::FailedRecently(why) => return Err(why),
         };
         let starting = async {
             if let Some(at) = at {
@@ -192,24 +192,24 @@ impl Host {
         };
         let started = tokio::select! {
             started = starting => started,
-            () = self.over.cancelled() => Err("it has been shut down".to_owned()),
+            () = self.cancel.cancelled() => Err("it has been shut down".to_owned()),
         };
         match started {
             Ok((link, in_use)) => {
-                self.health().started();
+                self.backoff().record_start();
                 *current = Some(link);
                 Ok(in_use)
             }
             Err(why) => {
-                self.health().refused(Instant::now(), &why);
+                self.backoff().record_failed_start(Instant::now(), &why);
                 Err(why)
             }
         }
     }
 
-    async fn start(self: &Arc<Self>) -> Result<(Arc<Link>, InUse), String> {
-        let stderr = Arc::new(Stderr::new(&self.server, self.label.clone()));
-        let (limit, is_listing) = (self.options.connect, AtomicBool::new(false));
+    async fn start(self: &Arc<Self>) -> Result<(Arc<McpConnection>, ConnectionGuard), String> {
+        let stderr = Arc::new(ServerStderr::new(&self.server, self.label.clone()));
+        let (limit, is_listing) = (self.options.connect_timeout, AtomicBool::new(false));
         let connecting = async {
             let mut started = self.connect(&stderr).await?;
             is_listing.store(true, Ordering::SeqCst);
@@ -218,7 +218,7 @@ impl Host {
                 Err(why) => {
                     let why = match exited_just_now(&mut started.group).await {
                         Some(how) => {
-                            stderr.hear_out().await;
+                            stderr.wait_for_leftovers().await;
                             format!("{how} before its tools were listed")
                         }
                         None => why,
@@ -226,7 +226,7 @@ impl Host {
                     if let Some(group) = &mut started.group {
                         group.terminate(GRACE).await;
                     }
-                    Err(format!("{why}{}", stderr.last_words().await))
+                    Err(format!("{why}{}", stderr.last_lines_after_exit().await))
                 }
             }
         };
@@ -242,32 +242,32 @@ impl Host {
                 // It was killed when the connection was given up.
                 return Err(format!(
                     "it did not answer {what} within {limit:?}{}",
-                    stderr.last_words().await
+                    stderr.last_lines_after_exit().await
                 ));
             }
         };
         let info = started.service.peer().peer_info();
         let version = info.as_ref().map(|info| info.protocol_version.clone());
-        self.old.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
+        self.is_legacy.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
         tracing::debug!(server = %self.label, ?version, tools = listed.tools.len(), "an MCP server is ready");
-        self.learn(listed);
-        let link = Link::new(started.service.peer().clone(), started.calls.clone());
-        let in_use = link.enter().ok_or_else(|| "it ended at once".to_owned())?;
-        self.tasks.spawn(self.clone().tend(link.clone(), started, stderr));
+        self.update_listing(listed);
+        let link = McpConnection::new(started.service.peer().clone(), started.calls.clone());
+        let in_use = link.acquire().ok_or_else(|| "it ended at once".to_owned())?;
+        self.tasks.spawn(self.clone().supervise(link.clone(), started, stderr));
         Ok((link, in_use))
     }
 
     /// Connects in the newest way that the server knows.
-    async fn connect(self: &Arc<Self>, stderr: &Arc<Stderr>) -> Result<Started, String> {
+    async fn connect(self: &Arc<Self>, stderr: &Arc<ServerStderr>) -> Result<StartedConnection, String> {
         let old = ClientLifecycleMode::Initialize;
         let new = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
-        if !self.old.load(Ordering::SeqCst) {
+        if !self.is_legacy.load(Ordering::SeqCst) {
             match self.attempt(new, stderr).await {
                 // Some servers of old end when they are asked something before `initialize`.
-                Err(refused) if refused.again => {}
+                Err(refused) if refused.retry_legacy => {}
                 other => return other.map_err(|refused| refused.why),
             }
         }
@@ -277,39 +277,39 @@ impl Host {
     async fn attempt(
         self: &Arc<Self>,
         mode: ClientLifecycleMode,
-        stderr: &Arc<Stderr>,
-    ) -> Result<Started, Refused> {
-        let (calls, changed, fault) = (Arc::<Calls>::default(), Arc::<Notify>::default(), Fault::default());
-        let handler = Handler {
+        stderr: &Arc<ServerStderr>,
+    ) -> Result<StartedConnection, ConnectError> {
+        let (calls, changed, fault) = (Arc::<McpRunningCalls>::default(), Arc::<Notify>::default(), ConnectionFault::default());
+        let handler = McpClientHandler {
             server: self.label.clone(),
             calls: calls.clone(),
             changed: changed.clone(),
             sampling: self.server.sampling,
-            questions: handler::questions(),
+            question_slots: handler::question_slots(),
         };
-        if let McpWay::Remote(remote) = &self.server.way {
+        if let McpEndpoint::Remote(remote) = &self.server.endpoint {
             let service = remote::connect(self, remote, handler, mode, &fault).await?;
-            return Ok(Started { service, changed, calls, group: None, fault });
+            return Ok(StartedConnection { service, changed, calls, group: None, fault });
         }
-        let refused = |why| Refused { why, again: false };
+        let refused = |why| ConnectError { why, retry_legacy: false };
         let program = self.server.program().ok_or_else(|| refused("there is nothing to start".to_owned()))?;
-        let program::Program { mut group, stdin, stdout, stderr: pipe } =
-            program::start(&program, &self.options).map_err(refused)?;
+        let program::ServerProcess { mut group, stdin, stdout, stderr: pipe } =
+            program::spawn_server(&program, &self.options).map_err(refused)?;
         // It ends with the pipe, or with the server's last process.
-        self.tasks.spawn(Reading::new(stderr).read(pipe, self.over.clone()));
-        let transport = Guarded::new(Pipe::new(stdout, stdin, fault.clone()), fault.clone());
+        self.tasks.spawn(StderrReader::new(stderr).read(pipe, self.cancel.clone()));
+        let transport = LimitedTransport::new(StdioTransport::new(stdout, stdin, fault.clone()), fault.clone());
         let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
         // What it has left behind may hold its output open: that is no server.
         let exited = async {
-            let status = group.exits().await;
+            let status = group.wait_for_exit().await;
             tokio::time::sleep(EXITING).await;
             status
         };
         let (error, ended) = tokio::select! {
             biased;
             served = serving => match served {
-                Ok(service) => return Ok(Started { service, changed, calls, group: Some(group), fault }),
-                Err(error) => (Some(error), timeout(EXITING, group.exits()).await.ok()),
+                Ok(service) => return Ok(StartedConnection { service, changed, calls, group: Some(group), fault }),
+                Err(error) => (Some(error), timeout(EXITING, group.wait_for_exit()).await.ok()),
             },
             status = exited => (None, Some(status)),
         };
@@ -322,30 +322,30 @@ impl Host {
             )
         );
         // How it ends then is our doing: its pipe is closed.
-        let misread = error.as_ref().and_then(plain::unreadable).or_else(|| fault.why().map(str::to_owned));
+        let misread = error.as_ref().and_then(plain::unreadable_text).or_else(|| fault.reason().map(str::to_owned));
         let again = misread.is_none() && (ended.is_some() || late);
         if ended.is_some() {
-            stderr.hear_out().await;
+            stderr.wait_for_leftovers().await;
         }
         group.terminate(GRACE).await;
         let how = match (ended, error) {
-            _ if misread.is_some() => clipped(&self.server.scrub(misread.unwrap_or_default()), 400),
-            (Some(status), _) => format!("{} before it was ready", program::ending(status)),
-            (None, Some(error)) => self.explained(&error, &fault),
+            _ if misread.is_some() => truncate(&self.server.scrub(misread.unwrap_or_default()), 400),
+            (Some(status), _) => format!("{} before it was ready", program::exit_text(status)),
+            (None, Some(error)) => self.explain_error(&error, &fault),
             (None, None) => "it ended before it was ready".to_owned(),
         };
-        Err(Refused { why: format!("{how}{}", stderr.last_words().await), again })
+        Err(ConnectError { why: format!("{how}{}", stderr.last_lines_after_exit().await), retry_legacy: again })
     }
 
     /// Why a connection did not come about: what could not be read, rather than what came of that.
-    pub(super) fn explained(&self, error: &ClientInitializeError, fault: &Fault) -> String {
-        let why = fault.why().map_or_else(|| plain::beginning(error), str::to_owned);
-        clipped(&self.server.scrub(why), 400)
+    pub(super) fn explain_error(&self, error: &ClientInitializeError, fault: &ConnectionFault) -> String {
+        let why = fault.reason().map_or_else(|| plain::connect_error_text(error), str::to_owned);
+        truncate(&self.server.scrub(why), 400)
     }
 
     /// Looks after a connection until it ends, and sees to it that nothing of it is left.
-    async fn tend(self: Arc<Self>, link: Arc<Link>, started: Started, stderr: Arc<Stderr>) {
-        let Started { service, changed, mut group, fault, .. } = started;
+    async fn supervise(self: Arc<Self>, link: Arc<McpConnection>, started: StartedConnection, stderr: Arc<ServerStderr>) {
+        let StartedConnection { service, changed, mut group, fault, .. } = started;
         let peer = service.peer().clone();
         let stop = service.cancellation_token();
         let mut running = pin!(service.waiting());
@@ -355,20 +355,20 @@ impl Host {
         let end = loop {
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => break End::Over,
-                why = fault.raised() => break End::Cut(why),
-                status = exits(&mut group) => break End::Exited(program::ending(status)),
+                () = self.cancel.cancelled() => break ConnectionEnd::ShutDown,
+                why = fault.until_raised() => break ConnectionEnd::Faulted(why),
+                status = exits(&mut group) => break ConnectionEnd::Exited(program::exit_text(status)),
                 _ = &mut running => {
                     is_running = false;
-                    break End::Disconnected;
+                    break ConnectionEnd::Disconnected;
                 }
-                () = link.idle(self.options.idle) => break End::Idle,
+                () = link.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
                 // What changes meanwhile is listed after that: a server that never rests must not put it off for ever.
-                () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect))),
-                Some(listed) = now(&mut listing) => {
+                () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect_timeout))),
+                Some(listed) = poll_optional(&mut listing) => {
                     listing = None;
                     match listed {
-                        Ok(listed) => self.learn(listed),
+                        Ok(listed) => self.update_listing(listed),
                         Err(why) => tracing::warn!(server = %self.label, why, "the server's tools cannot be listed again"),
                     }
                 }
@@ -376,29 +376,29 @@ impl Host {
             }
         };
         match &end {
-            End::Exited(how) => {
-                link.end(format!("died during the call: {how}{}", all_words(&mut group, &stderr).await))
+            ConnectionEnd::Exited(how) => {
+                link.mark_ended(format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await))
             }
-            End::Disconnected => {
+            ConnectionEnd::Disconnected => {
                 // It closes its output before it exits; how it did says more.
-                link.end(match exited_just_now(&mut group).await {
+                link.mark_ended(match exited_just_now(&mut group).await {
                     Some(how) => {
-                        format!("died during the call: {how}{}", all_words(&mut group, &stderr).await)
+                        format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await)
                     }
                     None => {
-                        format!("died during the call: it closed the connection{}", stderr.words_so_far())
+                        format!("died during the call: it closed the connection{}", stderr.last_lines())
                     }
                 });
             }
-            End::Cut(why) => link.end(format!("was disconnected during the call: {why}")),
-            End::Idle | End::Over => link.end("was stopped during the call".to_owned()),
+            ConnectionEnd::Faulted(why) => link.mark_ended(format!("was disconnected during the call: {why}")),
+            ConnectionEnd::Idle | ConnectionEnd::ShutDown => link.mark_ended("was stopped during the call".to_owned()),
         }
-        if matches!(end, End::Exited(_) | End::Disconnected | End::Cut(_)) {
+        if matches!(end, ConnectionEnd::Exited(_) | ConnectionEnd::Disconnected | ConnectionEnd::Faulted(_)) {
             match &end {
-                End::Cut(why) => tracing::warn!(server = %self.label, why, "an MCP server is disconnected"),
-                _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.words_so_far()),
+                ConnectionEnd::Faulted(why) => tracing::warn!(server = %self.label, why, "an MCP server is disconnected"),
+                _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_lines()),
             }
-            self.health().died(Instant::now(), link.since);
+            self.backoff().record_crash(Instant::now(), link.since);
         } else {
             tracing::debug!(server = %self.label, "an MCP server is stopped");
         }
@@ -409,49 +409,49 @@ impl Host {
             let _ = timeout_at(leaves_by, &mut running).await;
         }
         if let Some(mut group) = group {
-            if matches!(end, End::Idle | End::Over) {
-                let _ = timeout_at(leaves_by, group.exits()).await;
+            if matches!(end, ConnectionEnd::Idle | ConnectionEnd::ShutDown) {
+                let _ = timeout_at(leaves_by, group.wait_for_exit()).await;
             }
             group.terminate(GRACE).await;
         }
     }
 }
 
-impl From<String> for Refused {
+impl From<String> for ConnectError {
     fn from(why: String) -> Self {
-        Refused { why, again: false }
+        ConnectError { why, retry_legacy: false }
     }
 }
 
-impl Refused {
+impl ConnectError {
     /// The server closed, or answered something that is not MCP: an older way of asking may help.
-    pub(super) fn again(why: String) -> Self {
-        Refused { why, again: true }
+    pub(super) fn retry_legacy(why: String) -> Self {
+        ConnectError { why, retry_legacy: true }
     }
 }
 
-async fn exits(group: &mut Option<Group>) -> std::io::Result<std::process::ExitStatus> {
+async fn exits(group: &mut Option<ProcessGroup>) -> std::io::Result<std::process::ExitStatus> {
     match group {
-        Some(group) => group.exits().await,
+        Some(group) => group.wait_for_exit().await,
         None => std::future::pending().await,
     }
 }
 
 /// How a program ended whose connection is over. It closes its output before it exits.
-async fn exited_just_now(group: &mut Option<Group>) -> Option<String> {
-    timeout(EXITING, exits(group)).await.ok().map(program::ending)
+async fn exited_just_now(group: &mut Option<ProcessGroup>) -> Option<String> {
+    timeout(EXITING, exits(group)).await.ok().map(program::exit_text)
 }
 
 /// The last words of a program that has exited, and of what it has left behind, which ends here.
-async fn all_words(group: &mut Option<Group>, stderr: &Stderr) -> String {
-    stderr.hear_out().await;
+async fn final_stderr(group: &mut Option<ProcessGroup>, stderr: &ServerStderr) -> String {
+    stderr.wait_for_leftovers().await;
     if let Some(group) = group {
         group.kill().await;
     }
-    stderr.last_words().await
+    stderr.last_lines_after_exit().await
 }
 
-async fn now<F: Future + Unpin>(future: &mut Option<F>) -> Option<F::Output> {
+async fn poll_optional<F: Future + Unpin>(future: &mut Option<F>) -> Option<F::Output> {
     match future {
         Some(future) => Some(future.await),
         None => std::future::pending().await,
@@ -475,26 +475,26 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
     std::future::pending().await
 }
 
-async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<Listed, String> {
+async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<McpToolListing, String> {
     // What changes often is listed once.
     tokio::time::sleep(Duration::from_millis(100)).await;
     timeout(limit, list(&peer)).await.unwrap_or_else(|_| Err(format!("there was no answer within {limit:?}")))
 }
 
 /// All tools, page by page.
-async fn list(peer: &Peer<RoleClient>) -> Result<Listed, String> {
+async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
     let info = peer.peer_info();
     let instructions = info.as_ref().and_then(|info| info.instructions.as_deref()).map(str::trim);
     let instructions =
-        instructions.filter(|text| !text.is_empty()).map(|text| clipped(text, LONGEST_INSTRUCTIONS).into());
+        instructions.filter(|text| !text.is_empty()).map(|text| truncate(text, LONGEST_INSTRUCTIONS).into());
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
-        return Ok(Listed { tools: Arc::default(), instructions });
+        return Ok(McpToolListing { tools: Arc::default(), instructions });
     }
     let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0);
     for _ in 0..MOST_PAGES {
         let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
         let page = page.map_err(|error| {
-            format!("its tools cannot be listed: {}", clipped(&plain::asking(&error), 300))
+            format!("its tools cannot be listed: {}", truncate(&plain::service_error_text(&error), 300))
         })?;
         bytes += page.tools.iter().map(size).sum::<usize>();
         if bytes > limits::TOOLS_BYTES {
@@ -510,7 +510,7 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Listed, String> {
         }
     }
     tools.truncate(MOST_TOOLS);
-    Ok(Listed { tools: Arc::new(tools), instructions })
+    Ok(McpToolListing { tools: Arc::new(tools), instructions })
 }
 
 /// How much memory a tool takes, about.

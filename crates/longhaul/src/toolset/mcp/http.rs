@@ -21,11 +21,11 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::fault::Fault;
+use super::fault::ConnectionFault;
 use super::limits;
 use super::wire::{self, Incoming};
-use crate::toolset::outward::failure;
-use crate::toolset::text::clipped;
+use crate::toolset::outward::describe_error;
+use crate::toolset::text::truncate;
 
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -34,40 +34,40 @@ const SESSION: &str = "mcp-session-id";
 /// What went wrong, in words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct HttpError(String);
+pub(super) struct McpHttpError(String);
 
-impl From<reqwest::Error> for HttpError {
+impl From<reqwest::Error> for McpHttpError {
     fn from(error: reqwest::Error) -> Self {
-        HttpError(failure(error))
+        McpHttpError(describe_error(error))
     }
 }
 
-type Failure = StreamableHttpError<HttpError>;
-type Headers = HashMap<HeaderName, HeaderValue>;
-type Events = BoxStream<'static, Result<Sse, sse_stream::Error>>;
+type McpHttpFailure = StreamableHttpError<McpHttpError>;
+type McpHttpHeaders = HashMap<HeaderName, HeaderValue>;
+type SseEventStream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Http {
+pub(super) struct McpHttpClient {
     pub(super) client: Client,
-    pub(super) fault: Fault,
+    pub(super) fault: ConnectionFault,
 }
 
-fn client(error: reqwest::Error) -> Failure {
+fn client_error(error: reqwest::Error) -> McpHttpFailure {
     StreamableHttpError::Client(error.into())
 }
 
-fn unexpected(why: impl Into<String>) -> Failure {
+fn unexpected(why: impl Into<String>) -> McpHttpFailure {
     StreamableHttpError::UnexpectedServerResponse(why.into().into())
 }
 
 /// An error that names no request is the answer to the one it came for; in a session it means that this is over, and
 /// another is begun.
-fn named(
+fn with_request_id(
     mut answer: StreamableHttpPostResponse,
     asked: &ClientJsonRpcMessage,
     in_session: bool,
-) -> Result<StreamableHttpPostResponse, Failure> {
+) -> Result<StreamableHttpPostResponse, McpHttpFailure> {
     if let StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), _) = &mut answer
         && let Some(id) = request_id(asked)
         && error.id.is_none()
@@ -88,7 +88,7 @@ fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
 }
 
 /// A login that is asked for, or one that does not reach far enough.
-fn challenge(response: &Response) -> Result<(), Failure> {
+fn challenge(response: &Response) -> Result<(), McpHttpFailure> {
     let status = response.status();
     if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Ok(());
@@ -121,12 +121,12 @@ fn scope(header: &str) -> Option<String> {
 }
 
 /// A body, up to a length; `None` if it is longer.
-async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, Failure> {
+async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, McpHttpFailure> {
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Ok(None);
     }
     let (mut bytes, mut response) = (Vec::new(), response);
-    while let Some(chunk) = response.chunk().await.map_err(client)? {
+    while let Some(chunk) = response.chunk().await.map_err(client_error)? {
         if bytes.len() + chunk.len() > most {
             return Ok(None);
         }
@@ -156,14 +156,14 @@ fn not_discovered(
 /// What a server said when it refused a request.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body);
-    match clipped(said.trim(), 200) {
+    match truncate(said.trim(), 200) {
         said if said.is_empty() => format!("it answered HTTP {}", status.as_u16()),
         said => format!("it answered HTTP {}: {said}", status.as_u16()),
     }
 }
 
-impl Http {
-    fn with(&self, mut request: RequestBuilder, auth: Option<String>, headers: Headers) -> RequestBuilder {
+impl McpHttpClient {
+    fn with(&self, mut request: RequestBuilder, auth: Option<String>, headers: McpHttpHeaders) -> RequestBuilder {
         if let Some(token) = auth {
             request = request.bearer_auth(token);
         }
@@ -176,7 +176,7 @@ impl Http {
         response: Response,
         message: &ClientJsonRpcMessage,
         in_session: bool,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
+    ) -> Result<StreamableHttpPostResponse, McpHttpFailure> {
         let status = response.status();
         let is_json = has_type(&response, JSON);
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
@@ -197,7 +197,7 @@ impl Http {
         }
         if is_json
             && !is_login
-            && let Incoming::Message(answer) = wire::read(&body)
+            && let Incoming::Message(answer) = wire::parse_message(&body)
             && let JsonRpcMessage::Error(error) = &*answer
             && !wire::is_unreadable(&error.error)
         {
@@ -212,14 +212,14 @@ impl Http {
         message: &ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
+        headers: McpHttpHeaders,
+    ) -> Result<StreamableHttpPostResponse, McpHttpFailure> {
         let in_session = session.is_some();
         let mut request = self.client.post(uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
         if let Some(session) = session {
             request = request.header(SESSION, &*session);
         }
-        let response = self.with(request, auth, headers).json(message).send().await.map_err(client)?;
+        let response = self.with(request, auth, headers).json(message).send().await.map_err(client_error)?;
         challenge(&response)?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -244,15 +244,15 @@ impl Http {
             return Err(StreamableHttpError::UnexpectedContentType(content_type(&response)));
         }
         let read = match body(response, limits::MESSAGE).await? {
-            Some(bytes) => wire::read(&bytes),
-            None => Incoming::Lost(wire::too_long()),
+            Some(bytes) => wire::parse_message(&bytes),
+            None => Incoming::Unattributed(wire::too_long()),
         };
         // What comes in answer to something that is no request is of no interest.
         let Some(id) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
         let answer = match read {
             Incoming::Message(answer) => *answer,
-            Incoming::Nothing => wire::unreadable(id, "it is not a JSON-RPC message"),
-            Incoming::Lost(why) => wire::unreadable(id, &why),
+            Incoming::Nothing => wire::unreadable_answer(id, "it is not a JSON-RPC message"),
+            Incoming::Unattributed(why) => wire::unreadable_answer(id, &why),
         };
         Ok(StreamableHttpPostResponse::Json(answer, begun))
     }
@@ -262,7 +262,7 @@ impl Http {
         &self,
         events: impl Stream<Item = Result<Sse, sse_stream::Error>> + Send + 'static,
         asked: Option<RequestId>,
-    ) -> Events {
+    ) -> SseEventStream {
         let fault = self.fault.clone();
         let read = move |event: Result<Sse, sse_stream::Error>| {
             let why = match event {
@@ -271,9 +271,9 @@ impl Http {
                     let Some(data) = event.data.as_ref().filter(|_| is_message) else {
                         return Some(Ok(event));
                     };
-                    match wire::read(data.as_bytes()) {
+                    match wire::parse_message(data.as_bytes()) {
                         Incoming::Nothing => return Some(Ok(event)),
-                        Incoming::Lost(why) => why,
+                        Incoming::Unattributed(why) => why,
                         Incoming::Message(message) => {
                             let JsonRpcMessage::Error(error) = &*message else { return Some(Ok(event)) };
                             if !wire::is_unreadable(&error.error) {
@@ -291,7 +291,7 @@ impl Http {
             };
             match &asked {
                 Some(id) => {
-                    let error = wire::unreadable(id.clone(), &why);
+                    let error = wire::unreadable_answer(id.clone(), &why);
                     Some(Ok(Sse { data: serde_json::to_string(&error).ok(), ..Sse::default() }))
                 }
                 None => {
@@ -308,8 +308,8 @@ impl Http {
 fn unfit(error: &sse_stream::Error) -> Option<String> {
     match error {
         sse_stream::Error::Body(error) => match error.downcast_ref()? {
-            StreamError::TooLong => Some(wire::too_long()),
-            StreamError::Broken(_) => None,
+            SseStreamError::TooLong => Some(wire::too_long()),
+            SseStreamError::Broken(_) => None,
         },
         sse_stream::Error::Utf8Parse(_) => Some("it is not UTF-8".to_owned()),
         _ => Some("it is not a server-sent event".to_owned()),
@@ -318,7 +318,7 @@ fn unfit(error: &sse_stream::Error) -> Option<String> {
 
 fn content_type(response: &Response) -> Option<String> {
     let value = response.headers().get(CONTENT_TYPE)?;
-    Some(clipped(&String::from_utf8_lossy(value.as_bytes()), 100))
+    Some(truncate(&String::from_utf8_lossy(value.as_bytes()), 100))
 }
 
 fn has_type(response: &Response, wanted: &str) -> bool {
@@ -327,11 +327,11 @@ fn has_type(response: &Response, wanted: &str) -> bool {
 
 /// Why a stream of events ends before its end.
 #[derive(Debug, thiserror::Error)]
-enum StreamError {
+enum SseStreamError {
     #[error("an event is longer than {}", limits::MESSAGE_WORDS)]
     TooLong,
     #[error(transparent)]
-    Broken(#[from] HttpError),
+    Broken(#[from] McpHttpError),
 }
 
 /// Events, each of a bounded length; after one that is too long there is nothing more.
@@ -339,8 +339,8 @@ fn bounded(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<Sse, sse_stream::Error>> + Send {
     let (mut length, mut line, mut over, mut after_cr) = (0_usize, 0_usize, false, false);
-    let measured = bytes.map(move |chunk| -> Result<Bytes, StreamError> {
-        let chunk = chunk.map_err(HttpError::from)?;
+    let measured = bytes.map(move |chunk| -> Result<Bytes, SseStreamError> {
+        let chunk = chunk.map_err(McpHttpError::from)?;
         for byte in &chunk {
             let ends_crlf = std::mem::replace(&mut after_cr, *byte == b'\r') && *byte == b'\n';
             match byte {
@@ -354,7 +354,7 @@ fn bounded(
             }
             over |= length > limits::MESSAGE;
         }
-        if over { Err(StreamError::TooLong) } else { Ok(chunk) }
+        if over { Err(SseStreamError::TooLong) } else { Ok(chunk) }
     });
     let mut ended = false;
     let until_too_long = measured.take_while(move |chunk| {
@@ -365,8 +365,8 @@ fn bounded(
     SseStream::from_bytes_stream(until_too_long)
 }
 
-impl StreamableHttpClient for Http {
-    type Error = HttpError;
+impl StreamableHttpClient for McpHttpClient {
+    type Error = McpHttpError;
 
     async fn post_message(
         &self,
@@ -374,11 +374,11 @@ impl StreamableHttpClient for Http {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
+        headers: McpHttpHeaders,
+    ) -> Result<StreamableHttpPostResponse, McpHttpFailure> {
         let in_session = session.is_some();
         let answer = self.post(&uri, &message, session, auth, headers).await?;
-        named(answer, &message, in_session)
+        with_request_id(answer, &message, in_session)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -387,9 +387,9 @@ impl StreamableHttpClient for Http {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
-        headers: Headers,
+        headers: McpHttpHeaders,
         _: usize,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
+    ) -> Result<StreamableHttpPostResponse, McpHttpFailure> {
         self.post_message(uri, message, session, auth, headers).await
     }
 
@@ -398,11 +398,11 @@ impl StreamableHttpClient for Http {
         uri: Arc<str>,
         session: Arc<str>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Result<(), Failure> {
+        headers: McpHttpHeaders,
+    ) -> Result<(), McpHttpFailure> {
         let request = self.client.delete(&*uri).header(SESSION, &*session);
         // Whether it could be ended is of no interest: it is not used any more.
-        self.with(request, auth, headers).send().await.map(drop).map_err(client)
+        self.with(request, auth, headers).send().await.map(drop).map_err(client_error)
     }
 
     async fn get_stream(
@@ -411,8 +411,8 @@ impl StreamableHttpClient for Http {
         session: Option<Arc<str>>,
         last_event: Option<String>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Result<Events, Failure> {
+        headers: McpHttpHeaders,
+    ) -> Result<SseEventStream, McpHttpFailure> {
         let mut request = self.client.get(&*uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
         if let Some(session) = session {
             request = request.header(SESSION, &*session);
@@ -420,7 +420,7 @@ impl StreamableHttpClient for Http {
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);
         }
-        let response = self.with(request, auth, headers).send().await.map_err(client)?;
+        let response = self.with(request, auth, headers).send().await.map_err(client_error)?;
         challenge(&response)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -444,9 +444,9 @@ impl StreamableHttpClient for Http {
         session: Option<Arc<str>>,
         last_event: Option<String>,
         auth: Option<String>,
-        headers: Headers,
+        headers: McpHttpHeaders,
         _: usize,
-    ) -> Result<Events, Failure> {
+    ) -> Result<SseEventStream, McpHttpFailure> {
         self.get_stream(uri, session, last_event, auth, headers).await
     }
 }

@@ -46,7 +46,7 @@ pub(super) const LOGIN_BODY: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::text::grouped;
+    use crate::toolset::text::group_digits;
 
     #[test]
     fn the_documents_have_these_figures() {
@@ -55,21 +55,21 @@ mod tests {
         let section = text.split_once("## What a server can do at worst").unwrap().1;
         assert_eq!(MESSAGE_WORDS, format!("{} MB", MESSAGE >> 20));
         for words in [
-            format!("| {MESSAGE_WORDS}, {} JSON values, {DEPTH} levels, UTF-8 |", grouped(VALUES as u64)),
+            format!("| {MESSAGE_WORDS}, {} JSON values, {DEPTH} levels, UTF-8 |", group_digits(VALUES as u64)),
             format!("| {} MB; the model sees", RESULT >> 20),
             format!("and {} MB in all", TOOLS_BYTES >> 20),
             format!("| {SAMPLINGS} times a call, over all its round trips, {} KB each", SAMPLING >> 10),
             format!(
                 "| {QUESTIONS} times a call, {} letters, a form of {} KB |",
-                grouped(QUESTION as u64),
+                group_digits(QUESTION as u64),
                 FORM >> 10
             ),
             format!("| {QUESTIONS_AT_ONCE} |"),
             format!(
                 "| {} requests without an answer that it has read; ids of {ID} bytes |",
-                grouped(REQUESTS as u64)
+                group_digits(REQUESTS as u64)
             ),
-            format!("{} letters a message", grouped(PROGRESS as u64)),
+            format!("{} letters a message", group_digits(PROGRESS as u64)),
             format!("answers of {} MB", LOGIN_BODY >> 20),
         ] {
             assert!(section.contains(&words), "docs/mcp.md does not say: {words}");

@@ -8,55 +8,55 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::Calls;
+use super::calls::McpRunningCalls;
 
 /// A connection. It is over once it is [`gone`](Link::gone); then the next who needs one makes another.
-pub(super) struct Link {
+pub(super) struct McpConnection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) calls: Arc<Calls>,
+    pub(super) calls: Arc<McpRunningCalls>,
     pub(super) since: Instant,
-    usage: Mutex<Usage>,
+    usage: Mutex<ConnectionUsage>,
     unused: Notify,
-    gone: CancellationToken,
+    ended: CancellationToken,
     why: OnceLock<String>,
 }
 
-struct Usage {
+struct ConnectionUsage {
     users: usize,
     since: Instant,
     closed: bool,
 }
 
-impl Link {
-    pub(super) fn new(peer: Peer<RoleClient>, calls: Arc<Calls>) -> Arc<Link> {
+impl McpConnection {
+    pub(super) fn new(peer: Peer<RoleClient>, calls: Arc<McpRunningCalls>) -> Arc<McpConnection> {
         let since = Instant::now();
-        Arc::new(Link {
+        Arc::new(McpConnection {
             peer,
             calls,
             since,
-            usage: Mutex::new(Usage { users: 0, since, closed: false }),
+            usage: Mutex::new(ConnectionUsage { users: 0, since, closed: false }),
             unused: Notify::new(),
-            gone: CancellationToken::new(),
+            ended: CancellationToken::new(),
             why: OnceLock::new(),
         })
     }
 
-    fn usage(&self) -> MutexGuard<'_, Usage> {
+    fn usage(&self) -> MutexGuard<'_, ConnectionUsage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses it, until what is returned is dropped; not, if it is over.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<InUse> {
+    pub(super) fn acquire(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut usage = self.usage();
         if usage.closed {
             return None;
         }
         usage.users += 1;
-        Some(InUse(self.clone()))
+        Some(ConnectionGuard(self.clone()))
     }
 
     /// When nobody has used it for so long, or nobody does and nobody should. Nobody can any more, then.
-    pub(super) async fn idle(&self, longest: Option<Duration>) {
+    pub(super) async fn until_idle(&self, longest: Option<Duration>) {
         loop {
             let unused = self.unused.notified();
             let due = {
@@ -88,31 +88,31 @@ impl Link {
     }
 
     /// It is over, in this way: what the server did, in words that follow its name.
-    pub(super) fn end(&self, why: String) {
+    pub(super) fn mark_ended(&self, why: String) {
         self.usage().closed = true;
         let _ = self.why.set(why);
-        self.gone.cancel();
+        self.ended.cancel();
     }
 
     /// Until it is over; answers how that came.
-    pub(super) async fn gone(&self) -> &str {
-        self.gone.cancelled().await;
+    pub(super) async fn until_ended(&self) -> &str {
+        self.ended.cancelled().await;
         self.why.get().map_or("ended", String::as_str)
     }
 }
 
 /// A use of a connection.
-pub(super) struct InUse(Arc<Link>);
+pub(super) struct ConnectionGuard(Arc<McpConnection>);
 
-impl std::ops::Deref for InUse {
-    type Target = Link;
+impl std::ops::Deref for ConnectionGuard {
+    type Target = McpConnection;
 
-    fn deref(&self) -> &Link {
+    fn deref(&self) -> &McpConnection {
         &self.0
     }
 }
 
-impl Drop for InUse {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut usage = self.0.usage();
         usage.users -= 1;

@@ -8,13 +8,13 @@ use super::limits;
 
 /// A page that may be shown, and the host that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct CheckedLink {
     pub(super) url: String,
     pub(super) host: String,
 }
 
 /// A page of the web: `https`, or `http` on this machine. Nothing that runs or reads something by being opened.
-pub(super) fn page(typed: &str) -> Result<Page, String> {
+pub(super) fn check_link(typed: &str) -> Result<CheckedLink, String> {
     if typed.len() > limits::LINK {
         return Err(format!("its address is longer than {} bytes", limits::LINK));
     }
@@ -29,7 +29,7 @@ pub(super) fn page(typed: &str) -> Result<Page, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a name before the host could be mistaken for it".to_owned());
     }
-    Ok(Page { url: url.as_str().to_owned(), host: host.to_owned() })
+    Ok(CheckedLink { url: url.as_str().to_owned(), host: host.to_owned() })
 }
 
 /// Whether a host of a URL is this machine, as its name says.
@@ -53,7 +53,7 @@ mod tests {
             // What looks like another host is shown as what it is.
             ("https://ехample.com/", "xn--ample-ywe6i.com"),
         ] {
-            assert_eq!(page(typed).unwrap().host, host, "{typed}");
+            assert_eq!(check_link(typed).unwrap().host, host, "{typed}");
         }
         for typed in [
             "javascript:alert(1)",
@@ -70,10 +70,10 @@ mod tests {
             "/path",
             "",
         ] {
-            assert!(page(typed).is_err(), "{typed}");
+            assert!(check_link(typed).is_err(), "{typed}");
         }
-        assert!(page(&format!("https://example.com/{}", "a".repeat(5000))).is_err());
+        assert!(check_link(&format!("https://example.com/{}", "a".repeat(5000))).is_err());
         // No line of it can pass for one of ours.
-        assert!(!page("https://example.com/a\n\u{1b}[2Jb").unwrap().url.contains(['\n', '\u{1b}']));
+        assert!(!check_link("https://example.com/a\n\u{1b}[2Jb").unwrap().url.contains(['\n', '\u{1b}']));
     }
 }

@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::host::Host;
+use super::host::McpSharedServer;
 use super::links;
-use super::oauth_http::{OAuthHttp, Refusal};
+use super::oauth_http::{OAuthClient, RefusalReason};
 use super::tokens::TokenStore;
-use crate::toolset::outward::shown;
+use crate::toolset::outward::display_url;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
@@ -27,23 +27,23 @@ const LOGIN: Duration = Duration::from_secs(600);
 const LONGEST_HEAD: usize = 16 << 10;
 const HEAD: Duration = Duration::from_secs(10);
 
-type Outcome = Option<Result<(), String>>;
+type LoginOutcome = Option<Result<(), String>>;
 
 /// The login that is under way, if one is.
 #[derive(Default)]
-pub(super) struct Logins(Mutex<Option<watch::Receiver<Outcome>>>);
+pub(super) struct PendingLogin(Mutex<Option<watch::Receiver<LoginOutcome>>>);
 
-impl Logins {
+impl PendingLogin {
     /// Has somebody log in, and waits for that, not longer than `patience`. It goes on without us: whoever comes
     /// later finds the tokens.
     pub(super) async fn login(
         &self,
-        host: &Arc<Host>,
+        host: &Arc<McpSharedServer>,
         url: &Url,
         challenge: Option<String>,
         patience: Duration,
     ) -> Result<(), String> {
-        let Some(show) = host.options.login.clone() else {
+        let Some(show) = host.options.show_login.clone() else {
             return Err("it asks for a login (OAuth), and there is nobody here who could do it".to_owned());
         };
         let mut outcome = {
@@ -57,10 +57,10 @@ impl Logins {
                     let (tell, outcome) = watch::channel(None);
                     let (host, url) = (host.clone(), url.clone());
                     host.clone().tasks.spawn(async move {
-                        let flow = flow(&host, &url, challenge.as_deref(), &*show);
+                        let flow = run_login(&host, &url, challenge.as_deref(), &*show);
                         let done = tokio::select! {
                             done = timeout(LOGIN, flow) => done.unwrap_or_else(|_| Err(format!("nobody has logged in within {LOGIN:?}"))),
-                            () = host.over.cancelled() => Err("it has been shut down".to_owned()),
+                            () = host.cancel.cancelled() => Err("it has been shut down".to_owned()),
                         };
                         match &done {
                             Ok(()) => host.try_again(),
@@ -87,8 +87,8 @@ impl Logins {
     }
 }
 
-async fn flow(
-    host: &Host,
+async fn run_login(
+    host: &McpSharedServer,
     url: &Url,
     challenge: Option<&str>,
     show: &(dyn Fn(&str, &str) + Send + Sync),
@@ -98,13 +98,13 @@ async fn flow(
         .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
         .map_err(|error| format!("there is no port to come back to after the login: {error}"))?;
     let back = format!("http://127.0.0.1:{port}");
-    let (mut manager, refusal) = manager(host, url).await?;
+    let (mut manager, refusal) = authorization_manager(host, url).await?;
     let explained = |error: AuthError| format!("the login failed: {}", refusal.explain(&error));
     let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(explained)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
-    let page = links::page(session.get_authorization_url());
+    let page = links::check_link(session.get_authorization_url());
     let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
     show(&host.label, &page.url);
     loop {
@@ -165,29 +165,29 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
 }
 
 /// Knows the tokens of a server, and how to renew them.
-pub(super) async fn manager(host: &Host, url: &Url) -> Result<(AuthorizationManager, Refusal), String> {
+pub(super) async fn authorization_manager(host: &McpSharedServer, url: &Url) -> Result<(AuthorizationManager, RefusalReason), String> {
     let wrong = |why: String| format!("its login cannot be used: {why}");
-    let client = OAuthHttp::new(url).await.map_err(wrong)?;
+    let client = OAuthClient::new(url).await.map_err(wrong)?;
     let refusal = client.refusal.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(client)).await;
     let mut manager = manager.map_err(|error| wrong(refusal.explain(&error)))?;
-    manager.set_credential_store(Kept { tokens: host.options.tokens.clone(), server: shown(url) });
+    manager.set_credential_store(ServerCredentials { tokens: host.options.token_store.clone(), server: display_url(url) });
     Ok((manager, refusal))
 }
 
 /// The tokens of one server.
-struct Kept {
+struct ServerCredentials {
     tokens: Arc<dyn TokenStore>,
     server: String,
 }
 
-type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
+type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
 
-impl Kept {
-    fn act<'a, T: Send + 'static>(
+impl ServerCredentials {
+    fn run_blocking<'a, T: Send + 'static>(
         &self,
         act: impl FnOnce(&dyn TokenStore, &str) -> std::io::Result<T> + Send + 'static,
-    ) -> Done<'a, T> {
+    ) -> CredentialFuture<'a, T> {
         let (tokens, server) = (self.tokens.clone(), self.server.clone());
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || act(&*tokens, &server)).await;
@@ -197,35 +197,35 @@ impl Kept {
     }
 }
 
-impl CredentialStore for Kept {
-    fn load<'life0, 'async_trait>(&'life0 self) -> Done<'async_trait, Option<StoredCredentials>>
+impl CredentialStore for ServerCredentials {
+    fn load<'life0, 'async_trait>(&'life0 self) -> CredentialFuture<'async_trait, Option<StoredCredentials>>
     where
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        let loading = self.act(|tokens, server| tokens.load(server));
+        let loading = self.run_blocking(|tokens, server| tokens.load(server));
         Box::pin(async {
             // What cannot be understood is of another version: a new login replaces it.
             Ok(loading.await?.and_then(|tokens| serde_json::from_str(tokens.expose_secret()).ok()))
         })
     }
 
-    fn save<'life0, 'async_trait>(&'life0 self, credentials: StoredCredentials) -> Done<'async_trait, ()>
+    fn save<'life0, 'async_trait>(&'life0 self, credentials: StoredCredentials) -> CredentialFuture<'async_trait, ()>
     where
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        self.act(move |tokens, server| {
+        self.run_blocking(move |tokens, server| {
             let text = serde_json::to_string(&credentials).map_err(std::io::Error::other)?;
             tokens.save(server, &SecretString::from(text))
         })
     }
 
-    fn clear<'life0, 'async_trait>(&'life0 self) -> Done<'async_trait, ()>
+    fn clear<'life0, 'async_trait>(&'life0 self) -> CredentialFuture<'async_trait, ()>
     where
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        self.act(|tokens, server| tokens.clear(server))
+        self.run_blocking(|tokens, server| tokens.clear(server))
     }
 }

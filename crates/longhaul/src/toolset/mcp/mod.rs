@@ -10,12 +10,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Patron, Toolset, ToolsetError, names};
+use super::{ToolsetContext, Toolset, ToolsetError, names};
 use crate::message::envelope::escape;
-use crate::process::Watchman;
+use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
 use call::McpTool;
-use host::{Host, Listed};
+use host::{McpSharedServer, McpToolListing};
 
 mod answers;
 mod call;
@@ -45,8 +45,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use settings::{McpCommand, McpRemote, McpServer, McpTransport, McpWay, Vars};
-pub use tokens::{FileTokens, MemoryTokens, TokenStore};
+pub use settings::{McpCommand, McpRemote, McpServer, McpTransport, McpEndpoint, SecretEnv};
+pub use tokens::{FileTokenStore, MemoryTokenStore, TokenStore};
 
 /// Shows a person where to log in: the server, and the page to open.
 pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -55,41 +55,41 @@ pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
 #[derive(Clone)]
 pub struct McpOptions {
     /// How long a server may take to be ready: started, initialised, its tools listed.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// After how long without a call a server is stopped; `None` for never.
-    pub idle: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     /// How long a call may go on without a result or a word of progress.
-    pub silence: Duration,
+    pub inactivity_timeout: Duration,
     /// What every program gets in its environment: a `PATH`, a `HOME`. It inherits nothing else.
-    pub env: Vars,
+    pub env: SecretEnv,
     /// Where programs run that do not say where.
     pub working_dir: Option<PathBuf>,
     /// Sees to it that no program outlives this process.
-    pub watchman: Watchman,
+    pub guardian: ProcessGuardian,
     /// Where the tokens of logins are kept.
-    pub tokens: Arc<dyn TokenStore>,
+    pub token_store: Arc<dyn TokenStore>,
     /// Shows a person where to log in. Without it, a server that asks for a login cannot be used.
-    pub login: Option<ShowLogin>,
+    pub show_login: Option<ShowLogin>,
 }
 
 impl Default for McpOptions {
     fn default() -> Self {
         McpOptions {
-            connect: Duration::from_secs(25),
-            idle: Some(Duration::from_secs(600)),
-            silence: Duration::from_secs(600),
-            env: Vars::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]),
+            connect_timeout: Duration::from_secs(25),
+            idle_timeout: Some(Duration::from_secs(600)),
+            inactivity_timeout: Duration::from_secs(600),
+            env: SecretEnv::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]),
             working_dir: None,
-            watchman: Watchman::new(),
-            tokens: Arc::new(MemoryTokens::new()),
-            login: None,
+            guardian: ProcessGuardian::new(),
+            token_store: Arc::new(MemoryTokenStore::new()),
+            show_login: None,
         }
     }
 }
 
 impl fmt::Debug for McpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let McpOptions { connect, idle, silence, env, working_dir, .. } = self;
+        let McpOptions { connect_timeout: connect, idle_timeout: idle, inactivity_timeout: silence, env, working_dir, .. } = self;
         let mut shown = f.debug_struct("McpOptions");
         shown.field("connect", connect).field("idle", idle).field("silence", silence);
         shown.field("env", env).field("working_dir", working_dir).finish_non_exhaustive()
@@ -98,15 +98,15 @@ impl fmt::Debug for McpOptions {
 
 /// The servers of a process. A handle: clones share them, and when the last one is gone they end.
 #[derive(Clone)]
-pub struct McpPool(Arc<Servers>);
+pub struct McpPool(Arc<PooledServers>);
 
-struct Servers {
+struct PooledServers {
     options: Arc<McpOptions>,
-    hosts: Mutex<HashMap<[u8; 32], Weak<Host>>>,
+    hosts: Mutex<HashMap<[u8; 32], Weak<McpSharedServer>>>,
     over: CancellationToken,
 }
 
-impl Drop for Servers {
+impl Drop for PooledServers {
     fn drop(&mut self) {
         self.over.cancel();
     }
@@ -128,7 +128,7 @@ impl McpPool {
     /// No servers yet.
     pub fn new(options: McpOptions) -> Self {
         let over = CancellationToken::new();
-        McpPool(Arc::new(Servers { options: Arc::new(options), hosts: Mutex::default(), over }))
+        McpPool(Arc::new(PooledServers { options: Arc::new(options), hosts: Mutex::default(), over }))
     }
 
     /// How its servers are run.
@@ -142,24 +142,24 @@ impl McpPool {
         let key = server.key();
         let mut hosts = self.hosts();
         hosts.retain(|_, host| host.strong_count() > 0);
-        let known = hosts.get(&key).and_then(Weak::upgrade).filter(|host| !host.over.is_cancelled());
+        let known = hosts.get(&key).and_then(Weak::upgrade).filter(|host| !host.cancel.is_cancelled());
         let host = known.unwrap_or_else(|| {
-            let host = Host::new(server, self.0.options.clone(), self.0.over.child_token());
+            let host = McpSharedServer::new(server, self.0.options.clone(), self.0.over.child_token());
             hosts.insert(key, Arc::downgrade(&host));
             host
         });
-        host.take();
-        Mcp { pool: self.clone(), host, prefix, label, only: None, closed: AtomicBool::new(false) }
+        host.add_user();
+        Mcp { pool: self.clone(), shared: host, prefix, label, only: None, closed: AtomicBool::new(false) }
     }
 
     /// Ends all servers, and waits until nothing of them is left.
     pub async fn close(&self) {
         self.0.over.cancel();
         let hosts: Vec<_> = self.hosts().drain().filter_map(|(_, host)| host.upgrade()).collect();
-        futures::future::join_all(hosts.iter().map(|host| host.end())).await;
+        futures::future::join_all(hosts.iter().map(|host| host.shut_down())).await;
     }
 
-    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<Host>>> {
+    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Weak<McpSharedServer>>> {
         self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,7 +171,7 @@ impl McpPool {
 pub struct Mcp {
     // Servers live as long as somebody could call them.
     pool: McpPool,
-    host: Arc<Host>,
+    shared: Arc<McpSharedServer>,
     prefix: Option<String>,
     /// What it is called here; who shares it may have another name for it.
     label: String,
@@ -187,12 +187,12 @@ impl Mcp {
     }
 
     /// All that the server has listed, under the names that a model takes.
-    fn tools(&self, listed: &Listed) -> impl Iterator<Item = McpTool> {
-        let names = names::mapped(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+    fn tools(&self, listed: &McpToolListing) -> impl Iterator<Item = McpTool> {
+        let names = names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
         let label: Arc<str> = self.label.as_str().into();
         let tool = |(name, tool): (String, &rmcp::model::Tool)| {
-            let (host, label) = (self.host.clone(), label.clone());
-            McpTool { host, label, name, tool: tool.clone() }
+            let (host, label) = (self.shared.clone(), label.clone());
+            McpTool { shared: host, label, name, tool: tool.clone() }
         };
         names.into_iter().zip(listed.tools.iter()).map(tool).collect::<Vec<_>>().into_iter()
     }
@@ -201,7 +201,7 @@ impl Mcp {
 impl fmt::Debug for Mcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mcp")
-            .field("server", &self.host.server)
+            .field("server", &self.shared.server)
             .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
@@ -212,9 +212,9 @@ impl Toolset for Mcp {
         &self.label
     }
 
-    fn open<'a>(&'a self, _patron: &'a Patron) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
         Box::pin(async {
-            let listed = self.host.listed().await.map_err(|why| ToolsetError {
+            let listed = self.shared.listing().await.map_err(|why| ToolsetError {
                 toolset: "mcp".to_owned(),
                 why: format!("the MCP server '{}' did not start: {why}", self.label),
             })?;
@@ -226,8 +226,8 @@ impl Toolset for Mcp {
         })
     }
 
-    fn offers(&self) -> Vec<Arc<dyn DynTool>> {
-        let listed = self.host.known().unwrap_or_default();
+    fn offered_tools(&self) -> Vec<Arc<dyn DynTool>> {
+        let listed = self.shared.known_listing().unwrap_or_default();
         self.tools(&listed).map(|tool| Arc::new(tool) as Arc<dyn DynTool>).collect()
     }
 
@@ -235,19 +235,19 @@ impl Toolset for Mcp {
         self.prefix.as_deref()
     }
 
-    fn instruction(&self, _patron: &Patron) -> Option<String> {
-        let text = self.host.known()?.instructions?;
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+        let text = self.shared.known_listing()?.instructions?;
         Some(format!("About the tools of the MCP server '{}':\n{}", self.label, escape(&text)))
     }
 
     fn generation(&self) -> u64 {
-        self.host.generation()
+        self.shared.generation()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             if !self.closed.swap(true, Ordering::SeqCst) {
-                self.host.leave().await;
+                self.shared.remove_user().await;
             }
         })
     }

@@ -16,8 +16,8 @@ use rmcp::transport::{AuthError, OAuthHttpClient, OAuthHttpRequest};
 use super::links::is_loopback;
 use super::{limits, plain};
 use crate::toolset::fetch::{system_lookup, why_private};
-use crate::toolset::outward::{failure, within_host};
-use crate::toolset::text::{clipped, grouped};
+use crate::toolset::outward::{describe_error, follow_same_host};
+use crate::toolset::text::{truncate, group_digits};
 
 /// How long a request of a login may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -25,39 +25,39 @@ const TIME: Duration = Duration::from_secs(30);
 /// Why a request is not made, or what came of it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Refused(String);
+struct OAuthRequestError(String);
 
 /// Why a request was not made, if one was not: whoever asked for it says only that nothing came of it.
 #[derive(Clone, Default)]
-pub(super) struct Refusal(Arc<Mutex<Option<String>>>);
+pub(super) struct RefusalReason(Arc<Mutex<Option<String>>>);
 
-impl Refusal {
-    fn note(&self, why: String) -> Refused {
+impl RefusalReason {
+    fn note(&self, why: String) -> OAuthRequestError {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
-        Refused(why)
+        OAuthRequestError(why)
     }
 
     /// What went wrong with a login, and what is behind it.
     pub(super) fn explain(&self, error: &AuthError) -> String {
         let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        clipped(&refused.unwrap_or_else(|| plain::causes(error)), 300)
+        truncate(&refused.unwrap_or_else(|| plain::error_chain(error)), 300)
     }
 }
 
 /// See the module.
-pub(super) struct OAuthHttp {
+pub(super) struct OAuthClient {
     follows: Client,
     stays: Client,
-    near: Near,
-    pub(super) refusal: Refusal,
+    address_policy: LoginAddressPolicy,
+    pub(super) refusal: RefusalReason,
 }
 
-impl OAuthHttp {
+impl OAuthClient {
     /// For logins to this server.
-    pub(super) async fn new(server: &Url) -> Result<OAuthHttp, String> {
-        let near = Near::to(server).await;
+    pub(super) async fn new(server: &Url) -> Result<OAuthClient, String> {
+        let near = LoginAddressPolicy::for_server(server).await;
         let build = |redirects: Policy| {
-            let tls = crate::model::http::tls().map_err(|error| error.to_string())?;
+            let tls = crate::model::http::tls_config().map_err(|error| error.to_string())?;
             Client::builder()
                 .tls_backend_preconfigured(tls)
                 .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -69,13 +69,13 @@ impl OAuthHttp {
                 .pool_max_idle_per_host(0)
                 .dns_resolver(Arc::new(near.clone()))
                 .build()
-                .map_err(failure)
+                .map_err(describe_error)
         };
-        Ok(OAuthHttp {
-            follows: build(Policy::custom(within_host))?,
+        Ok(OAuthClient {
+            follows: build(Policy::custom(follow_same_host))?,
             stays: build(Policy::none())?,
-            near,
-            refusal: Refusal::default(),
+            address_policy: near,
+            refusal: RefusalReason::default(),
         })
     }
 
@@ -85,16 +85,16 @@ impl OAuthHttp {
             _ => &self.stays,
         };
         let request = reqwest::Request::try_from(asked.request)?;
-        self.near.check(request.url()).map_err(|why| self.refusal.note(why))?;
-        let mut response = client.execute(request).await.map_err(|error| self.explained(error))?;
+        self.address_policy.check(request.url()).map_err(|why| self.refusal.note(why))?;
+        let mut response = client.execute(request).await.map_err(|error| self.explain_error(error))?;
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| Refused(failure(error)))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| OAuthRequestError(describe_error(error)))? {
             if body.len() + chunk.len() > limits::LOGIN_BODY {
-                let most = grouped(limits::LOGIN_BODY as u64);
+                let most = group_digits(limits::LOGIN_BODY as u64);
                 let why = format!("an answer of the login is longer than {most} bytes, which is the limit");
                 return Err(self.refusal.note(why).into());
             }
@@ -104,19 +104,19 @@ impl OAuthHttp {
     }
 
     /// What went wrong; if it is we who did not want to, why.
-    fn explained(&self, error: reqwest::Error) -> Refused {
+    fn explain_error(&self, error: reqwest::Error) -> OAuthRequestError {
         let mut cause: &dyn Error = &error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
-            if let Some(refused) = cause.downcast_ref::<Refused>() {
+            if let Some(refused) = cause.downcast_ref::<OAuthRequestError>() {
                 return self.refusal.note(refused.to_string());
             }
         }
-        Refused(failure(error))
+        OAuthRequestError(describe_error(error))
     }
 }
 
-impl OAuthHttpClient for OAuthHttp {
+impl OAuthHttpClient for OAuthClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(self.send(request))
     }
@@ -124,21 +124,21 @@ impl OAuthHttpClient for OAuthHttp {
 
 /// Where the server is, so that it can be said what is near it.
 #[derive(Clone, Debug)]
-struct Near {
+struct LoginAddressPolicy {
     host: Option<String>,
     /// The kinds of addresses that it has which are not everybody's.
     kinds: Vec<&'static str>,
 }
 
-impl Near {
-    async fn to(server: &Url) -> Near {
+impl LoginAddressPolicy {
+    async fn for_server(server: &Url) -> LoginAddressPolicy {
         let host = server.host_str().map(str::to_owned);
         let addresses = match host.as_deref().map(literal) {
             Some(Ok(address)) => vec![address],
             Some(Err(name)) => (system_lookup())(name.to_owned()).await.unwrap_or_default(),
             None => Vec::new(),
         };
-        Near { host, kinds: addresses.into_iter().filter_map(why_private).collect() }
+        LoginAddressPolicy { host, kinds: addresses.into_iter().filter_map(why_private).collect() }
     }
 
     /// Why an address is not gone to; `None` if it is.
@@ -169,7 +169,7 @@ fn literal(host: &str) -> Result<IpAddr, &str> {
     host.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| host)
 }
 
-impl Resolve for Near {
+impl Resolve for LoginAddressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
         let (host, near) = (name.as_str().to_owned(), self.clone());
         Box::pin(async move {
@@ -179,7 +179,7 @@ impl Resolve for Near {
             }
             // One is enough: a name that means both is not to be trusted with either.
             if let Some(kind) = found.iter().find_map(|address| near.why_not(*address)) {
-                return Err(Refused(not_there(&host, kind)).into());
+                return Err(OAuthRequestError(not_there(&host, kind)).into());
             }
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     async fn checked(server: &str, page: &str) -> Result<(), String> {
-        Near::to(&Url::parse(server).unwrap()).await.check(&Url::parse(page).unwrap())
+        LoginAddressPolicy::for_server(&Url::parse(server).unwrap()).await.check(&Url::parse(page).unwrap())
     }
 
     #[tokio::test]
@@ -224,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn nor_does_a_name_lead_elsewhere() {
-        let near = Near::to(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
+        let near = LoginAddressPolicy::for_server(&Url::parse("https://93.184.216.34/mcp").unwrap()).await;
         let refused = near.resolve("localhost".parse().unwrap()).await.err().unwrap().to_string();
         assert!(refused.contains("a loopback address, and the server is not there"), "{refused}");
     }

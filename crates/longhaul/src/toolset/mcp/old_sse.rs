@@ -12,15 +12,15 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use super::fault::Fault;
+use super::fault::ConnectionFault;
 use super::wire::{self, Incoming};
-use crate::model::wire::sse::Sse;
+use crate::model::wire::sse::SseParser;
 
 /// What a tool returned comes as one event, and may be large.
 const LONGEST_EVENT: usize = 16 << 20;
 
-use crate::toolset::outward::{Outward, shown};
-use crate::toolset::text::clipped;
+use crate::toolset::outward::{ToolHttpClient, display_url};
+use crate::toolset::text::truncate;
 
 /// How long a message may take to be posted.
 const POST: Duration = Duration::from_secs(60);
@@ -28,24 +28,24 @@ const POST: Duration = Duration::from_secs(60);
 /// What went wrong on the way.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct OldSseError(String);
+pub(super) struct LegacySseError(String);
 
 /// The two halves: events in, posts out.
-pub(super) struct OldSse {
-    outward: Arc<Outward>,
+pub(super) struct LegacySseTransport {
+    client: Arc<ToolHttpClient>,
     post: Url,
-    events: Events,
-    fault: Fault,
+    events: LegacySseEvents,
+    fault: ConnectionFault,
 }
 
-struct Events {
+struct LegacySseEvents {
     bytes: BoxStream<'static, Result<bytes::Bytes, String>>,
-    sse: Sse,
+    sse: SseParser,
     /// Events that have come and are not taken: name and data.
     waiting: std::collections::VecDeque<(String, String)>,
 }
 
-impl Events {
+impl LegacySseEvents {
     async fn next(&mut self) -> Result<Option<(String, String)>, String> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -53,10 +53,10 @@ impl Events {
             }
             let Some(bytes) = self.bytes.try_next().await? else { return Ok(None) };
             // Each message is bounded; how many there are in the life of a connection is not.
-            self.sse.count_anew();
+            self.sse.reset_total();
             let waiting = &mut self.waiting;
             let fed = self.sse.feed(&bytes, |event| {
-                waiting.push_back((event.event.to_owned(), event.data.to_owned()));
+                waiting.push_back((event.name.to_owned(), event.data.to_owned()));
                 Ok(())
             });
             fed.map_err(|error| error.to_string())?;
@@ -64,42 +64,42 @@ impl Events {
     }
 }
 
-impl OldSse {
+impl LegacySseTransport {
     /// Opens the stream and waits for the address.
-    pub(super) async fn connect(outward: Outward, url: Url, fault: Fault) -> Result<OldSse, String> {
+    pub(super) async fn connect(outward: ToolHttpClient, url: Url, fault: ConnectionFault) -> Result<LegacySseTransport, String> {
         let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
-        let response = outward.begin(request).await.map_err(|why| format!("{}: {why}", shown(&url)))?;
+        let response = outward.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!(
                 "{} answered {} to the request for its events",
-                shown(&url),
+                display_url(&url),
                 status.as_u16()
             ));
         }
         let outward = Arc::new(outward);
         let explains = outward.clone();
-        let bytes = response.bytes_stream().map_err(move |error| explains.explained(error)).boxed();
-        let mut events = Events { bytes, sse: Sse::up_to(LONGEST_EVENT), waiting: Default::default() };
+        let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
+        let mut events = LegacySseEvents { bytes, sse: SseParser::with_max_event(LONGEST_EVENT), waiting: Default::default() };
         let post = loop {
             match events.next().await? {
                 Some((name, data)) if name == "endpoint" => break data,
                 Some(_) => {}
-                None => return Err(format!("{} ended its events before it said where to post", shown(&url))),
+                None => return Err(format!("{} ended its events before it said where to post", display_url(&url))),
             }
         };
         let post =
             url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
         // The headers go there too.
         if post.origin() != url.origin() {
-            return Err(format!("the server wants messages posted to another server, {}", shown(&post)));
+            return Err(format!("the server wants messages posted to another server, {}", display_url(&post)));
         }
-        Ok(OldSse { outward, post, events, fault })
+        Ok(LegacySseTransport { client: outward, post, events, fault })
     }
 }
 
-impl Transport<RoleClient> for OldSse {
-    type Error = OldSseError;
+impl Transport<RoleClient> for LegacySseTransport {
+    type Error = LegacySseError;
 
     fn name() -> std::borrow::Cow<'static, str> {
         "event stream".into()
@@ -108,16 +108,16 @@ impl Transport<RoleClient> for OldSse {
     fn send(
         &mut self,
         item: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), OldSseError>> + Send + 'static {
-        let (outward, post) = (self.outward.clone(), self.post.clone());
+    ) -> impl Future<Output = Result<(), LegacySseError>> + Send + 'static {
+        let (outward, post) = (self.client.clone(), self.post.clone());
         async move {
-            let body = serde_json::to_vec(&item).map_err(|error| OldSseError(error.to_string()))?;
+            let body = serde_json::to_vec(&item).map_err(|error| LegacySseError(error.to_string()))?;
             let request =
                 outward.request(Method::POST, post).header("content-type", "application/json").body(body);
-            let reply = outward.send(request, 4 << 10, POST).await.map_err(OldSseError)?;
+            let reply = outward.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
             match reply.status {
                 200..=299 => Ok(()),
-                status => Err(OldSseError(format!("it answered {status}: {}", clipped(&reply.text, 200)))),
+                status => Err(LegacySseError(format!("it answered {status}: {}", truncate(&reply.text, 200)))),
             }
         }
     }
@@ -126,10 +126,10 @@ impl Transport<RoleClient> for OldSse {
         loop {
             match self.events.next().await {
                 Ok(Some((name, data))) if matches!(name.as_str(), "" | "message") => {
-                    match wire::read(data.as_bytes()) {
+                    match wire::parse_message(data.as_bytes()) {
                         Incoming::Message(message) => return Some(*message),
                         Incoming::Nothing => {}
-                        Incoming::Lost(why) => {
+                        Incoming::Unattributed(why) => {
                             self.fault.raise(format!("it sent a message that cannot be read: {why}"));
                             return None;
                         }
@@ -145,7 +145,7 @@ impl Transport<RoleClient> for OldSse {
         }
     }
 
-    async fn close(&mut self) -> Result<(), OldSseError> {
+    async fn close(&mut self) -> Result<(), LegacySseError> {
         self.events.bytes = futures::stream::empty().boxed();
         Ok(())
     }

@@ -5,16 +5,16 @@ use serde_json::Value;
 
 use super::limits;
 use crate::tool::{ToolError, ToolOutput};
-use crate::toolset::text::grouped;
+use crate::toolset::text::group_digits;
 
 /// The result of a call. What is not text is told of, not shown.
-pub(super) fn output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
+pub(super) fn to_tool_output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let CallToolResult { content, structured_content, is_error, .. } = result;
     let mut parts: Vec<String> = content.iter().map(part).filter(|part| !part.is_empty()).collect();
     if let Some(value) = structured_content.filter(|value| !says(&content, value)) {
         parts.push(serde_json::to_string_pretty(&value).unwrap_or_default());
     }
-    let text = if parts.is_empty() { "(no content)".to_owned() } else { kept(parts.join("\n")) };
+    let text = if parts.is_empty() { "(no content)".to_owned() } else { truncate_result(parts.join("\n")) };
     match is_error {
         Some(true) => Err(ToolError::Failed(text)),
         _ => Ok(text.into()),
@@ -22,12 +22,12 @@ pub(super) fn output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
 }
 
 /// As much of a result as is kept.
-fn kept(mut text: String) -> String {
+fn truncate_result(mut text: String) -> String {
     if text.len() > limits::RESULT {
-        let whole = grouped(text.len() as u64);
+        let whole = group_digits(text.len() as u64);
         let most = text.floor_char_boundary(limits::RESULT);
         text.truncate(most);
-        text += &format!("\n[… of {whole} bytes only the first {} are kept …]", grouped(most as u64));
+        text += &format!("\n[… of {whole} bytes only the first {} are kept …]", group_digits(most as u64));
     }
     text
 }
@@ -57,7 +57,7 @@ fn part(block: &ContentBlock) -> String {
 fn note(what: &str, mime: &str, data: &str) -> String {
     let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
     let bytes = (data.len() / 4 * 3).saturating_sub(padding);
-    format!("[{what}, {mime}, {} bytes, not shown]", grouped(bytes as u64))
+    format!("[{what}, {mime}, {} bytes, not shown]", group_digits(bytes as u64))
 }
 
 /// Whether one of the texts is this value already: servers send both, for clients that know only one.
@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     fn of(value: Value) -> Result<String, String> {
-        let result = output(serde_json::from_value(value).unwrap());
+        let result = to_tool_output(serde_json::from_value(value).unwrap());
         result.map(|output| output.text).map_err(|error| error.to_string())
     }
 

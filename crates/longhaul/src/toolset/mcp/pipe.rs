@@ -11,34 +11,34 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::fault::Fault;
-use super::scan::Scan;
+use super::fault::ConnectionFault;
+use super::scan::JsonScan;
 use super::wire::{self, Incoming};
 use super::{limits, wire::too_long};
 
 /// Lines in, lines out. What has been read of a line is kept here: a read may be given up half way.
-pub(super) struct Pipe<R, W> {
+pub(super) struct StdioTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
     /// How long the line is so far.
     length: usize,
     /// A line that is too long, of which only this is kept.
-    over: Option<Over>,
+    over: Option<OversizedLine>,
     write: Arc<Mutex<Option<W>>>,
-    fault: Fault,
+    fault: ConnectionFault,
 }
 
-struct Over {
-    scan: Scan,
+struct OversizedLine {
+    scan: JsonScan,
     until: Instant,
     /// Whoever waits for it has been told.
     told: bool,
 }
 
-impl<R: AsyncRead + Unpin, W> Pipe<R, W> {
-    pub(super) fn new(read: R, write: W, fault: Fault) -> Self {
+impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
+    pub(super) fn new(read: R, write: W, fault: ConnectionFault) -> Self {
         let (read, write) = (BufReader::with_capacity(64 << 10, read), Arc::new(Mutex::new(Some(write))));
-        Pipe { read, line: Vec::new(), length: 0, over: None, write, fault }
+        StdioTransport { read, line: Vec::new(), length: 0, over: None, write, fault }
     }
 
     /// The next message that somebody waits for, or `None` at the end.
@@ -67,9 +67,9 @@ impl<R: AsyncRead + Unpin, W> Pipe<R, W> {
                 Some(over) => over.scan.feed(part),
                 None if self.length <= limits::MESSAGE => self.line.extend_from_slice(part),
                 None => {
-                    let mut scan = Scan::of(&std::mem::take(&mut self.line));
+                    let mut scan = JsonScan::from_bytes(&std::mem::take(&mut self.line));
                     scan.feed(part);
-                    self.over = Some(Over { scan, until: Instant::now() + limits::LINE_TIME, told: false });
+                    self.over = Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
                 }
             }
             self.read.consume(taken);
@@ -83,7 +83,7 @@ impl<R: AsyncRead + Unpin, W> Pipe<R, W> {
                 // Nobody need wait for the rest of it.
                 if !over.told && over.scan.is_message() && over.scan.is_answer() && over.scan.id().is_some() {
                     over.told = true;
-                    return Some(wire::stand_in(&over.scan, too_long()));
+                    return Some(wire::substitute(&over.scan, too_long()));
                 }
             }
         }
@@ -95,9 +95,9 @@ impl<R: AsyncRead + Unpin, W> Pipe<R, W> {
         let mut line = std::mem::take(&mut self.line);
         match self.over.take() {
             Some(over) if over.told => Incoming::Nothing,
-            Some(over) => wire::stand_in(&over.scan, too_long()),
+            Some(over) => wire::substitute(&over.scan, too_long()),
             None => {
-                let incoming = wire::read(&line);
+                let incoming = wire::parse_message(&line);
                 // What was needed once is not kept for ever.
                 if line.capacity() <= 1 << 20 {
                     line.clear();
@@ -109,11 +109,11 @@ impl<R: AsyncRead + Unpin, W> Pipe<R, W> {
     }
 
     fn endless(&self) -> Incoming {
-        Incoming::Lost(format!("its line does not end (a message may have {})", limits::MESSAGE_WORDS))
+        Incoming::Unattributed(format!("its line does not end (a message may have {})", limits::MESSAGE_WORDS))
     }
 }
 
-impl<R, W> Transport<RoleClient> for Pipe<R, W>
+impl<R, W> Transport<RoleClient> for StdioTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -145,7 +145,7 @@ where
             match self.next().await? {
                 Incoming::Message(message) => return Some(*message),
                 Incoming::Nothing => {}
-                Incoming::Lost(why) => {
+                Incoming::Unattributed(why) => {
                     self.fault.raise(format!("it sent a message that cannot be read: {why}"));
                     return None;
                 }

@@ -5,19 +5,19 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::http::HttpError;
-use super::old_sse::OldSseError;
+use super::http::McpHttpError;
+use super::old_sse::LegacySseError;
 use super::wire::is_unreadable;
-use crate::toolset::text::clipped;
+use crate::toolset::text::truncate;
 
 /// Why a server could not be asked.
-pub(super) fn asking(error: &ServiceError) -> String {
+pub(super) fn service_error_text(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) if is_unreadable(error) => {
             format!("its answer cannot be read: {}", error.message)
         }
         ServiceError::McpError(error) => {
-            format!("it refused: {} (error {})", clipped(&error.message, 300), error.code.0)
+            format!("it refused: {} (error {})", truncate(&error.message, 300), error.code.0)
         }
         ServiceError::TransportSend(error) => transport(error),
         ServiceError::TransportClosed => "it closed the connection".to_owned(),
@@ -29,20 +29,20 @@ pub(super) fn asking(error: &ServiceError) -> String {
 }
 
 /// Why a connection to a server did not come about.
-pub(super) fn beginning(error: &ClientInitializeError) -> String {
+pub(super) fn connect_error_text(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => beginning(fallback),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => connect_error_text(fallback),
         ClientInitializeError::TransportError { error, .. } => transport(error),
         ClientInitializeError::JsonRpcError(error) if is_unreadable(error) => {
             format!("its answer cannot be read: {}", error.message)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refused to begin: {} (error {})", clipped(&error.message, 300), error.code.0)
+            format!("it refused to begin: {} (error {})", truncate(&error.message, 300), error.code.0)
         }
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> =
-                server_supported.iter().take(5).map(|version| clipped(version.as_str(), 30)).collect();
+                server_supported.iter().take(5).map(|version| truncate(version.as_str(), 30)).collect();
             format!("it speaks no version of the protocol that is known here, only: {}", versions.join(", "))
         }
         ClientInitializeError::Cancelled => "it was given up".to_owned(),
@@ -51,20 +51,20 @@ pub(super) fn beginning(error: &ClientInitializeError) -> String {
 }
 
 /// Whether it did not come about because of something that cannot be read, and what is wrong with that.
-pub(super) fn unreadable(error: &ClientInitializeError) -> Option<String> {
+pub(super) fn unreadable_text(error: &ClientInitializeError) -> Option<String> {
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreadable(fallback),
-        ClientInitializeError::JsonRpcError(said) if is_unreadable(said) => Some(beginning(error)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreadable_text(fallback),
+        ClientInitializeError::JsonRpcError(said) if is_unreadable(said) => Some(connect_error_text(error)),
         _ => None,
     }
 }
 
 fn transport(error: &DynamicTransportError) -> String {
     let error = &*error.error;
-    if let Some(error) = error.downcast_ref::<StreamableHttpError<HttpError>>() {
+    if let Some(error) = error.downcast_ref::<StreamableHttpError<McpHttpError>>() {
         return http(error);
     }
-    if let Some(error) = error.downcast_ref::<OldSseError>() {
+    if let Some(error) = error.downcast_ref::<LegacySseError>() {
         return error.to_string();
     }
     match error.downcast_ref::<std::io::Error>() {
@@ -76,11 +76,11 @@ fn transport(error: &DynamicTransportError) -> String {
     }
 }
 
-fn http(error: &StreamableHttpError<HttpError>) -> String {
+fn http(error: &StreamableHttpError<McpHttpError>) -> String {
     match error {
         StreamableHttpError::Client(error) => error.to_string(),
         StreamableHttpError::HttpStatus(error) => format!("it answered HTTP {}", error.status),
-        StreamableHttpError::UnexpectedServerResponse(why) => clipped(why, 400),
+        StreamableHttpError::UnexpectedServerResponse(why) => truncate(why, 400),
         StreamableHttpError::UnexpectedContentType(Some(found)) => {
             format!(
                 "it answered with '{found}' where JSON or a stream of events is expected: is this the URL of an MCP server?"
@@ -92,7 +92,7 @@ fn http(error: &StreamableHttpError<HttpError>) -> String {
         StreamableHttpError::AuthRequired(_) => "it asks for a login".to_owned(),
         StreamableHttpError::InsufficientScope(_) => "the login does not allow this".to_owned(),
         StreamableHttpError::Auth(error) => {
-            format!("its login cannot be used: {}", clipped(&causes(error), 300))
+            format!("its login cannot be used: {}", truncate(&error_chain(error), 300))
         }
         StreamableHttpError::SessionExpired => "it does not know the session any more".to_owned(),
         StreamableHttpError::SessionRecoveryTimeout => {
@@ -101,7 +101,7 @@ fn http(error: &StreamableHttpError<HttpError>) -> String {
         StreamableHttpError::ReinitializationFailed(error) => {
             format!(
                 "it does not know the session any more, and refuses another: {}",
-                clipped(&error.message, 300)
+                truncate(&error.message, 300)
             )
         }
         StreamableHttpError::MissingSessionIdInResponse => "it began a session without a name".to_owned(),
@@ -115,7 +115,7 @@ fn http(error: &StreamableHttpError<HttpError>) -> String {
 }
 
 /// An error and all that is behind it.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause {

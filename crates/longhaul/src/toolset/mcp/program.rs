@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::McpOptions;
 use super::settings::{McpCommand, McpServer};
-use crate::process::Group;
-use crate::toolset::text::{clipped, grouped};
+use crate::process::ProcessGroup;
+use crate::toolset::text::{truncate, group_digits};
 
 /// How many lines of stderr are logged in a second; of more it is only said how many there were.
 const LINES_A_SECOND: u32 = 50;
@@ -30,15 +30,15 @@ const READ_TO_END: Duration = Duration::from_secs(2);
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
 
 /// A program that runs.
-pub(super) struct Program {
-    pub(super) group: Group,
+pub(super) struct ServerProcess {
+    pub(super) group: ProcessGroup,
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
 }
 
 /// Starts it. It inherits nothing of our environment but what the pool was told to give.
-pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Program, String> {
+pub(super) fn spawn_server(program: &McpCommand, options: &McpOptions) -> Result<ServerProcess, String> {
     let McpCommand { command: name, args, env, cwd } = program;
     let dir = match (&options.working_dir, cwd) {
         (Some(base), Some(dir)) => Some(base.join(dir)),
@@ -47,7 +47,7 @@ pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Progra
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(format!("there is no directory {} to run '{name}' in", dir.display()));
     }
-    let started = Group::start(name, &options.watchman, |command| {
+    let started = ProcessGroup::start(name, &options.guardian, |command| {
         command.args(args).env_clear().envs(options.env.exposed()).envs(env.exposed());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(dir) = dir {
@@ -68,11 +68,11 @@ pub(super) fn start(program: &McpCommand, options: &McpOptions) -> Result<Progra
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(format!("the command '{name}' has no pipes"));
     };
-    Ok(Program { group, stdin, stdout, stderr })
+    Ok(ServerProcess { group, stdin, stdout, stderr })
 }
 
 /// How a program ended, in words.
-pub(super) fn ending(status: std::io::Result<ExitStatus>) -> String {
+pub(super) fn exit_text(status: std::io::Result<ExitStatus>) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match status.map(|status| (status.code(), status.signal())) {
         Ok((Some(code), _)) => format!("it exited with code {code}"),
@@ -83,7 +83,7 @@ pub(super) fn ending(status: std::io::Result<ExitStatus>) -> String {
 
 /// What a server has written to its stderr: logged, and the last of it remembered for whoever has to say what went
 /// wrong.
-pub(super) struct Stderr {
+pub(super) struct ServerStderr {
     server: McpServer,
     label: Arc<str>,
     last: Mutex<VecDeque<Vec<u8>>>,
@@ -92,12 +92,12 @@ pub(super) struct Stderr {
 }
 
 /// A pipe that is being read, until this is dropped.
-pub(super) struct Reading(Arc<Stderr>);
+pub(super) struct StderrReader(Arc<ServerStderr>);
 
-impl Reading {
-    pub(super) fn new(stderr: &Arc<Stderr>) -> Self {
+impl StderrReader {
+    pub(super) fn new(stderr: &Arc<ServerStderr>) -> Self {
         stderr.open.send_modify(|open| *open += 1);
-        Reading(stderr.clone())
+        StderrReader(stderr.clone())
     }
 
     /// Reads all there is until it ends or is `over`: a server whose pipe is full stands still.
@@ -106,21 +106,21 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for StderrReader {
     fn drop(&mut self) {
         self.0.open.send_modify(|open| *open -= 1);
     }
 }
 
-impl Stderr {
+impl ServerStderr {
     pub(super) fn new(server: &McpServer, label: Arc<str>) -> Self {
-        Stderr { server: server.clone(), label, last: Mutex::default(), open: watch::Sender::new(0) }
+        ServerStderr { server: server.clone(), label, last: Mutex::default(), open: watch::Sender::new(0) }
     }
 
     async fn read(&self, mut pipe: ChildStderr, over: CancellationToken) {
         let mut buffer = vec![0; 16 << 10];
         let mut line = Vec::new();
-        let mut log = Log { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
+        let mut log = RateLimitedLog { label: &self.label, since: Instant::now(), left: LINES_A_SECOND, dropped: 0 };
         loop {
             let read = tokio::select! {
                 read = pipe.read(&mut buffer) => read,
@@ -130,16 +130,16 @@ impl Stderr {
             let mut rest = &buffer[..n];
             while let Some(at) = memchr::memchr(b'\n', rest) {
                 append(&mut line, &rest[..at]);
-                self.heard(std::mem::take(&mut line), &mut log);
+                self.add_line(std::mem::take(&mut line), &mut log);
                 rest = &rest[at + 1..];
             }
             append(&mut line, rest);
         }
-        self.heard(line, &mut log);
+        self.add_line(line, &mut log);
         log.tell_dropped();
     }
 
-    fn heard(&self, line: Vec<u8>, log: &mut Log<'_>) {
+    fn add_line(&self, line: Vec<u8>, log: &mut RateLimitedLog<'_>) {
         if line.trim_ascii().is_empty() {
             return;
         }
@@ -153,13 +153,13 @@ impl Stderr {
 
     /// The last words of a server that has ended, for an error: empty, or a clause that begins with a semicolon. What it
     /// wrote before it ended is read first.
-    pub(super) async fn last_words(&self) -> String {
+    pub(super) async fn last_lines_after_exit(&self) -> String {
         self.read_to_end(READ_TO_END).await;
-        self.words_so_far()
+        self.last_lines()
     }
 
     /// Has the last words of what a server has left behind read too: whoever ends that should wait for this first.
-    pub(super) async fn hear_out(&self) {
+    pub(super) async fn wait_for_leftovers(&self) {
         self.read_to_end(LEFT_BEHIND).await;
     }
 
@@ -168,7 +168,7 @@ impl Stderr {
     }
 
     /// The same of one that may have more to say.
-    pub(super) fn words_so_far(&self) -> String {
+    pub(super) fn last_lines(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {
             return String::new();
@@ -181,7 +181,7 @@ impl Stderr {
 
     /// A line as people may see it.
     fn shown(&self, line: &[u8]) -> String {
-        clipped(&self.server.scrub(String::from_utf8_lossy(line.trim_ascii()).into_owned()), SHOWN)
+        truncate(&self.server.scrub(String::from_utf8_lossy(line.trim_ascii()).into_owned()), SHOWN)
     }
 }
 
@@ -191,14 +191,14 @@ fn append(line: &mut Vec<u8>, more: &[u8]) {
 }
 
 /// A log that a flood cannot fill.
-struct Log<'a> {
+struct RateLimitedLog<'a> {
     label: &'a str,
     since: Instant,
     left: u32,
     dropped: u64,
 }
 
-impl Log<'_> {
+impl RateLimitedLog<'_> {
     fn line(&mut self, text: impl FnOnce() -> String) {
         if self.since.elapsed() >= Duration::from_secs(1) {
             self.tell_dropped();
@@ -216,7 +216,7 @@ impl Log<'_> {
     fn tell_dropped(&mut self) {
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
-            tracing::debug!(server = self.label, "[{} more lines of stderr]", grouped(dropped));
+            tracing::debug!(server = self.label, "[{} more lines of stderr]", group_digits(dropped));
         }
     }
 }

@@ -11,7 +11,7 @@ const KEPT: usize = 300;
 
 /// What a text has shown so far.
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(super) struct JsonScan {
     /// What it begins with.
     first: Option<u8>,
     depth: usize,
@@ -20,7 +20,7 @@ pub(super) struct Scan {
     in_string: bool,
     escaped: bool,
     /// Where it is in the outermost object.
-    at: At,
+    at: ScanPosition,
     kept: Vec<u8>,
     id: Option<Vec<u8>>,
     pub(super) has_method: bool,
@@ -29,7 +29,7 @@ pub(super) struct Scan {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ScanPosition {
     #[default]
     Key,
     Colon,
@@ -37,9 +37,9 @@ enum At {
     Value,
 }
 
-impl Scan {
-    pub(super) fn of(bytes: &[u8]) -> Scan {
-        let mut scan = Scan::default();
+impl JsonScan {
+    pub(super) fn from_bytes(bytes: &[u8]) -> JsonScan {
+        let mut scan = JsonScan::default();
         scan.feed(bytes);
         scan
     }
@@ -75,7 +75,7 @@ impl Scan {
             }
             _ => {
                 self.in_string = false;
-                if self.depth == 1 && self.at == At::Key {
+                if self.depth == 1 && self.at == ScanPosition::Key {
                     self.key();
                 } else {
                     self.keep(b"\"");
@@ -93,7 +93,7 @@ impl Scan {
         match byte {
             b'"' => {
                 self.in_string = true;
-                if self.depth == 1 && self.at == At::Key {
+                if self.depth == 1 && self.at == ScanPosition::Key {
                     self.kept.clear();
                 } else {
                     self.keep(b"\"");
@@ -103,8 +103,8 @@ impl Scan {
                 self.values += 1;
                 self.depth += 1;
                 self.deepest = self.deepest.max(self.depth);
-                if self.at == At::Id {
-                    self.at = At::Value;
+                if self.at == ScanPosition::Id {
+                    self.at = ScanPosition::Value;
                 }
             }
             b'}' | b']' => {
@@ -119,8 +119,8 @@ impl Scan {
                     self.end_of_value();
                 }
             }
-            b':' if self.depth == 1 && self.at == At::Colon => {
-                self.at = if self.kept == b"id" { At::Id } else { At::Value };
+            b':' if self.depth == 1 && self.at == ScanPosition::Colon => {
+                self.at = if self.kept == b"id" { ScanPosition::Id } else { ScanPosition::Value };
                 self.kept.clear();
             }
             _ => self.keep(&[byte]),
@@ -128,7 +128,7 @@ impl Scan {
     }
 
     fn key(&mut self) {
-        self.at = At::Colon;
+        self.at = ScanPosition::Colon;
         match self.kept.as_slice() {
             b"method" => self.has_method = true,
             b"result" | b"error" => self.is_answer = true,
@@ -138,15 +138,15 @@ impl Scan {
     }
 
     fn end_of_value(&mut self) {
-        if self.at == At::Id {
+        if self.at == ScanPosition::Id {
             self.id = Some(std::mem::take(&mut self.kept));
         }
-        self.at = At::Key;
+        self.at = ScanPosition::Key;
     }
 
     /// Keys and the id are kept, as far as they are of a length that they may have.
     fn keep(&mut self, bytes: &[u8]) {
-        if self.depth == 1 && matches!(self.at, At::Key | At::Id) && self.kept.len() <= KEPT {
+        if self.depth == 1 && matches!(self.at, ScanPosition::Key | ScanPosition::Id) && self.kept.len() <= KEPT {
             let room = KEPT + 1 - self.kept.len();
             self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
@@ -174,10 +174,10 @@ mod tests {
     use super::*;
 
     fn seen(text: &str) -> (bool, bool, Option<String>) {
-        let scan = Scan::of(text.as_bytes());
+        let scan = JsonScan::from_bytes(text.as_bytes());
         // Cut anywhere, it is the same.
         for at in 0..text.len() {
-            let mut parts = Scan::default();
+            let mut parts = JsonScan::default();
             parts.feed(&text.as_bytes()[..at]);
             parts.feed(&text.as_bytes()[at..]);
             assert_eq!(format!("{parts:?}"), format!("{scan:?}"), "cut at {at}");
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn depth_and_values_are_counted_outside_of_strings_only() {
-        let scan = Scan::of(br#"{"a":[[1,2,[]]],"b":"[[[[,,,,\"[["}"#);
+        let scan = JsonScan::from_bytes(br#"{"a":[[1,2,[]]],"b":"[[[[,,,,\"[["}"#);
         assert_eq!((scan.deepest, scan.values), (4, 7));
         let long = format!("{{\"id\":\"{}\",\"result\":1}}", "x".repeat(100_000));
-        let scan = Scan::of(long.as_bytes());
+        let scan = JsonScan::from_bytes(long.as_bytes());
         assert!(scan.id().is_none() && scan.kept.capacity() < 10_000);
     }
 }

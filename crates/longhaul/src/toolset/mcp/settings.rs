@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-use crate::toolset::Headers;
-use crate::toolset::outward::{shown, web_url, without};
+use crate::toolset::SecretHeaders;
+use crate::toolset::outward::{display_url, parse_web_url, redact_secret};
 
 /// An MCP server. Toolsets that name the same server with the same settings share it; its `name` does not count.
 ///
@@ -24,14 +24,14 @@ pub struct McpServer {
     /// Put before the names of its tools: `name_tool`.
     pub name: Option<String>,
     /// How it is reached.
-    pub way: McpWay,
+    pub endpoint: McpEndpoint,
     /// Whether it may ask the calling agent's model something (sampling), some times a call.
     pub sampling: bool,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
-pub enum McpWay {
+pub enum McpEndpoint {
     /// A program that speaks over its standard input and output.
     Command(McpCommand),
     /// A server on the network.
@@ -41,7 +41,7 @@ pub enum McpWay {
         /// Its name in the catalogue: `duckduckgo`, of `ref: docker:duckduckgo`.
         server: String,
         /// What the gateway gets in its environment.
-        env: Vars,
+        env: SecretEnv,
     },
 }
 
@@ -53,7 +53,7 @@ pub struct McpCommand {
     /// Its arguments.
     pub args: Vec<String>,
     /// What it gets in its environment, besides what the pool gives to all.
-    pub env: Vars,
+    pub env: SecretEnv,
     /// Where it runs; where the pool says if left out.
     pub cwd: Option<PathBuf>,
 }
@@ -66,26 +66,26 @@ pub struct McpRemote {
     /// What it speaks.
     pub transport: McpTransport,
     /// What goes along with every request.
-    pub headers: Headers,
+    pub headers: SecretHeaders,
 }
 
 impl fmt::Debug for McpRemote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let McpRemote { transport, headers, .. } = self;
         let mut shown = f.debug_struct("McpRemote");
-        shown.field("url", &self.shown()).field("transport", transport).field("headers", headers).finish()
+        shown.field("url", &self.display_url()).field("transport", transport).field("headers", headers).finish()
     }
 }
 
 impl McpRemote {
     /// Its URL without what may be a secret: a password, and what follows a question mark.
-    pub(super) fn shown(&self) -> String {
-        web_url(&self.url).map_or_else(
+    pub(super) fn display_url(&self) -> String {
+        parse_web_url(&self.url).map_or_else(
             |_| {
                 let plain = self.url.split(['?', '#']).next().unwrap_or_default();
                 plain.rsplit('@').next().unwrap_or_default().to_owned()
             },
-            |url| shown(&url),
+            |url| display_url(&url),
         )
     }
 }
@@ -102,21 +102,21 @@ pub enum McpTransport {
 
 /// Environment variables. Their values are secrets: nothing shows them.
 #[derive(Clone, Default)]
-pub struct Vars(IndexMap<String, SecretString>);
+pub struct SecretEnv(IndexMap<String, SecretString>);
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Vars {
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for SecretEnv {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(vars: I) -> Self {
-        Vars(vars.into_iter().map(|(name, value)| (name.into(), SecretString::from(value.into()))).collect())
+        SecretEnv(vars.into_iter().map(|(name, value)| (name.into(), SecretString::from(value.into()))).collect())
     }
 }
 
-impl fmt::Debug for Vars {
+impl fmt::Debug for SecretEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.keys()).finish()
     }
 }
 
-impl Vars {
+impl SecretEnv {
     /// Names and values.
     pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
@@ -124,7 +124,7 @@ impl Vars {
 
     /// A text without the values.
     fn scrub(&self, text: String) -> String {
-        self.exposed().fold(text, |text, (_, secret)| without(text, secret))
+        self.exposed().fold(text, |text, (_, secret)| redact_secret(text, secret))
     }
 }
 
@@ -132,21 +132,21 @@ impl McpServer {
     /// A program that is started.
     pub fn command<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        McpServer::of(McpWay::Command(McpCommand { command: command.into(), args, ..McpCommand::default() }))
+        McpServer::with_endpoint(McpEndpoint::Command(McpCommand { command: command.into(), args, ..McpCommand::default() }))
     }
 
     /// A server that is connected to.
     pub fn remote(url: impl Into<String>) -> Self {
-        McpServer::of(McpWay::Remote(McpRemote { url: url.into(), ..McpRemote::default() }))
+        McpServer::with_endpoint(McpEndpoint::Remote(McpRemote { url: url.into(), ..McpRemote::default() }))
     }
 
     /// A server of Docker's catalogue.
     pub fn docker(server: impl Into<String>) -> Self {
-        McpServer::of(McpWay::Docker { server: server.into(), env: Vars::default() })
+        McpServer::with_endpoint(McpEndpoint::Docker { server: server.into(), env: SecretEnv::default() })
     }
 
-    fn of(way: McpWay) -> Self {
-        McpServer { name: None, way, sampling: true }
+    fn with_endpoint(way: McpEndpoint) -> Self {
+        McpServer { name: None, endpoint: way, sampling: true }
     }
 
     /// With a name that is put before those of its tools.
@@ -157,7 +157,7 @@ impl McpServer {
 
     /// With one more environment variable, where a program is started.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let McpWay::Command(McpCommand { env, .. }) | McpWay::Docker { env, .. } = &mut self.way {
+        if let McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } = &mut self.endpoint {
             env.0.insert(name.into(), SecretString::from(value.into()));
         }
         self
@@ -165,7 +165,7 @@ impl McpServer {
 
     /// In this directory, where a program is started.
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
-        if let McpWay::Command(command) = &mut self.way {
+        if let McpEndpoint::Command(command) = &mut self.endpoint {
             command.cwd = Some(dir.into());
         }
         self
@@ -173,7 +173,7 @@ impl McpServer {
 
     /// With one more header, where it is connected to.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let McpWay::Remote(remote) = &mut self.way {
+        if let McpEndpoint::Remote(remote) = &mut self.endpoint {
             remote.headers.push(name, value);
         }
         self
@@ -181,7 +181,7 @@ impl McpServer {
 
     /// With another transport, where it is connected to.
     pub fn transport(mut self, transport: McpTransport) -> Self {
-        if let McpWay::Remote(remote) = &mut self.way {
+        if let McpEndpoint::Remote(remote) = &mut self.endpoint {
             remote.transport = transport;
         }
         self
@@ -198,8 +198,8 @@ impl McpServer {
         if let Some(name) = &self.name {
             return name.clone();
         }
-        match &self.way {
-            McpWay::Command(command) => {
+        match &self.endpoint {
+            McpEndpoint::Command(command) => {
                 let file = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
                 let tells = |word: &&String| !word.starts_with('-');
                 let starter = ["npx", "uvx", "node", "python", "python3", "bunx", "sh"];
@@ -207,8 +207,8 @@ impl McpServer {
                     command.args.iter().find(tells).filter(|_| starter.contains(&&*file(&command.command)));
                 first.map_or_else(|| file(&command.command), |word| file(word))
             }
-            McpWay::Remote(remote) => remote.shown(),
-            McpWay::Docker { server, .. } => format!("docker:{server}"),
+            McpEndpoint::Remote(remote) => remote.display_url(),
+            McpEndpoint::Docker { server, .. } => format!("docker:{server}"),
         }
     }
 
@@ -219,8 +219,8 @@ impl McpServer {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
         };
-        match &self.way {
-            McpWay::Command(McpCommand { command, args, env, cwd }) => {
+        match &self.endpoint {
+            McpEndpoint::Command(McpCommand { command, args, env, cwd }) => {
                 add("command");
                 add(command);
                 add(&args.len().to_string());
@@ -228,12 +228,12 @@ impl McpServer {
                 add(&cwd.as_ref().map_or(String::new(), |dir| dir.to_string_lossy().into_owned()));
                 words(env.exposed()).for_each(&mut add);
             }
-            McpWay::Remote(McpRemote { url, transport, headers }) => {
+            McpEndpoint::Remote(McpRemote { url, transport, headers }) => {
                 add(&format!("{transport:?}"));
                 add(url);
                 words(headers.exposed()).for_each(&mut add);
             }
-            McpWay::Docker { server, env } => {
+            McpEndpoint::Docker { server, env } => {
                 add("docker");
                 add(server);
                 words(env.exposed()).for_each(&mut add);
@@ -251,9 +251,9 @@ impl McpServer {
 
     /// The program to start, if one is.
     pub(super) fn program(&self) -> Option<McpCommand> {
-        match &self.way {
-            McpWay::Command(command) => Some(command.clone()),
-            McpWay::Docker { server, env } => Some(McpCommand {
+        match &self.endpoint {
+            McpEndpoint::Command(command) => Some(command.clone()),
+            McpEndpoint::Docker { server, env } => Some(McpCommand {
                 command: "docker".to_owned(),
                 args: ["mcp", "gateway", "run"]
                     .map(str::to_owned)
@@ -263,15 +263,15 @@ impl McpServer {
                 env: env.clone(),
                 cwd: None,
             }),
-            McpWay::Remote(_) => None,
+            McpEndpoint::Remote(_) => None,
         }
     }
 
     /// A text without the secrets of the settings.
     pub(super) fn scrub(&self, text: String) -> String {
-        match &self.way {
-            McpWay::Command(McpCommand { env, .. }) | McpWay::Docker { env, .. } => env.scrub(text),
-            McpWay::Remote(remote) => remote.headers.scrub(text),
+        match &self.endpoint {
+            McpEndpoint::Command(McpCommand { env, .. }) | McpEndpoint::Docker { env, .. } => env.scrub(text),
+            McpEndpoint::Remote(remote) => remote.headers.scrub(text),
         }
     }
 }

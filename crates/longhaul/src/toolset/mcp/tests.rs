@@ -8,17 +8,17 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::entry::{Answer, Wants};
-use crate::tool::{CallContext, Manner, Signal, ToolError, ToolOutput};
-use crate::toolset::no_desk::call_in;
+use crate::entry::{QuestionAnswer, ExpectedAnswer};
+use crate::tool::{CallContext, ToolEffects, CallSignal, ToolError, ToolOutput};
+use crate::toolset::no_desk::call_context_in;
 
 struct Stage {
     dir: TempDir,
     pool: McpPool,
 }
 
-fn patron() -> Patron {
-    Patron { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
+fn patron() -> ToolsetContext {
+    ToolsetContext { agent: "tester".into(), sub_agents: vec![], handoffs: vec![] }
 }
 
 impl Stage {
@@ -53,8 +53,8 @@ impl Stage {
         self.log().iter().filter_map(|line| line.strip_prefix("started ").map(str::to_owned)).collect()
     }
 
-    fn call(&self) -> (CallContext, UnboundedReceiver<Signal>) {
-        call_in(self.dir.path())
+    fn call(&self) -> (CallContext, UnboundedReceiver<CallSignal>) {
+        call_context_in(self.dir.path())
     }
 }
 
@@ -96,9 +96,9 @@ async fn tools_are_listed_page_by_page_and_called() {
     let tools = open(&toolset).await;
     let names: Vec<_> = tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(names, ["say_it", "hang", "write", "die"]);
-    assert_eq!(find(&tools, "say_it").manner(), Manner::READ_ONLY);
-    assert_eq!(find(&tools, "write").manner(), Manner::REPEATABLE);
-    assert_eq!(find(&tools, "die").manner(), Manner::default());
+    assert_eq!(find(&tools, "say_it").effects(), ToolEffects::READ_ONLY);
+    assert_eq!(find(&tools, "write").effects(), ToolEffects::REPEATABLE);
+    assert_eq!(find(&tools, "die").effects(), ToolEffects::default());
     assert_eq!(find(&tools, "say_it").spec().parameters, serde_json::json!({"type": "object"}));
     assert!(call(&tools, "say_it", &stage).await.unwrap().text.starts_with("said by "));
     assert!(toolset.instruction(&patron()).unwrap().ends_with("Be kind."));
@@ -131,8 +131,8 @@ async fn the_protocol_of_2026_is_spoken_with_who_speaks_it_and_its_questions_are
     let (context, mut heard) = stage.call();
     let asked = async {
         loop {
-            if let Some(Signal::Asks { question, reply, .. }) = heard.recv().await {
-                reply.send(Answer::Given("green".to_owned())).unwrap();
+            if let Some(CallSignal::AsksPerson { question, reply, .. }) = heard.recv().await {
+                reply.send(QuestionAnswer::Given("green".to_owned())).unwrap();
                 return question;
             }
         }
@@ -140,7 +140,7 @@ async fn the_protocol_of_2026_is_spoken_with_who_speaks_it_and_its_questions_are
     let (result, question) = tokio::join!(find(&tools, "write").call("{}", &context), asked);
     assert!(result.unwrap().text.starts_with("told "));
     assert_eq!(question.text, "The MCP server 'fake.sh' asks: Which colour?");
-    assert!(matches!(question.wants, Wants::Words { schema: Some(_) }));
+    assert!(matches!(question.wants, ExpectedAnswer::Words { schema: Some(_) }));
     // That its tools have changed it tells who listens.
     call(&tools, "say_it", &stage).await.unwrap();
     until("another generation", || toolset.generation() > 0).await;
@@ -181,7 +181,7 @@ async fn a_command_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn without_docker_a_server_of_its_catalogue_says_so() {
-    let env = Vars::from_iter([("PATH", "/nowhere")]);
+    let env = SecretEnv::from_iter([("PATH", "/nowhere")]);
     let stage = Stage::with(McpOptions { env, ..McpOptions::default() });
     let why = why_not(&stage.pool.toolset(McpServer::docker("duckduckgo"))).await;
     assert!(why.contains("'docker:duckduckgo'") && why.contains("Docker is not installed"), "{why}");
@@ -197,7 +197,7 @@ async fn who_dies_at_once_is_quoted_without_secrets() {
 
 #[tokio::test]
 async fn who_never_answers_is_given_up_and_leaves_nothing() {
-    let stage = Stage::with(McpOptions { connect: Duration::from_millis(1500), ..McpOptions::default() });
+    let stage = Stage::with(McpOptions { connect_timeout: Duration::from_millis(1500), ..McpOptions::default() });
     let toolset = stage.toolset("silent");
     let begun = Instant::now();
     let why = why_not(&toolset).await;
@@ -232,7 +232,7 @@ async fn a_call_that_is_cancelled_or_dropped_returns_at_once_and_the_server_is_t
     let tools = open(&toolset).await;
     let (context, mut heard) = stage.call();
     let cancel = async {
-        assert!(matches!(heard.recv().await, Some(Signal::Progress(text)) if text == "hanging (1)"));
+        assert!(matches!(heard.recv().await, Some(CallSignal::Progress(text)) if text == "hanging (1)"));
         context.cancel.cancel();
     };
     let (result, ()) = tokio::join!(find(&tools, "hang").call("{}", &context), cancel);
@@ -255,7 +255,7 @@ async fn a_call_that_is_cancelled_or_dropped_returns_at_once_and_the_server_is_t
 
 #[tokio::test]
 async fn a_call_without_a_sign_of_life_is_given_up() {
-    let stage = Stage::with(McpOptions { silence: Duration::from_millis(300), ..McpOptions::default() });
+    let stage = Stage::with(McpOptions { inactivity_timeout: Duration::from_millis(300), ..McpOptions::default() });
     let toolset = stage.toolset("plain");
     let tools = open(&toolset).await;
     let why = call(&tools, "hang", &stage).await.unwrap_err().to_string();
@@ -288,7 +288,7 @@ async fn a_server_that_dies_in_a_call_says_so_and_is_started_again() {
 
 #[tokio::test]
 async fn an_idle_server_is_stopped_and_started_again_by_the_next_call() {
-    let stage = Stage::with(McpOptions { idle: Some(Duration::from_millis(300)), ..McpOptions::default() });
+    let stage = Stage::with(McpOptions { idle_timeout: Some(Duration::from_millis(300)), ..McpOptions::default() });
     let toolset = stage.toolset("plain");
     let tools = open(&toolset).await;
     let first = stage.started().remove(0);

@@ -35,12 +35,12 @@ pub trait TokenStore: Send + Sync + 'static {
 
 /// Tokens that are gone with the process.
 #[derive(Default)]
-pub struct MemoryTokens(Mutex<HashMap<String, SecretString>>);
+pub struct MemoryTokenStore(Mutex<HashMap<String, SecretString>>);
 
-impl MemoryTokens {
+impl MemoryTokenStore {
     /// None yet.
     pub fn new() -> Self {
-        MemoryTokens::default()
+        MemoryTokenStore::default()
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, SecretString>> {
@@ -48,13 +48,13 @@ impl MemoryTokens {
     }
 }
 
-impl fmt::Debug for MemoryTokens {
+impl fmt::Debug for MemoryTokenStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.all().keys()).finish()
     }
 }
 
-impl TokenStore for MemoryTokens {
+impl TokenStore for MemoryTokenStore {
     fn load(&self, server: &str) -> io::Result<Option<SecretString>> {
         Ok(self.all().get(server).cloned())
     }
@@ -72,16 +72,16 @@ impl TokenStore for MemoryTokens {
 
 /// Tokens in files that only their owner can read, one a server, in a directory that only the owner can enter.
 #[derive(Debug, Clone)]
-pub struct FileTokens(PathBuf);
+pub struct FileTokenStore(PathBuf);
 
-impl FileTokens {
+impl FileTokenStore {
     /// In this directory, which is made when there is something to keep.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        FileTokens(dir.into())
+        FileTokenStore(dir.into())
     }
 
     fn file(&self, server: &str) -> PathBuf {
-        self.0.join(format!("{}.json", &Digest::of(server.as_bytes()).as_str()[..32]))
+        self.0.join(format!("{}.json", &Digest::of_bytes(server.as_bytes()).as_str()[..32]))
     }
 }
 
@@ -90,7 +90,7 @@ fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<> {
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-impl TokenStore for FileTokens {
+impl TokenStore for FileTokenStore {
     fn load(&self, server: &str) -> io::Result<Option<SecretString>> {
         let path = self.file(server);
         match std::fs::read_to_string(&path) {
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_again_by_its_server() {
-        exam(&MemoryTokens::new());
+        exam(&MemoryTokenStore::new());
         let dir = tempfile::tempdir().unwrap();
-        exam(&FileTokens::new(dir.path().join("deep/tokens")));
+        exam(&FileTokenStore::new(dir.path().join("deep/tokens")));
     }
 
     #[test]
     fn only_the_owner_can_read_them() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("tokens");
-        FileTokens::new(&dir).save("https://a/mcp", &"secret".into()).unwrap();
+        FileTokenStore::new(&dir).save("https://a/mcp", &"secret".into()).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&dir), 0o700);
         let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();

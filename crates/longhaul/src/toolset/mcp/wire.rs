@@ -5,8 +5,8 @@ use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJso
 use serde_json::{Value, json};
 
 use super::limits;
-use super::scan::Scan;
-use crate::toolset::text::{clipped, grouped};
+use super::scan::JsonScan;
+use crate::toolset::text::{truncate, group_digits};
 
 /// What the method of a request is called in place of one that cannot be read.
 pub(super) const UNREADABLE: &str = "longhaul/unreadable";
@@ -18,24 +18,24 @@ pub(super) enum Incoming {
     /// Nothing that anybody waits for.
     Nothing,
     /// A message that cannot be read, for this reason, and of which it cannot be said who waits for it.
-    Lost(String),
+    Unattributed(String),
 }
 
 /// Reads one message.
-pub(super) fn read(bytes: &[u8]) -> Incoming {
+pub(super) fn parse_message(bytes: &[u8]) -> Incoming {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {
         return Incoming::Nothing;
     }
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    let scan = Scan::of(bytes);
+    let scan = JsonScan::from_bytes(bytes);
     match readable(bytes, &scan) {
         Ok(message) => Incoming::Message(Box::new(message)),
-        Err(why) => stand_in(&scan, why),
+        Err(why) => substitute(&scan, why),
     }
 }
 
-fn readable(bytes: &[u8], scan: &Scan) -> Result<ServerJsonRpcMessage, String> {
+fn readable(bytes: &[u8], scan: &JsonScan) -> Result<ServerJsonRpcMessage, String> {
     if bytes.len() > limits::MESSAGE {
         return Err(too_long());
     }
@@ -43,13 +43,13 @@ fn readable(bytes: &[u8], scan: &Scan) -> Result<ServerJsonRpcMessage, String> {
         return Err(format!("its JSON is nested more than {} levels deep", limits::DEPTH));
     }
     if scan.values > limits::VALUES {
-        return Err(format!("its JSON has more than {} values", grouped(limits::VALUES as u64)));
+        return Err(format!("its JSON has more than {} values", group_digits(limits::VALUES as u64)));
     }
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| format!("it is not UTF-8 (from byte {} on)", grouped(error.valid_up_to() as u64)))?;
+        .map_err(|error| format!("it is not UTF-8 (from byte {} on)", group_digits(error.valid_up_to() as u64)))?;
     serde_json::from_str(text).map_err(|error| match error.is_data() {
         true => "it is not a JSON-RPC message".to_owned(),
-        false => format!("it is not JSON ({})", clipped(&error.to_string(), 120)),
+        false => format!("it is not JSON ({})", truncate(&error.to_string(), 120)),
     })
 }
 
@@ -59,14 +59,14 @@ pub(super) fn too_long() -> String {
 }
 
 /// What is handed on in place of a message that cannot be read: an error to whoever waits for it.
-pub(super) fn stand_in(scan: &Scan, why: String) -> Incoming {
+pub(super) fn substitute(scan: &JsonScan, why: String) -> Incoming {
     if !scan.is_message() {
         // Servers print all kinds of things where only messages belong.
         tracing::debug!(why, "something that is no message");
         return Incoming::Nothing;
     }
     let message = match (scan.id(), scan.has_method) {
-        (Some(id), false) => unreadable(id, &why),
+        (Some(id), false) => unreadable_answer(id, &why),
         (Some(id), true) => {
             let asks = CustomRequest::new(UNREADABLE, Some(Value::String(why)));
             JsonRpcMessage::request(ServerRequest::CustomRequest(asks), id)
@@ -75,13 +75,13 @@ pub(super) fn stand_in(scan: &Scan, why: String) -> Incoming {
             tracing::debug!(why, "a notification that cannot be read");
             return Incoming::Nothing;
         }
-        (None, false) => return Incoming::Lost(why),
+        (None, false) => return Incoming::Unattributed(why),
     };
     Incoming::Message(Box::new(message))
 }
 
 /// The answer to a request whose own answer cannot be read.
-pub(super) fn unreadable(id: RequestId, why: &str) -> ServerJsonRpcMessage {
+pub(super) fn unreadable_answer(id: RequestId, why: &str) -> ServerJsonRpcMessage {
     let error = ErrorData::new(ErrorCode::PARSE_ERROR, why.to_owned(), Some(mark()));
     JsonRpcMessage::error(error, Some(id))
 }
@@ -101,9 +101,9 @@ mod tests {
     use super::*;
 
     fn told(text: &[u8]) -> String {
-        match read(text) {
+        match parse_message(text) {
             Incoming::Nothing => "nothing".to_owned(),
-            Incoming::Lost(why) => format!("lost: {why}"),
+            Incoming::Unattributed(why) => format!("lost: {why}"),
             Incoming::Message(message) => match *message {
                 JsonRpcMessage::Error(error) if is_unreadable(&error.error) => {
                     format!("{}: {}", error.id.unwrap(), error.error.message)

@@ -12,14 +12,14 @@ use rusqlite::{
 use serde::Serialize;
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much is shown at once: so many memories, and so many bytes of them.
 const MOST: usize = 500;
 const MOST_BYTES: usize = 256 << 10;
 
 /// Something that was remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Memory {
+pub(super) struct MemoryRow {
     pub(super) id: String,
     pub(super) created_at: String,
     pub(super) memory: String,
@@ -28,21 +28,21 @@ pub(super) struct Memory {
 
 /// What was found, and how much more there is.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) memories: Vec<Memory>,
+pub(super) struct MemoryMatches {
+    pub(super) memories: Vec<MemoryRow>,
     pub(super) left_out: usize,
 }
 
 /// An open file of memories.
-pub(super) struct Book(Connection);
+pub(super) struct MemoryDatabase(Connection);
 
-impl Book {
+impl MemoryDatabase {
     /// Opens the file, or begins one.
-    pub(super) fn open(path: &Path) -> rusqlite::Result<Book> {
+    pub(super) fn open(path: &Path) -> rusqlite::Result<MemoryDatabase> {
         let connection = Connection::open(path)?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         write_ahead(&connection)?;
-        let mut book = Book(connection);
+        let mut book = MemoryDatabase(connection);
         book.prepare()?;
         Ok(book)
     }
@@ -129,13 +129,13 @@ impl Book {
     }
 
     /// All memories, the newest first.
-    pub(super) fn all(&self) -> rusqlite::Result<Found> {
+    pub(super) fn all(&self) -> rusqlite::Result<MemoryMatches> {
         let sql = format!("SELECT {COLUMNS} FROM memories m ORDER BY m.rowid DESC");
         self.find(&sql, vec![])
     }
 
     /// Memories with these words, the best first; of a category, if there is one.
-    pub(super) fn search(&self, query: &str, category: Option<&str>) -> rusqlite::Result<Found> {
+    pub(super) fn search(&self, query: &str, category: Option<&str>) -> rusqlite::Result<MemoryMatches> {
         let words = words(query);
         if words.is_empty() {
             let sql = format!("SELECT {COLUMNS} FROM memories m WHERE {IN_CATEGORY} ORDER BY m.rowid DESC");
@@ -153,7 +153,7 @@ impl Book {
 
     /// What the index has for a query, and after it what it does not know but has the words in it somewhere: parts of
     /// words, and languages that do not part them.
-    fn matching(&self, query: String, words: &[&str], category: Option<&str>) -> rusqlite::Result<Found> {
+    fn matching(&self, query: String, words: &[&str], category: Option<&str>) -> rusqlite::Result<MemoryMatches> {
         let parts: Vec<String> =
             (0..words.len()).map(|n| format!("m.memory LIKE ?{} ESCAPE '\\'", n + 3)).collect();
         let somewhere = match parts.is_empty() {
@@ -174,10 +174,10 @@ impl Book {
         self.find(&sql, values)
     }
 
-    fn find(&self, sql: &str, values: Vec<Option<String>>) -> rusqlite::Result<Found> {
+    fn find(&self, sql: &str, values: Vec<Option<String>>) -> rusqlite::Result<MemoryMatches> {
         let mut statement = self.0.prepare(sql)?;
         let mut rows = statement.query(params_from_iter(values))?;
-        let (mut found, mut bytes) = (Found::default(), 0);
+        let (mut found, mut bytes) = (MemoryMatches::default(), 0);
         while let Some(row) = rows.next()? {
             let memory = memory(row)?;
             bytes += memory.memory.len();
@@ -193,8 +193,8 @@ impl Book {
 const COLUMNS: &str = "m.id, coalesce(m.created_at, ''), coalesce(m.memory, ''), coalesce(m.category, '')";
 const IN_CATEGORY: &str = "(?1 IS NULL OR lower(m.category) = lower(?1))";
 
-fn memory(row: &Row<'_>) -> rusqlite::Result<Memory> {
-    Ok(Memory { id: row.get(0)?, created_at: row.get(1)?, memory: row.get(2)?, category: row.get(3)? })
+fn memory(row: &Row<'_>) -> rusqlite::Result<MemoryRow> {
+    Ok(MemoryRow { id: row.get(0)?, created_at: row.get(1)?, memory: row.get(2)?, category: row.get(3)? })
 }
 
 /// The words of a query: whatever has a letter or a digit in it.
@@ -222,7 +222,7 @@ fn like(word: &str) -> String {
 /// Switches to the write-ahead log, where readers and a writer do not wait for each other. SQLite does not wait by
 /// itself when two programs do this at once.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
             Err(error)

@@ -3,25 +3,25 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::Memory;
+use super::AgentMemory;
 use crate::id::{CallId, TaskKey};
-use crate::toolset::no_desk::Alone;
+use crate::toolset::no_desk::ToolFixture;
 
-async fn at(dir: &Path) -> Alone {
-    Alone::in_dir(&Memory::new("memory.db"), dir).await
+async fn at(dir: &Path) -> ToolFixture {
+    ToolFixture::in_dir(&AgentMemory::new("memory.db"), dir).await
 }
 
 fn parsed(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-async fn add(alone: &mut Alone, text: &str, category: &str) -> String {
-    let said = alone.says("add_memory", json!({"memory": text, "category": category})).await;
+async fn add(alone: &mut ToolFixture, text: &str, category: &str) -> String {
+    let said = alone.call_text("add_memory", json!({"memory": text, "category": category})).await;
     said.trim_end_matches('.').rsplit(' ').next().unwrap().to_owned()
 }
 
-async fn found(alone: &mut Alone, arguments: Value) -> Vec<String> {
-    let found = parsed(&alone.says("search_memories", arguments).await);
+async fn found(alone: &mut ToolFixture, arguments: Value) -> Vec<String> {
+    let found = parsed(&alone.call_text("search_memories", arguments).await);
     found.iter().map(|memory| memory["memory"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -31,12 +31,12 @@ async fn memories_are_added_found_changed_and_forgotten() {
     let mut alone = at(place.path()).await;
     let tea = add(&mut alone, "The user prefers green tea", "preference").await;
     add(&mut alone, "Deployments run on Fridays", "project").await;
-    let all = parsed(&alone.says("get_memories", json!({})).await);
+    let all = parsed(&alone.call_text("get_memories", json!({})).await);
     assert_eq!(all.len(), 2);
     assert_eq!(all[1]["id"], *tea);
     assert_eq!(all[1]["category"], "preference");
     assert_eq!(found(&mut alone, json!({"query": "tea"})).await, ["The user prefers green tea"]);
-    alone.says("update_memory", json!({"id": tea, "memory": "The user prefers coffee"})).await;
+    alone.call_text("update_memory", json!({"id": tea, "memory": "The user prefers coffee"})).await;
     assert_eq!(
         found(&mut alone, json!({"query": "tea"})).await,
         [""; 0],
@@ -47,15 +47,15 @@ async fn memories_are_added_found_changed_and_forgotten() {
         ["The user prefers coffee"],
         "the category stayed"
     );
-    alone.says("delete_memory", json!({"id": tea})).await;
+    alone.call_text("delete_memory", json!({"id": tea})).await;
     assert_eq!(found(&mut alone, json!({"query": "coffee"})).await, [""; 0]);
     for (tool, arguments) in
         [("delete_memory", json!({"id": tea})), ("update_memory", json!({"id": "nope", "memory": "x"}))]
     {
-        assert!(alone.error(tool, arguments).await.contains("there is no memory"));
+        assert!(alone.call_error(tool, arguments).await.contains("there is no memory"));
     }
-    assert!(alone.error("add_memory", json!({"memory": "  "})).await.contains("`memory`"));
-    assert!(alone.error("add_memory", json!({"memory": "x".repeat(70_000)})).await.contains("70,000 bytes"));
+    assert!(alone.call_error("add_memory", json!({"memory": "  "})).await.contains("`memory`"));
+    assert!(alone.call_error("add_memory", json!({"memory": "x".repeat(70_000)})).await.contains("70,000 bytes"));
 }
 
 #[tokio::test]
@@ -134,10 +134,10 @@ async fn no_query_is_an_error() {
 async fn the_same_call_again_adds_nothing() {
     let place = tempfile::tempdir().unwrap();
     let mut alone = at(place.path()).await;
-    let first = alone.says("add_memory", json!({"memory": "once"})).await;
-    assert_eq!(alone.again("add_memory", json!({"memory": "once"})).await.unwrap().text, first);
-    assert_ne!(alone.again("add_memory", json!({"memory": "other"})).await.unwrap().text, first);
-    assert_eq!(parsed(&alone.says("get_memories", json!({})).await).len(), 2);
+    let first = alone.call_text("add_memory", json!({"memory": "once"})).await;
+    assert_eq!(alone.repeat_call("add_memory", json!({"memory": "once"})).await.unwrap().text, first);
+    assert_ne!(alone.repeat_call("add_memory", json!({"memory": "other"})).await.unwrap().text, first);
+    assert_eq!(parsed(&alone.call_text("get_memories", json!({})).await).len(), 2);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_file_of_docker_agent_is_carried_on() {
     let mut alone = at(place.path()).await;
     assert_eq!(found(&mut alone, json!({"query": "answer"})).await, ["Likes short answers"]);
     alone
-        .says("update_memory", json!({"id": "1731", "memory": "Likes long answers", "category": "fact"}))
+        .call_text("update_memory", json!({"id": "1731", "memory": "Likes long answers", "category": "fact"}))
         .await;
     old.execute("INSERT INTO memories (id, memory) VALUES ('2', 'Written by the other program')", [])
         .unwrap();
@@ -171,17 +171,17 @@ async fn a_file_that_is_no_database_or_lies_outside_is_refused() {
     std::fs::create_dir_all(&inside).unwrap();
     std::fs::write(inside.join("memory.db"), "this is not a database, but a text of some length".repeat(20))
         .unwrap();
-    let error = at(&inside).await.error("get_memories", json!({})).await;
+    let error = at(&inside).await.call_error("get_memories", json!({})).await;
     assert!(error.contains("'memory.db' cannot be used"), "{error}");
     #[cfg(unix)]
     std::os::unix::fs::symlink(place.path(), inside.join("link")).unwrap();
     for path in ["../memory.db", "link/memory.db", "a/../../m.db"] {
-        let mut alone = Alone::in_dir(&Memory::new(path), &inside).await;
-        let error = alone.error("get_memories", json!({})).await;
+        let mut alone = ToolFixture::in_dir(&AgentMemory::new(path), &inside).await;
+        let error = alone.call_error("get_memories", json!({})).await;
         assert!(error.contains("not below the working directory"), "{path}: {error}");
     }
     assert!(!place.path().join("memory.db").exists());
-    let mut deep = Alone::in_dir(&Memory::new("new/dir/m.db"), &inside).await;
+    let mut deep = ToolFixture::in_dir(&AgentMemory::new("new/dir/m.db"), &inside).await;
     add(&mut deep, "x", "").await;
 }
 
@@ -193,7 +193,7 @@ async fn many_write_at_once_and_nothing_is_lost() {
         tokio::spawn(async move {
             // Each call opens the file anew, as another process would.
             let mut alone = at(&dir).await;
-            alone.context.caller.task = TaskKey::chosen(&format!("agent {n}")).candidates().next().unwrap();
+            alone.context.caller.task = TaskKey::named(&format!("agent {n}")).candidate_ids().next().unwrap();
             for turn in 1..=5 {
                 alone.context.call = CallId { turn, index: 0 };
                 add(&mut alone, &format!("number {n}.{turn}"), "").await;

@@ -7,7 +7,7 @@ const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2_000;
 
 /// What of a schema is told to a model; the rest is for machines.
-const KEPT: [&str; 25] = [
+const SCHEMA_KEYWORDS: [&str; 25] = [
     "type",
     "description",
     "enum",
@@ -36,17 +36,17 @@ const KEPT: [&str; 25] = [
 ];
 
 /// A document of version 3.
-pub(super) struct Document(Value);
+pub(super) struct OpenApiDocument(Value);
 
-impl Document {
+impl OpenApiDocument {
     /// Reads JSON or YAML.
-    pub(super) fn read(text: &str) -> Result<Document, String> {
+    pub(super) fn parse(text: &str) -> Result<OpenApiDocument, String> {
         let value: Value = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"))?,
             false => yaml(text)?,
         };
         match (value["openapi"].as_str(), value["swagger"].as_str()) {
-            (Some(version), _) if version.starts_with("3.") => Ok(Document(value)),
+            (Some(version), _) if version.starts_with("3.") => Ok(OpenApiDocument(value)),
             (Some(version), _) | (None, Some(version)) => {
                 Err(format!("it is of version {version}, and only OpenAPI 3 is understood"))
             }
@@ -59,7 +59,7 @@ impl Document {
     }
 
     /// What a value is, or refers to.
-    pub(super) fn followed<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
+    pub(super) fn resolve_ref<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
         for _ in 0..DEEPEST {
             let Some(reference) = value["$ref"].as_str() else { return Ok(value) };
             value = self.at(reference)?;
@@ -78,7 +78,7 @@ impl Document {
 
     /// A schema with everything that it refers to in its place. Where it comes back to itself, and where it becomes too
     /// large, anything goes.
-    pub(super) fn inlined(&self, schema: &Value) -> Value {
+    pub(super) fn inline_refs(&self, schema: &Value) -> Value {
         let mut parts = MOST_PARTS;
         self.inline(schema, &mut Vec::new(), &mut parts)
     }
@@ -99,7 +99,7 @@ impl Document {
         let Some(object) = schema.as_object() else { return schema.clone() };
         // Counted as a step down, whether or not it has a name.
         above.push("");
-        let kept = object.iter().filter(|(key, _)| KEPT.contains(&key.as_str()));
+        let kept = object.iter().filter(|(key, _)| SCHEMA_KEYWORDS.contains(&key.as_str()));
         let inlined = kept.map(|(key, value)| {
             let value = match (key.as_str(), value) {
                 ("properties", Value::Object(properties)) => {
@@ -185,9 +185,9 @@ mod tests {
     fn json_and_yaml_are_read_and_other_things_named() {
         let yaml =
             "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      responses:\n        200: {description: fine}\n";
-        let document = Document::read(yaml).unwrap();
+        let document = OpenApiDocument::parse(yaml).unwrap();
         assert_eq!(document.root()["paths"]["/x"]["get"]["responses"]["200"]["description"], "fine");
-        assert!(Document::read(r#"{"openapi": "3.0.3", "paths": {}}"#).is_ok());
+        assert!(OpenApiDocument::parse(r#"{"openapi": "3.0.3", "paths": {}}"#).is_ok());
         for (text, says) in [
             ("{\"openapi\": ", "not valid JSON"),
             ("a: [", "not valid YAML"),
@@ -195,14 +195,14 @@ mod tests {
             ("<html>", "not an OpenAPI document"),
             ("[]", "not an OpenAPI document"),
         ] {
-            let error = Document::read(text).err().unwrap();
+            let error = OpenApiDocument::parse(text).err().unwrap();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
 
     #[test]
     fn references_are_followed_and_circles_end() {
-        let document = Document::read(
+        let document = OpenApiDocument::parse(
             &json!({"openapi": "3.0.0", "components": {"schemas": {
                 "Pet": {"type": "object", "required": ["id", "name"], "xml": {"name": "pet"}, "properties": {
                     "id": {"type": "integer", "readOnly": true}, "name": {"type": "string", "example": "Rex"},
@@ -215,7 +215,7 @@ mod tests {
             .to_string(),
         )
         .unwrap();
-        let schema = |name: &str| document.inlined(&json!({"$ref": format!("#/components/schemas/{name}")}));
+        let schema = |name: &str| document.inline_refs(&json!({"$ref": format!("#/components/schemas/{name}")}));
         assert_eq!(
             schema("Pet"),
             json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"},
@@ -226,9 +226,9 @@ mod tests {
         assert_eq!(puppy["properties"]["age"], json!({"type": "integer"}));
         assert_eq!(schema("Loop"), json!({}));
         assert_eq!(schema("Missing"), json!({}));
-        assert_eq!(document.inlined(&json!({"$ref": "other.yaml#/X"})), json!({}));
+        assert_eq!(document.inline_refs(&json!({"$ref": "other.yaml#/X"})), json!({}));
         let following =
-            |reference: &str| document.followed(&json!({"$ref": reference})).map(drop).unwrap_err();
+            |reference: &str| document.resolve_ref(&json!({"$ref": reference})).map(drop).unwrap_err();
         assert!(following("#/components/schemas/Loop").contains("circle"));
         assert!(following("#/nope").contains("refers to nothing"));
         assert!(following("other.yaml").contains("another file"));
@@ -242,8 +242,8 @@ mod tests {
             schemas.insert(format!("S{n}"), json!({"properties": {"a": next, "b": next, "c": next}}));
         }
         let text = json!({"openapi": "3.0.0", "components": {"schemas": schemas}}).to_string();
-        let document = Document::read(&text).unwrap();
-        let inlined = document.inlined(&json!({"$ref": "#/components/schemas/S0"})).to_string();
+        let document = OpenApiDocument::parse(&text).unwrap();
+        let inlined = document.inline_refs(&json!({"$ref": "#/components/schemas/S0"})).to_string();
         assert!(inlined.len() < 200_000, "{}", inlined.len());
     }
 }

@@ -3,15 +3,15 @@
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::document::Document;
-use crate::toolset::outward::{encoded, has_dots, plain, shown, tool_name, unique};
-use crate::toolset::text::clipped;
+use super::document::OpenApiDocument;
+use crate::toolset::outward::{percent_encode, has_dot_segments, value_text, display_url, sanitize_tool_name, unique_name};
+use crate::toolset::text::truncate;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];
 
 /// An operation as a tool.
 #[derive(Debug)]
-pub(super) struct Operation {
+pub(super) struct OpenApiOperation {
     pub(super) name: String,
     pub(super) method: Method,
     pub(super) path: String,
@@ -19,22 +19,22 @@ pub(super) struct Operation {
     /// The JSON schema of its arguments.
     pub(super) parameters: Value,
     server: Url,
-    inputs: Vec<Input>,
-    body: Option<Body>,
+    inputs: Vec<OperationInput>,
+    body: Option<RequestBodyKind>,
 }
 
 /// An argument, and where it goes.
 #[derive(Debug)]
-struct Input {
+struct OperationInput {
     argument: String,
     /// What the server calls it.
     name: String,
-    place: Place,
+    location: ParameterLocation,
     required: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ParameterLocation {
     Path,
     /// Whether each thing of a list is a pair of its own, and whether an object is `name[key]=value`.
     Query {
@@ -50,7 +50,7 @@ enum Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Body {
+enum RequestBodyKind {
     Json,
     Form,
     Text,
@@ -58,7 +58,7 @@ enum Body {
 
 /// What a call becomes.
 #[derive(Debug)]
-pub(super) struct Aimed {
+pub(super) struct OperationRequest {
     pub(super) url: Url,
     pub(super) headers: Vec<(String, String)>,
     /// The content type, and the content.
@@ -66,11 +66,11 @@ pub(super) struct Aimed {
 }
 
 /// All operations of a document, in its order, and what was wrong with those that are left out.
-pub(super) fn operations(document: &Document, from: Option<&Url>) -> (Vec<Operation>, Vec<String>) {
-    let (mut found, mut wrong): (Vec<Operation>, Vec<String>) = (Vec::new(), Vec::new());
+pub(super) fn operations(document: &OpenApiDocument, from: Option<&Url>) -> (Vec<OpenApiOperation>, Vec<String>) {
+    let (mut found, mut wrong): (Vec<OpenApiOperation>, Vec<String>) = (Vec::new(), Vec::new());
     let paths = document.root()["paths"].as_object();
     for (path, item) in paths.into_iter().flatten() {
-        let item = match document.followed(item) {
+        let item = match document.resolve_ref(item) {
             Ok(item) => item,
             Err(why) => {
                 wrong.push(format!("{path}: {why}"));
@@ -82,7 +82,7 @@ pub(super) fn operations(document: &Document, from: Option<&Url>) -> (Vec<Operat
             let named = |name: &str| found.iter().any(|other| other.name == name);
             match read(document, from, path, word, item, operation) {
                 Ok(mut operation) => {
-                    operation.name = unique(&operation.name, named);
+                    operation.name = unique_name(&operation.name, named);
                     found.push(operation);
                 }
                 Err(why) => wrong.push(format!("{} {path}: {why}", word.to_uppercase())),
@@ -93,36 +93,36 @@ pub(super) fn operations(document: &Document, from: Option<&Url>) -> (Vec<Operat
 }
 
 fn read(
-    document: &Document,
+    document: &OpenApiDocument,
     from: Option<&Url>,
     path: &str,
     word: &str,
     item: &Value,
     operation: &Value,
-) -> Result<Operation, String> {
+) -> Result<OpenApiOperation, String> {
     let method: Method = word.to_uppercase().parse().map_err(|_| "it has no method".to_owned())?;
-    let mut made = Made::default();
+    let mut made = InputsBuilder::default();
     // What an operation says of a parameter goes before what its path says.
     let own = operation["parameters"].as_array().into_iter().flatten();
     let common = item["parameters"].as_array().into_iter().flatten();
     for parameter in own.chain(common) {
-        made.parameter(document, document.followed(parameter)?)?;
+        made.parameter(document, document.resolve_ref(parameter)?)?;
     }
     for (n, name) in names_in(path).enumerate() {
         // Documents forget them.
-        if !made.inputs.iter().any(|input| input.place == Place::Path && input.name == name) {
-            made.take(name, Place::Path, true, json!({"type": "string"}));
+        if !made.inputs.iter().any(|input| input.location == ParameterLocation::Path && input.name == name) {
+            made.add_input(name, ParameterLocation::Path, true, json!({"type": "string"}));
         }
         if n > 30 {
             return Err("its path has too many arguments".to_owned());
         }
     }
     let body = match operation.get("requestBody") {
-        Some(body) => made.body(document, document.followed(body)?)?,
+        Some(body) => made.body(document, document.resolve_ref(body)?)?,
         None => None,
     };
-    let id = operation["operationId"].as_str().map(tool_name).filter(|name| !name.is_empty());
-    let name = id.unwrap_or_else(|| tool_name(&format!("{word}_{path}")));
+    let id = operation["operationId"].as_str().map(sanitize_tool_name).filter(|name| !name.is_empty());
+    let name = id.unwrap_or_else(|| sanitize_tool_name(&format!("{word}_{path}")));
     let mut parameters = json!({"type": "object", "properties": made.properties});
     let required: Vec<&str> =
         made.inputs.iter().filter(|input| input.required).map(|input| input.argument.as_str()).collect();
@@ -131,7 +131,7 @@ fn read(
     }
     let server = server(&[operation, item, document.root()], from)?;
     let description = description(operation, &method, path);
-    Ok(Operation {
+    Ok(OpenApiOperation {
         name,
         method,
         path: path.to_owned(),
@@ -145,56 +145,56 @@ fn read(
 
 /// Arguments in the making.
 #[derive(Default)]
-struct Made {
-    inputs: Vec<Input>,
+struct InputsBuilder {
+    inputs: Vec<OperationInput>,
     properties: Map<String, Value>,
 }
 
-impl Made {
-    fn take(&mut self, name: &str, place: Place, required: bool, schema: Value) {
-        let prefix = if place == Place::Property { "body_" } else { "" };
-        let fit = tool_name(&format!("{prefix}{name}"));
+impl InputsBuilder {
+    fn add_input(&mut self, name: &str, place: ParameterLocation, required: bool, schema: Value) {
+        let prefix = if place == ParameterLocation::Property { "body_" } else { "" };
+        let fit = sanitize_tool_name(&format!("{prefix}{name}"));
         let fit = if fit.is_empty() { "argument".to_owned() } else { fit };
-        let argument = unique(&fit, |other| self.properties.contains_key(other));
+        let argument = unique_name(&fit, |other| self.properties.contains_key(other));
         self.properties.insert(argument.clone(), schema);
-        self.inputs.push(Input { argument, name: name.to_owned(), place, required });
+        self.inputs.push(OperationInput { argument, name: name.to_owned(), location: place, required });
     }
 
-    fn parameter(&mut self, document: &Document, parameter: &Value) -> Result<(), String> {
+    fn parameter(&mut self, document: &OpenApiDocument, parameter: &Value) -> Result<(), String> {
         let name = parameter["name"].as_str().ok_or("a parameter has no name")?;
         let style = parameter["style"].as_str();
         let place = match parameter["in"].as_str() {
-            Some("path") => Place::Path,
-            Some("query") => Place::Query {
+            Some("path") => ParameterLocation::Path,
+            Some("query") => ParameterLocation::Query {
                 explode: parameter["explode"].as_bool().unwrap_or(style.is_none_or(|style| style == "form")),
                 deep: style == Some("deepObject"),
             },
-            Some("header") => Place::Header,
-            Some("cookie") => Place::Cookie,
+            Some("header") => ParameterLocation::Header,
+            Some("cookie") => ParameterLocation::Cookie,
             _ => return Err(format!("the parameter '{name}' is neither in path, query, header nor cookie")),
         };
         // These are not parameters' business, says the standard.
         let reserved = ["accept", "content-type", "authorization"];
-        if place == Place::Header && reserved.contains(&name.to_ascii_lowercase().as_str()) {
+        if place == ParameterLocation::Header && reserved.contains(&name.to_ascii_lowercase().as_str()) {
             return Ok(());
         }
-        let same = |input: &Input| {
-            input.name == name && std::mem::discriminant(&input.place) == std::mem::discriminant(&place)
+        let same = |input: &OperationInput| {
+            input.name == name && std::mem::discriminant(&input.location) == std::mem::discriminant(&place)
         };
         if self.inputs.iter().any(same) {
             return Ok(());
         }
         let content = parameter["content"].as_object().and_then(|content| content.values().next());
         let schema = parameter.get("schema").or_else(|| content?.get("schema"));
-        let mut schema = schema.map_or(json!({"type": "string"}), |schema| document.inlined(schema));
+        let mut schema = schema.map_or(json!({"type": "string"}), |schema| document.inline_refs(schema));
         if let (Some(text), Some(schema)) = (parameter["description"].as_str(), schema.as_object_mut()) {
-            schema.insert("description".into(), clipped(text, 500).into());
+            schema.insert("description".into(), truncate(text, 500).into());
         }
-        self.take(name, place, place == Place::Path || parameter["required"] == true, schema);
+        self.add_input(name, place, place == ParameterLocation::Path || parameter["required"] == true, schema);
         Ok(())
     }
 
-    fn body(&mut self, document: &Document, body: &Value) -> Result<Option<Body>, String> {
+    fn body(&mut self, document: &OpenApiDocument, body: &Value) -> Result<Option<RequestBodyKind>, String> {
         let Some(content) = body["content"].as_object().filter(|content| !content.is_empty()) else {
             return Ok(None);
         };
@@ -203,29 +203,29 @@ impl Made {
         };
         let json = of(&|kind| kind == "application/json" || kind.ends_with("+json") || kind == "*/*");
         let form =
-            || of(&|kind| kind == "application/x-www-form-urlencoded").map(|found| (Body::Form, found));
-        let text = || of(&|kind| kind.starts_with("text/")).map(|found| (Body::Text, found));
-        let Some((kind, (_, media))) = json.map(|found| (Body::Json, found)).or_else(form).or_else(text)
+            || of(&|kind| kind == "application/x-www-form-urlencoded").map(|found| (RequestBodyKind::Form, found));
+        let text = || of(&|kind| kind.starts_with("text/")).map(|found| (RequestBodyKind::Text, found));
+        let Some((kind, (_, media))) = json.map(|found| (RequestBodyKind::Json, found)).or_else(form).or_else(text)
         else {
             let kinds: Vec<&str> = content.keys().map(String::as_str).take(3).collect();
             return Err(format!("its body is {}, which cannot be made here", kinds.join(" or ")));
         };
         let must = body["required"] == true;
-        let schema = media.get("schema").map_or(json!({}), |schema| document.inlined(schema));
+        let schema = media.get("schema").map_or(json!({}), |schema| document.inline_refs(schema));
         match schema["properties"]
             .as_object()
-            .filter(|properties| !properties.is_empty() && kind != Body::Text)
+            .filter(|properties| !properties.is_empty() && kind != RequestBodyKind::Text)
         {
             Some(properties) => {
                 let required = schema["required"].as_array().cloned().unwrap_or_default();
                 for (name, schema) in properties {
                     let needed = must && required.iter().any(|other| other == name);
-                    self.take(name, Place::Property, needed, schema.clone());
+                    self.add_input(name, ParameterLocation::Property, needed, schema.clone());
                 }
             }
             None => {
-                let schema = if kind == Body::Text { json!({"type": "string"}) } else { schema };
-                self.take("body", Place::Body, must, schema);
+                let schema = if kind == RequestBodyKind::Text { json!({"type": "string"}) } else { schema };
+                self.add_input("body", ParameterLocation::Body, must, schema);
             }
         }
         Ok(Some(kind))
@@ -234,9 +234,9 @@ impl Made {
 
 fn description(operation: &Value, method: &Method, path: &str) -> String {
     let text = |key: &str| operation[key].as_str().map(str::trim).filter(|text| !text.is_empty());
-    let mut said: Vec<String> = text("summary").into_iter().map(|summary| clipped(summary, 300)).collect();
+    let mut said: Vec<String> = text("summary").into_iter().map(|summary| truncate(summary, 300)).collect();
     if let Some(more) = text("description").filter(|more| text("summary") != Some(more)) {
-        said.push(clipped(more, 700));
+        said.push(truncate(more, 700));
     }
     said.push(format!("({method} {path})"));
     said.join("\n")
@@ -274,21 +274,21 @@ fn server(places: &[&Value; 3], from: Option<&Url>) -> Result<Url, String> {
     }
 }
 
-impl Operation {
+impl OpenApiOperation {
     /// What is asked of whom, in words.
-    pub(super) fn aim(&self) -> String {
-        format!("as {} {} at {}", self.method, self.path, shown(&self.server))
+    pub(super) fn describe_target(&self) -> String {
+        format!("as {} {} at {}", self.method, self.path, display_url(&self.server))
     }
 
     /// The request of a call. What is wrong with the arguments is said for the model.
-    pub(super) fn aimed(&self, arguments: &Map<String, Value>) -> Result<Aimed, String> {
+    pub(super) fn build_request(&self, arguments: &Map<String, Value>) -> Result<OperationRequest, String> {
         if let Some(unknown) =
             arguments.keys().find(|key| !self.inputs.iter().any(|input| input.argument == **key))
         {
             let known: Vec<&str> = self.inputs.iter().map(|input| input.argument.as_str()).collect();
             return Err(format!(
                 "there is no argument '{}'; there are: {}",
-                clipped(unknown, 60),
+                truncate(unknown, 60),
                 known.join(", ")
             ));
         }
@@ -303,23 +303,23 @@ impl Operation {
                     false => continue,
                 }
             };
-            match input.place {
-                Place::Path => {
-                    let text = plain(value);
-                    if text.is_empty() || has_dots(&text) {
+            match input.location {
+                ParameterLocation::Path => {
+                    let text = value_text(value);
+                    if text.is_empty() || has_dot_segments(&text) {
                         return Err(format!(
                             "the argument '{}' cannot be '{}'",
                             input.argument,
-                            clipped(&text, 60)
+                            truncate(&text, 60)
                         ));
                     }
-                    path = path.replace(&format!("{{{}}}", input.name), &encoded(&text));
+                    path = path.replace(&format!("{{{}}}", input.name), &percent_encode(&text));
                 }
-                Place::Query { explode, deep } => query.extend(pairs(&input.name, value, explode, deep)),
-                Place::Header => headers.push((input.name.clone(), plain(value))),
-                Place::Cookie => cookies.push(format!("{}={}", input.name, encoded(&plain(value)))),
-                Place::Property => drop(properties.insert(input.name.clone(), value.clone())),
-                Place::Body => whole = Some(value.clone()),
+                ParameterLocation::Query { explode, deep } => query.extend(pairs(&input.name, value, explode, deep)),
+                ParameterLocation::Header => headers.push((input.name.clone(), value_text(value))),
+                ParameterLocation::Cookie => cookies.push(format!("{}={}", input.name, percent_encode(&value_text(value)))),
+                ParameterLocation::Property => drop(properties.insert(input.name.clone(), value.clone())),
+                ParameterLocation::Body => whole = Some(value.clone()),
             }
         }
         if !cookies.is_empty() {
@@ -331,12 +331,12 @@ impl Operation {
             url.query_pairs_mut().extend_pairs(query);
         }
         let body = self.body.and_then(|kind| content(kind, properties, whole));
-        Ok(Aimed { url, headers, body })
+        Ok(OperationRequest { url, headers, body })
     }
 }
 
 fn pairs(name: &str, value: &Value, explode: bool, deep: bool) -> Vec<(String, String)> {
-    let pair = |key: &str, value: &Value| (key.to_owned(), plain(value));
+    let pair = |key: &str, value: &Value| (key.to_owned(), value_text(value));
     match value {
         Value::Array(list) if explode => list.iter().map(|value| pair(name, value)).collect(),
         Value::Object(object) if deep => {
@@ -348,7 +348,7 @@ fn pairs(name: &str, value: &Value, explode: bool, deep: bool) -> Vec<(String, S
 }
 
 fn content(
-    kind: Body,
+    kind: RequestBodyKind,
     properties: Map<String, Value>,
     whole: Option<Value>,
 ) -> Option<(&'static str, String)> {
@@ -358,9 +358,9 @@ fn content(
         None => Value::Object(properties),
     };
     Some(match kind {
-        Body::Json => ("application/json", value.to_string()),
-        Body::Text => ("text/plain; charset=utf-8", plain(&value)),
-        Body::Form => {
+        RequestBodyKind::Json => ("application/json", value.to_string()),
+        RequestBodyKind::Text => ("text/plain; charset=utf-8", value_text(&value)),
+        RequestBodyKind::Form => {
             let pairs = value.as_object().into_iter().flatten();
             let pairs = pairs.flat_map(|(name, value)| pairs_of_form(name, value));
             ("application/x-www-form-urlencoded", pairs.collect::<Vec<_>>().join("&"))
@@ -370,5 +370,5 @@ fn content(
 
 fn pairs_of_form(name: &str, value: &Value) -> Vec<String> {
     let pairs = pairs(name, value, true, true);
-    pairs.into_iter().map(|(key, value)| format!("{}={}", encoded(&key), encoded(&value))).collect()
+    pairs.into_iter().map(|(key, value)| format!("{}={}", percent_encode(&key), percent_encode(&value))).collect()
 }

@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
 use super::OpenApi;
-use crate::tool::Manner;
-use crate::toolset::loopback::{Asked, Loopback, answer};
-use crate::toolset::no_desk::Alone;
-use crate::toolset::outward::Headers;
-use crate::toolset::{Patron, Toolset as _};
+use crate::tool::ToolEffects;
+use crate::toolset::loopback::{RecordedRequest, LoopbackServer, http_response};
+use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::outward::SecretHeaders;
+use crate::toolset::{ToolsetContext, Toolset as _};
 
 const PETS: &str = r##"
 openapi: 3.0.3
@@ -70,25 +70,25 @@ components:
 "##;
 
 /// A server that has the document, and tells what it was asked otherwise.
-async fn pets() -> Loopback {
-    Loopback::start(|asked| match asked.line.as_str() {
+async fn pets() -> LoopbackServer {
+    LoopbackServer::start(|asked| match asked.line.as_str() {
         line if line.starts_with("GET /spec/openapi.yaml") => {
-            answer(200, &[("content-type", "application/yaml")], PETS)
+            http_response(200, &[("content-type", "application/yaml")], PETS)
         }
-        "GET /api/v1/pets/404" => answer(404, &[], "no such pet for key-0123456789"),
-        "DELETE /api/v1/pets/7" => answer(204, &[], ""),
-        _ => answer(200, &[], echo(asked)),
+        "GET /api/v1/pets/404" => http_response(404, &[], "no such pet for key-0123456789"),
+        "DELETE /api/v1/pets/7" => http_response(204, &[], ""),
+        _ => http_response(200, &[], echo(asked)),
     })
     .await
 }
 
-fn echo(asked: &Asked) -> String {
+fn echo(asked: &RecordedRequest) -> String {
     json!({"line": asked.line, "body": asked.body, "type": asked.header("content-type"), "trace": asked.header("trace"),
         "cookie": asked.header("cookie")})
     .to_string()
 }
 
-fn headers() -> Headers {
+fn headers() -> SecretHeaders {
     [("X-Api-Key", "key-0123456789")].into_iter().collect()
 }
 
@@ -99,8 +99,8 @@ fn parsed(text: &str) -> Value {
 #[tokio::test]
 async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     let server = pets().await;
-    let mut alone = Alone::with(&OpenApi::new(server.url("/spec/openapi.yaml"), headers())).await;
-    assert_eq!(server.asked()[0].header("x-api-key"), Some("key-0123456789"));
+    let mut alone = ToolFixture::new(&OpenApi::new(server.url("/spec/openapi.yaml"), headers())).await;
+    assert_eq!(server.requests()[0].header("x-api-key"), Some("key-0123456789"));
     let mut names: Vec<String> = alone.tools.iter().map(|tool| tool.spec().name).collect();
     names.sort_unstable();
     assert_eq!(names, ["bulk", "createPet", "createPet_2", "get_pets_petId", "list_pets", "note", "rename"]);
@@ -113,7 +113,7 @@ async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     assert_eq!(spec.parameters["properties"]["tag"]["description"], "Only these.");
     let arguments = json!({"tag": ["a b", "c"], "ids": [1, 2], "filter_age": 3, "range": {"from": 1}, "session": "s;x",
         "trace": "t1"});
-    let asked = parsed(&alone.says("list_pets", arguments).await);
+    let asked = parsed(&alone.call_text("list_pets", arguments).await);
     assert_eq!(asked["line"], "GET /api/v1/pets?tag=a+b&tag=c&ids=1%2C2&filter%5Bage%5D=3&range%5Bfrom%5D=1");
     assert_eq!(asked["trace"], "t1");
     assert_eq!(asked["cookie"], "session=s%3Bx");
@@ -122,36 +122,36 @@ async fn each_operation_is_a_tool_and_its_arguments_go_where_they_belong() {
     assert_eq!(spec.parameters["required"], json!(["body_name"]));
     assert_eq!(spec.parameters["properties"]["body_friend"], json!({}), "it comes back to itself");
     let asked =
-        parsed(&alone.says("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await);
+        parsed(&alone.call_text("createPet", json!({"body_name": "Rex", "body_friend": {"name": "Ada"}})).await);
     assert_eq!(asked["line"], "POST /api/v1/pets");
     assert_eq!(parsed(asked["body"].as_str().unwrap()), json!({"name": "Rex", "friend": {"name": "Ada"}}));
     assert_eq!(asked["type"], "application/json");
 
     assert_eq!(
-        parsed(&alone.says("get_pets_petId", json!({"petId": 7})).await)["line"],
+        parsed(&alone.call_text("get_pets_petId", json!({"petId": 7})).await)["line"],
         "GET /api/v1/pets/7"
     );
-    let asked = parsed(&alone.says("get_pets_petId", json!({"petId": "7/owner?x#y"})).await);
+    let asked = parsed(&alone.call_text("get_pets_petId", json!({"petId": "7/owner?x#y"})).await);
     assert_eq!(asked["line"], "GET /api/v1/pets/7%2Fowner%3Fx%23y");
     assert_eq!(
-        alone.says("createPet_2", json!({"petId": "7"})).await,
+        alone.call_text("createPet_2", json!({"petId": "7"})).await,
         "Done: status 204, and nothing else was said."
     );
     let asked =
-        parsed(&alone.says("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await);
+        parsed(&alone.call_text("rename", json!({"petId": 7, "body_name": "A&B", "body_tags": ["x", "y"]})).await);
     assert_eq!(asked["body"], "name=A%26B&tags=x&tags=y");
-    assert_eq!(parsed(&alone.says("note", json!({"body": "words"})).await)["body"], "words");
-    assert_eq!(parsed(&alone.says("bulk", json!({"body": [1, 2]})).await)["body"], "[1,2]");
+    assert_eq!(parsed(&alone.call_text("note", json!({"body": "words"})).await)["body"], "words");
+    assert_eq!(parsed(&alone.call_text("bulk", json!({"body": [1, 2]})).await)["body"], "[1,2]");
 
-    assert_eq!(alone.tool("list_pets").manner(), Manner::READ_ONLY);
-    assert_eq!(alone.tool("createPet").manner(), Manner::default());
+    assert_eq!(alone.tool("list_pets").effects(), ToolEffects::READ_ONLY);
+    assert_eq!(alone.tool("createPet").effects(), ToolEffects::default());
 }
 
 #[tokio::test]
 async fn errors_say_which_operation_and_show_no_secret() {
     let server = pets().await;
     let mut alone =
-        Alone::with(&OpenApi::new(server.url("/spec/openapi.yaml?token=hidden"), headers())).await;
+        ToolFixture::new(&OpenApi::new(server.url("/spec/openapi.yaml?token=hidden"), headers())).await;
     for (tool, arguments, says) in [
         ("get_pets_petId", json!({}), "get_pets_petId (GET /pets/{petId}): the argument 'petId' is missing"),
         (
@@ -169,7 +169,7 @@ async fn errors_say_which_operation_and_show_no_secret() {
         ("createPet", json!({"name": "x"}), "there is no argument 'name'; there are: trace, body_"),
         ("list_pets", json!({"trace": "a\nb"}), "list_pets (GET /pets): "),
     ] {
-        let error = alone.error(tool, arguments).await;
+        let error = alone.call_error(tool, arguments).await;
         assert!(error.contains(says) && !error.contains("key-0123456789"), "{error}");
     }
     let shown = format!("{:?}", OpenApi::new("http://x/spec?token=hidden", headers()));
@@ -177,21 +177,21 @@ async fn errors_say_which_operation_and_show_no_secret() {
 }
 
 async fn refused(at: String) -> String {
-    let patron = Patron { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
-    OpenApi::new(at, Headers::default()).open(&patron).await.err().unwrap().to_string()
+    let patron = ToolsetContext { agent: "a".into(), sub_agents: vec![], handoffs: vec![] };
+    OpenApi::new(at, SecretHeaders::default()).open(&patron).await.err().unwrap().to_string()
 }
 
 #[tokio::test]
 async fn a_document_that_cannot_be_used_is_named() {
-    let server = Loopback::start(|asked| match asked.line.as_str() {
-        "GET /empty" => answer(200, &[], "openapi: 3.1.0"),
-        "GET /old" => answer(200, &[], r#"{"swagger": "2.0"}"#),
-        "GET /upload" => answer(
+    let server = LoopbackServer::start(|asked| match asked.line.as_str() {
+        "GET /empty" => http_response(200, &[], "openapi: 3.1.0"),
+        "GET /old" => http_response(200, &[], r#"{"swagger": "2.0"}"#),
+        "GET /upload" => http_response(
             200,
             &[],
             json!({"openapi": "3.0.0", "paths": {"/u": {"post": {"requestBody": {"content": {"image/png": {}}}}}}}).to_string(),
         ),
-        _ => answer(500, &[], "down"),
+        _ => http_response(500, &[], "down"),
     })
     .await;
     for (path, says) in [
@@ -212,7 +212,7 @@ async fn a_document_that_cannot_be_used_is_named() {
     let whole =
         json!({"openapi": "3.0.0", "servers": [{"url": server.url("/base")}], "paths": {"/u": {"get": {}}}});
     std::fs::write(&file, whole.to_string()).unwrap();
-    let mut alone = Alone::with(&OpenApi::new(file.display().to_string(), Headers::default())).await;
-    assert!(alone.error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
-    assert_eq!(server.asked().last().unwrap().line, "GET /base/u");
+    let mut alone = ToolFixture::new(&OpenApi::new(file.display().to_string(), SecretHeaders::default())).await;
+    assert!(alone.call_error("get_u", json!({})).await.contains("get_u (GET /u): status 500"));
+    assert_eq!(server.requests().last().unwrap().line, "GET /base/u");
 }

@@ -13,17 +13,17 @@ pub(super) struct GitDirs {
     /// What is written to, and can be neither moved away nor replaced.
     pub(super) writable: Vec<PathBuf>,
     /// What stays as it is.
-    pub(super) fixed: Vec<PathBuf>,
+    pub(super) read_only: Vec<PathBuf>,
     /// What is not there, and is not to come.
-    pub(super) empty: Vec<PathBuf>,
+    pub(super) masked: Vec<PathBuf>,
     /// What cannot be kept from being made, and is removed when the command has ended: with a `commondir`, git would
     /// take the configuration and the hooks of another directory.
-    pub(super) removed: Vec<PathBuf>,
+    pub(super) remove_afterwards: Vec<PathBuf>,
 }
 
 impl GitDirs {
     /// Those of the working tree whose top is `top`.
-    pub(super) fn of(top: &Path) -> Result<Option<Self>, String> {
+    pub(super) fn for_worktree(top: &Path) -> Result<Option<Self>, String> {
         let dot = top.join(".git");
         let Ok(meta) = fs::symlink_metadata(&dot) else { return Ok(None) };
         let mut dirs = GitDirs::default();
@@ -52,21 +52,21 @@ impl GitDirs {
         }
         let hooks = dot.join("hooks");
         match hooks.exists() {
-            true => self.fixed.push(hooks),
-            false => self.empty.push(hooks),
+            true => self.read_only.push(hooks),
+            false => self.masked.push(hooks),
         }
-        self.removed.push(elsewhere);
+        self.remove_afterwards.push(elsewhere);
         self.each(&dot.join("worktrees"), |dirs, worktree| {
             dirs.writable.push(worktree.clone());
             let there = ["commondir", "gitdir", "config.worktree"].map(|name| worktree.join(name));
-            dirs.fixed.extend(there.into_iter().filter(|path| path.exists()));
+            dirs.read_only.extend(there.into_iter().filter(|path| path.exists()));
             Ok(())
         })?;
         self.each(&dot.join("modules"), |dirs, module| match module.join("HEAD").exists() {
             true => dirs.own(&module),
             // Its name has a slash in it.
             false => {
-                dirs.fixed.push(module);
+                dirs.read_only.push(module);
                 Ok(())
             }
         })
@@ -83,7 +83,7 @@ impl GitDirs {
         paths.retain(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
         paths.sort();
         if paths.len() > EACH {
-            self.fixed.push(dir.to_owned());
+            self.read_only.push(dir.to_owned());
             return Ok(());
         }
         self.writable.push(dir.to_owned());
@@ -94,7 +94,7 @@ impl GitDirs {
     fn keep(&mut self, path: PathBuf) {
         let _ = fs::OpenOptions::new().write(true).create_new(true).open(&path);
         if path.exists() {
-            self.fixed.push(path);
+            self.read_only.push(path);
         }
     }
 
@@ -105,12 +105,12 @@ impl GitDirs {
             let shared = ["objects", "refs", "logs"].iter().map(|name| common.join(name));
             self.writable.extend(shared.filter(|path| path.exists()));
             self.writable.push(own.clone());
-            self.fixed.extend(["gitdir", "commondir"].map(|name| own.join(name)));
+            self.read_only.extend(["gitdir", "commondir"].map(|name| own.join(name)));
             if mentions(&common.join("config"), "worktreeconfig") {
                 self.keep(own.join("config.worktree"));
             }
         }
-        self.fixed.push(dot);
+        self.read_only.push(dot);
     }
 }
 

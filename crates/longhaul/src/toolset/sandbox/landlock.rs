@@ -17,7 +17,7 @@ const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
 
 /// Whether this kernel can do what is asked of it. Only asks: nothing is confined.
-pub(super) fn is_there(network: bool) -> Result<(), String> {
+pub(super) fn is_available(network: bool) -> Result<(), String> {
     let asked = || -> Result<(), RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1))?;
@@ -32,7 +32,7 @@ pub(super) fn is_there(network: bool) -> Result<(), String> {
 
 /// What the helper is told.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct Told {
+struct LandlockArgs {
     writable: Vec<PathBuf>,
     network: bool,
     command: Vec<OsString>,
@@ -57,8 +57,8 @@ pub fn sandbox_exec(args: impl IntoIterator<Item = OsString>) -> String {
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Told, String> {
-    let mut told = Told::default();
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LandlockArgs, String> {
+    let mut told = LandlockArgs::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.to_str() {
@@ -86,7 +86,7 @@ fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-fn confine(told: &Told) -> Result<(), String> {
+fn confine(told: &LandlockArgs) -> Result<(), String> {
     let not = |error: RulesetError| format!("the sandbox could not be entered: {error}");
     for dir in &told.writable {
         if !dir.exists() {
@@ -119,7 +119,7 @@ fn confine(told: &Told) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn told(words: &[&str]) -> Result<Told, String> {
+    fn told(words: &[&str]) -> Result<LandlockArgs, String> {
         parse(words.iter().map(OsString::from))
     }
 

@@ -4,31 +4,31 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_in;
-use crate::toolset::{Patron, Shell, Toolset as _};
+use crate::toolset::no_desk::call_context_in;
+use crate::toolset::{ToolsetContext, Shell, Toolset as _};
 
-fn words(launch: &Launch) -> String {
+fn words(launch: &CommandSpec) -> String {
     let args: Vec<_> = launch.args.iter().map(|arg| arg.to_string_lossy()).collect();
     format!("{} {}", launch.program.display(), args.join(" "))
 }
 
-fn plain() -> Launch {
-    Launch::shell("echo $x", "/work/sub".into(), Default::default())
+fn plain() -> CommandSpec {
+    CommandSpec::shell("echo $x", "/work/sub".into(), Default::default())
 }
 
-fn ground() -> Ground {
-    Ground { work: "/work".into(), writable: vec!["/work".into(), "/more".into()], ..Ground::default() }
+fn ground() -> SandboxPaths {
+    SandboxPaths { work: "/work".into(), writable: vec!["/work".into(), "/more".into()], ..SandboxPaths::default() }
 }
 
 #[test]
 fn what_bubblewrap_is_told() {
     let mut ground = ground();
-    ground.blank = vec!["/tmp".into()];
+    ground.tmpfs = vec!["/tmp".into()];
     ground.git = vec![GitDirs {
         writable: vec!["/work/.git".into()],
-        fixed: vec!["/work/.git/config".into()],
-        empty: vec!["/work/.git/hooks".into()],
-        removed: vec!["/work/.git/commondir".into()],
+        read_only: vec!["/work/.git/config".into()],
+        masked: vec!["/work/.git/hooks".into()],
+        remove_afterwards: vec!["/work/.git/commondir".into()],
     }];
     let launch = bubblewrap(Path::new("/usr/bin/bwrap"), &ground, false, plain());
     assert_eq!(
@@ -73,35 +73,35 @@ fn a_forged_worktree_opens_nothing() {
     fs::write(at("work/.git"), format!("gitdir: {}", at("work/fake/worktrees/x").display())).unwrap();
     fs::write(at("work/fake/worktrees/x/gitdir"), at("work/.git").display().to_string()).unwrap();
     fs::write(at("work/fake/worktrees/x/commondir"), at("elsewhere").display().to_string()).unwrap();
-    let nothing = GitDirs { fixed: vec![at("work/.git")], ..GitDirs::default() };
-    assert_eq!(GitDirs::of(&at("work")), Ok(Some(nothing.clone())));
+    let nothing = GitDirs { read_only: vec![at("work/.git")], ..GitDirs::default() };
+    assert_eq!(GitDirs::for_worktree(&at("work")), Ok(Some(nothing.clone())));
     fs::write(at("work/.git"), format!("gitdir: {}", at("elsewhere").display())).unwrap();
-    assert_eq!(GitDirs::of(&at("work")), Ok(Some(nothing)));
+    assert_eq!(GitDirs::for_worktree(&at("work")), Ok(Some(nothing)));
 }
 
 /// Runs a command in a sandbox of bubblewrap, in `work` below a directory of its own.
-struct Yard {
+struct SandboxFixture {
     outer: TempDir,
     shell: Shell,
 }
 
-impl Yard {
+impl SandboxFixture {
     /// `None` where bubblewrap does not work: the test is skipped then, and counted.
     async fn new(sandbox: Sandbox) -> Option<Self> {
         // Where the checkout is, wherever that is.
         let here = std::env::current_exe().unwrap();
-        Yard::new_in(here.parent().unwrap(), sandbox).await
+        SandboxFixture::new_in(here.parent().unwrap(), sandbox).await
     }
 
     async fn new_in(place: &Path, sandbox: Sandbox) -> Option<Self> {
         if let Err(why) = bubblewrap_works(false).await {
-            crate::testing::skipped(&why);
+            crate::testing::report_skipped(&why);
             return None;
         }
         let outer = TempDir::new_in(place).unwrap();
         fs::create_dir_all(outer.path().join("work/sub")).unwrap();
         fs::write(outer.path().join("secret.txt"), "secret").unwrap();
-        Some(Yard { outer, shell: Shell::builder().sandbox(sandbox).build() })
+        Some(SandboxFixture { outer, shell: Shell::builder().sandbox(sandbox).build() })
     }
 
     fn work(&self) -> PathBuf {
@@ -109,9 +109,9 @@ impl Yard {
     }
 
     async fn run(&self, cmd: &str) -> Result<String, String> {
-        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
         let tools = self.shell.open(&patron).await.unwrap();
-        let (context, _) = call_in(&self.work());
+        let (context, _) = call_context_in(&self.work());
         let called = tools[0].call(&json!({ "cmd": cmd }).to_string(), &context).await;
         called.map(|output| output.text).map_err(|error| error.to_string())
     }
@@ -119,14 +119,14 @@ impl Yard {
 
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     writes_only_below(&yard).await;
 }
 
 /// Where commands have a directory of their own otherwise.
 #[tokio::test]
 async fn in_bubblewrap_commands_write_only_below_the_working_directory_in_tmp() {
-    let Some(yard) = Yard::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new_in(Path::new("/tmp"), Sandbox::new()).await else { return };
     let beside = TempDir::new_in("/tmp").unwrap();
     writes_only_below(&yard).await;
     assert_eq!(
@@ -140,7 +140,7 @@ async fn in_bubblewrap_commands_write_only_below_the_working_directory_in_tmp() 
     );
 }
 
-async fn writes_only_below(yard: &Yard) {
+async fn writes_only_below(yard: &SandboxFixture) {
     let work = yard.work();
     let git = |args: &str| format!("git -c user.name=a -c user.email=a@b {args}");
     let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&work).status();
@@ -200,7 +200,7 @@ async fn writes_only_below(yard: &Yard) {
 
 #[tokio::test]
 async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     let work = yard.work();
     let git = |dir: &Path, args: &[&str]| {
         let mut command = std::process::Command::new("git");
@@ -242,21 +242,21 @@ async fn in_bubblewrap_other_working_trees_keep_their_configuration() {
 #[tokio::test]
 async fn in_bubblewrap_there_is_no_network_unless_it_is_allowed() {
     if !Path::new("/bin/bash").exists() {
-        return crate::testing::skipped("there is no /bin/bash");
+        return crate::testing::report_skipped("there is no /bin/bash");
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = format!("/bin/bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected'");
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     assert!(yard.run(&connect).await.is_err());
     assert!(yard.run("grep -v lo: /proc/net/dev | grep :").await.is_err(), "only the loopback of its own");
-    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
     assert!(yard.run(&connect).await.unwrap().contains("connected"));
 }
 
 #[tokio::test]
 async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
-    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
     // It is told from all others by how long it sleeps.
     let mark = format!("{}.{}", 100_000 + std::process::id(), 25);
     let text = yard.run(&format!("setsid sleep {mark} & echo begun")).await.unwrap();
@@ -274,10 +274,10 @@ async fn in_bubblewrap_nobody_survives_by_leaving_the_group() {
 
 #[tokio::test]
 async fn a_stop_reaches_into_bubblewrap() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     let tools = yard.shell.open(&patron).await.unwrap();
-    let (context, _) = call_in(&yard.work());
+    let (context, _) = call_context_in(&yard.work());
     let begun = std::time::Instant::now();
     let arguments = json!({ "cmd": "trap '' TERM; echo up; sleep 100", "timeout": 1.0 }).to_string();
     let why = tools[0].call(&arguments, &context).await.unwrap_err().to_string();
@@ -287,7 +287,7 @@ async fn a_stop_reaches_into_bubblewrap() {
 
 #[tokio::test]
 async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_commands_own() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     let kept = std::env::current_exe().unwrap().starts_with("/tmp");
     for dir in ["/tmp", "/var/tmp", "/run"] {
         if kept && dir == "/tmp" {
@@ -310,7 +310,7 @@ async fn in_bubblewrap_temporary_directories_and_run_are_empty_and_of_the_comman
 /// Perl is part of what git needs.
 fn perl(script: &str) -> Option<String> {
     if !Path::new("/usr/bin/perl").exists() {
-        crate::testing::skipped("there is no /usr/bin/perl");
+        crate::testing::report_skipped("there is no /usr/bin/perl");
         return None;
     }
     Some(format!("/usr/bin/perl -MSocket -e '{script}'"))
@@ -318,7 +318,7 @@ fn perl(script: &str) -> Option<String> {
 
 #[tokio::test]
 async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     let connect = |path: &str| {
         perl(&format!(
             "socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un({path})) or die $!; print qq(connected)"
@@ -343,7 +343,7 @@ async fn in_bubblewrap_only_sockets_in_tmp_and_run_are_out_of_reach() {
     let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let cmd = connect(&format!("qq(\\0{name})")).unwrap();
     assert!(yard.run(&cmd).await.is_err());
-    let Some(yard) = Yard::new(Sandbox::new().network(true)).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new().network(true)).await else { return };
     assert!(yard.run(&cmd).await.unwrap().contains("connected"), "the test can tell");
 }
 
@@ -357,7 +357,7 @@ fn short(path: &Path) -> PathBuf {
 
 #[tokio::test]
 async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_signalled() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     let text = yard
         .run("grep -E '^(Cap(Eff|Prm|Inh|Amb)|NoNewPrivs)' /proc/self/status | tr -d '0: \\t'")
         .await
@@ -372,10 +372,10 @@ async fn in_bubblewrap_the_superuser_has_no_capabilities_and_nobody_else_is_sign
 
 #[tokio::test]
 async fn in_bubblewrap_sigterm_is_not_passed_on() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
-    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     let tools = yard.shell.open(&patron).await.unwrap();
-    let (context, _) = call_in(&yard.work());
+    let (context, _) = call_context_in(&yard.work());
     let cmd = "trap 'echo cleaned > cleaned; exit 0' TERM; touch up; while :; do sleep 0.02; done";
     let arguments = json!({ "cmd": cmd, "timeout": 100.0 }).to_string();
     let up = yard.work().join("up");
@@ -393,7 +393,7 @@ async fn in_bubblewrap_sigterm_is_not_passed_on() {
 /// What the page says that nobody is protected from.
 #[tokio::test]
 async fn in_bubblewrap_a_command_can_make_repositories_and_those_are_not_protected() {
-    let Some(yard) = Yard::new(Sandbox::new()).await else { return };
+    let Some(yard) = SandboxFixture::new(Sandbox::new()).await else { return };
     let hook = |at: &str| {
         format!("printf '#!/bin/sh\\ntouch ran\\n' > {at}/post-checkout; chmod +x {at}/post-checkout")
     };

@@ -2,18 +2,18 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 
 fn tool(cmd: &str, args: &[(&str, Value)]) -> ScriptTool {
     let args = args.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     ScriptTool { cmd: cmd.to_owned(), args, ..ScriptTool::default() }
 }
 
-async fn call(script: &Script, name: &str, arguments: Value) -> Result<String, ToolError> {
+async fn call(script: &ScriptTools, name: &str, arguments: Value) -> Result<String, ToolError> {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
-    let (context, _) = call_in(dir.path());
-    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let (context, _) = call_context_in(dir.path());
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     let tools = script.open(&patron).await.unwrap();
     let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
     tool.call(&arguments.to_string(), &context).await.map(|output| output.text)
@@ -23,12 +23,12 @@ async fn call(script: &Script, name: &str, arguments: Value) -> Result<String, T
 async fn arguments_arrive_as_variables_and_never_as_commands() {
     let args = [("who", json!({ "description": "Whom to greet." })), ("times", json!({ "type": "integer" }))];
     let script =
-        Script::builder().tool("greet", tool("printf '%s|' \"$who\" ${times}", &args)).build().unwrap();
+        ScriptTools::builder().tool("greet", tool("printf '%s|' \"$who\" ${times}", &args)).build().unwrap();
     let evil = r#""; touch pwned; echo $(touch pwned) `touch pwned` ' $HOME"#;
     let text = call(&script, "greet", json!({ "who": evil, "times": 3 })).await.unwrap();
     assert_eq!(text, format!("{evil}|3|\n[exit code 0]"));
     let listed =
-        Script::builder().tool("ls", tool("ls; echo \"$who\" >/dev/null", &args[..1])).build().unwrap();
+        ScriptTools::builder().tool("ls", tool("ls; echo \"$who\" >/dev/null", &args[..1])).build().unwrap();
     let text = call(&listed, "ls", json!({ "who": evil })).await.unwrap();
     assert_eq!(text, "sub\n[exit code 0]", "nothing was made");
 }
@@ -39,7 +39,7 @@ async fn what_is_not_declared_is_not_handed_over_and_what_is_required_is() {
     greet.required = Some(vec!["who".to_owned()]);
     greet.env.insert("TOKEN".to_owned(), "t0k3n".to_owned());
     greet.working_dir = Some("sub".into());
-    let script = Script::builder().env("SHARED", "both").tool("greet", greet).build().unwrap();
+    let script = ScriptTools::builder().env("SHARED", "both").tool("greet", greet).build().unwrap();
     let text = call(&script, "greet", json!({ "who": "me", "LD_PRELOAD": "/evil.so", "PATH": "/evil" }))
         .await
         .unwrap();
@@ -56,7 +56,7 @@ async fn what_is_not_declared_is_not_handed_over_and_what_is_required_is() {
 #[test]
 fn the_model_is_told_what_a_script_takes() {
     let args = [("a", json!({ "type": "number", "description": "A number." })), ("b", json!("A text."))];
-    let script = Script::builder().tool("sum", tool("echo", &args)).build().unwrap();
+    let script = ScriptTools::builder().tool("sum", tool("echo", &args)).build().unwrap();
     let spec = script.tools[0].spec();
     assert_eq!(spec.description, "Runs: echo");
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_script_that_makes_no_sense_is_refused_whole() {
     let mut bad = tool(" ", &[("my-arg", json!({})), ("PATH", json!({})), ("both", json!({}))]);
     bad.required = Some(vec!["missing".to_owned()]);
     bad.env.insert("both".to_owned(), "x".to_owned());
-    let why = Script::builder().tool("bad", bad).build().unwrap_err().why;
+    let why = ScriptTools::builder().tool("bad", bad).build().unwrap_err().why;
     for part in [
         "'bad' has no `cmd`",
         "'my-arg' of 'bad' cannot be an environment variable",
@@ -91,7 +91,7 @@ fn a_script_that_makes_no_sense_is_refused_whole() {
 
 #[tokio::test]
 async fn a_script_that_fails_is_a_failure() {
-    let script = Script::builder().tool("fail", tool("echo no >&2; exit 4", &[])).build().unwrap();
+    let script = ScriptTools::builder().tool("fail", tool("echo no >&2; exit 4", &[])).build().unwrap();
     let why = call(&script, "fail", json!({})).await.unwrap_err();
     assert_eq!(why, ToolError::Failed("no\n[exit code 4]".to_owned()));
 }

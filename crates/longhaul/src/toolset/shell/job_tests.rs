@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 
 /// A task with jobs, in a directory of its own.
-struct Bench {
+struct JobFixture {
     dir: TempDir,
     shell: Shell,
     context: CallContext,
 }
 
-impl Bench {
+impl JobFixture {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
-        let (context, _) = call_in(dir.path());
-        Bench { dir, shell: Shell::new(), context }
+        let (context, _) = call_context_in(dir.path());
+        JobFixture { dir, shell: Shell::new(), context }
     }
 
     /// The same shell, for another task.
@@ -38,7 +38,7 @@ impl Bench {
         tool: &str,
         arguments: Value,
     ) -> Result<String, ToolError> {
-        let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+        let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
         let tools = self.shell.open(&patron).await.unwrap();
         let tool = tools.iter().find(|t| t.spec().name == tool).unwrap();
         tool.call(&arguments.to_string(), context).await.map(|output| output.text)
@@ -94,7 +94,7 @@ fn alive(pids: &[i32]) -> bool {
 
 #[tokio::test]
 async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     let gate = bench.dir.path().join("gate");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
     // Nobody gets through the gate before somebody opens it from the other side.
@@ -112,7 +112,7 @@ async fn a_job_runs_beside_the_task_and_can_be_looked_at() {
 
 #[tokio::test]
 async fn output_is_paged_by_places_that_stay() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     let job = bench.start("printf 0123456789").await;
     bench.call("view_background_job", json!({ "job_id": job, "wait": 20 })).await.unwrap();
     let page =
@@ -122,7 +122,7 @@ async fn output_is_paged_by_places_that_stay() {
 
 #[tokio::test]
 async fn a_stopped_job_is_gone_with_everything_it_started() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     let job = bench.start("sleep 100 & echo $$ $! > pids; wait").await;
     let pids = bench.pids("pids").await;
     assert!(alive(&pids));
@@ -141,7 +141,7 @@ async fn a_stopped_job_is_gone_with_everything_it_started() {
 
 #[tokio::test]
 async fn jobs_end_with_their_task_and_are_nobody_elses() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     let other = bench.another();
     bench.start("trap '' TERM; sleep 100 & echo $$ $! > mine; wait").await;
     let theirs = json!({ "cmd": "echo $$ > theirs; sleep 100" });
@@ -160,17 +160,17 @@ async fn jobs_end_with_their_task_and_are_nobody_elses() {
 
 #[tokio::test]
 async fn a_shell_that_is_dropped_takes_its_jobs_along() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     bench.start("echo $$ > pids; sleep 100").await;
     let pids = bench.pids("pids").await;
-    let Bench { shell, dir: _dir, context: _context } = bench;
+    let JobFixture { shell, dir: _dir, context: _context } = bench;
     drop(shell);
     until("the job is gone", || !alive(&pids)).await;
 }
 
 #[tokio::test]
 async fn there_are_not_too_many_jobs() {
-    let bench = Bench::new();
+    let bench = JobFixture::new();
     for _ in 0..20 {
         bench.start("sleep 100").await;
     }

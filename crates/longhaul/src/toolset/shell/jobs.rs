@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::tape::Tape;
+use super::tape::OutputBuffer;
 use crate::id::TaskId;
-use crate::process::{Left, Watchman};
+use crate::process::{LeftoverProcesses, ProcessGuardian};
 use crate::tool::ToolError;
-use crate::toolset::command::capture::Sink;
-use crate::toolset::command::group::{self, Group};
-use crate::toolset::command::{Launch, ended_with, ending, not_started, remove};
-use crate::toolset::text::{clipped, counted};
+use crate::toolset::command::capture::OutputSink;
+use crate::toolset::command::group::{self, RunningCommand};
+use crate::toolset::command::{CommandSpec, leftover_text, exit_text, spawn_error, remove_paths};
+use crate::toolset::text::{truncate, pluralize};
 
 /// How many jobs of a task run at a time, and how many are remembered.
 const MAX_RUNNING: usize = 20;
@@ -26,89 +26,89 @@ const MAX_KEPT: usize = 100;
 
 /// The jobs of all tasks.
 #[derive(Default)]
-pub(super) struct Jobs {
-    tasks: Mutex<HashMap<TaskId, Roll>>,
+pub(super) struct BackgroundJobs {
+    tasks: Mutex<HashMap<TaskId, TaskJobs>>,
     /// Those that follow a job.
     followers: TaskTracker,
 }
 
 #[derive(Default)]
-struct Roll {
+struct TaskJobs {
     /// How many there have ever been.
     count: u64,
-    jobs: Vec<Arc<Job>>,
+    jobs: Vec<Arc<BackgroundJob>>,
 }
 
 /// One command.
-pub(super) struct Job {
+pub(super) struct BackgroundJob {
     pub(super) id: String,
     cmd: String,
     begun: Instant,
     /// Fires when it is to end.
     stop: CancellationToken,
     /// Fires when it has ended.
-    over: CancellationToken,
-    state: Mutex<State>,
+    ended: CancellationToken,
+    state: Mutex<JobState>,
 }
 
 #[derive(Default)]
-struct State {
-    tape: Tape,
-    ended: Option<(End, Instant)>,
-    left: Option<Left>,
+struct JobState {
+    output: OutputBuffer,
+    ended: Option<(JobEnd, Instant)>,
+    leftover: Option<LeftoverProcesses>,
 }
 
 #[derive(Clone)]
-enum End {
+enum JobEnd {
     Exited(ExitStatus),
     Stopped,
     Lost(String),
 }
 
-impl Jobs {
+impl BackgroundJobs {
     /// Starts a job of a task.
     pub(super) fn start(
         &self,
         task: TaskId,
         cmd: &str,
-        launch: &Launch,
-        watchman: &Watchman,
-    ) -> Result<Arc<Job>, ToolError> {
+        launch: &CommandSpec,
+        watchman: &ProcessGuardian,
+    ) -> Result<Arc<BackgroundJob>, ToolError> {
         let mut tasks = self.tasks();
         let roll = tasks.entry(task).or_default();
-        if roll.jobs.iter().filter(|job| job.runs()).count() >= MAX_RUNNING {
+        if roll.jobs.iter().filter(|job| job.is_running()).count() >= MAX_RUNNING {
             return Err(ToolError::Failed(format!(
                 "{MAX_RUNNING} jobs are running already: stop one with stop_background_job first"
             )));
         }
-        let (group, pipe) = Group::spawn(launch, watchman).map_err(|error| not_started(&error))?;
+        let (group, pipe) = RunningCommand::spawn(launch, watchman).map_err(|error| spawn_error(&error))?;
         roll.count += 1;
-        let job = Arc::new(Job {
+        let job = Arc::new(BackgroundJob {
             id: format!("job-{}", roll.count),
             cmd: cmd.to_owned(),
             begun: Instant::now(),
             stop: CancellationToken::new(),
-            over: CancellationToken::new(),
+            ended: CancellationToken::new(),
             state: Mutex::default(),
         });
         roll.jobs.push(job.clone());
         if roll.jobs.len() > MAX_KEPT
-            && let Some(oldest) = roll.jobs.iter().position(|job| !job.runs())
+            && let Some(oldest) = roll.jobs.iter().position(|job| !job.is_running())
         {
             roll.jobs.remove(oldest);
         }
-        self.followers.spawn(follow(job.clone(), group, pipe, launch.removed.clone()));
+        self.followers.spawn(follow(job.clone(), group, pipe, launch.remove_afterwards.clone()));
         Ok(job)
     }
 
     /// The jobs of a task, oldest first.
-    pub(super) fn of(&self, task: TaskId) -> Vec<Arc<Job>> {
+    pub(super) fn of_task(&self, task: TaskId) -> Vec<Arc<BackgroundJob>> {
         self.tasks().get(&task).map(|roll| roll.jobs.clone()).unwrap_or_default()
     }
 
     /// The job of a task that is called so.
-    pub(super) fn find(&self, task: TaskId, id: &str) -> Result<Arc<Job>, ToolError> {
-        let jobs = self.of(task);
+    pub(super) fn find(&self, task: TaskId, id: &str) -> Result<Arc<BackgroundJob>, ToolError> {
+        let jobs = self.of_task(task);
         if let Some(job) = jobs.iter().find(|job| job.id == id.trim()) {
             return Ok(job.clone());
         }
@@ -122,118 +122,118 @@ impl Jobs {
     }
 
     /// Ends all jobs of a task, and forgets them.
-    pub(super) async fn end(&self, task: TaskId) {
+    pub(super) async fn stop_task_jobs(&self, task: TaskId) {
         let roll = self.tasks().remove(&task);
         end_all(roll.into_iter().flat_map(|roll| roll.jobs).collect()).await;
     }
 
     /// Ends all jobs.
-    pub(super) async fn close(&self) {
+    pub(super) async fn stop_all(&self) {
         let rolls: Vec<_> = self.tasks().drain().collect();
         end_all(rolls.into_iter().flat_map(|(_, roll)| roll.jobs).collect()).await;
         self.followers.close();
         self.followers.wait().await;
     }
 
-    fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, Roll>> {
+    fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, TaskJobs>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Jobs {
+impl Drop for BackgroundJobs {
     fn drop(&mut self) {
         let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.values().flat_map(|roll| &roll.jobs).for_each(|job| job.stop.cancel());
     }
 }
 
-async fn end_all(jobs: Vec<Arc<Job>>) {
+async fn end_all(jobs: Vec<Arc<BackgroundJob>>) {
     jobs.iter().for_each(|job| job.stop.cancel());
     for job in jobs {
-        job.over.cancelled().await;
+        job.ended.cancelled().await;
     }
 }
 
 /// Reads what a job writes until it has ended, or ends it.
-async fn follow(job: Arc<Job>, mut group: Group, mut pipe: ChildStdout, removed: Vec<PathBuf>) {
+async fn follow(job: Arc<BackgroundJob>, mut group: RunningCommand, mut pipe: ChildStdout, removed: Vec<PathBuf>) {
     // Also if this is dropped in the middle: then the group is killed, and nobody should wait.
-    let _over = job.over.clone().drop_guard();
+    let _over = job.ended.clone().drop_guard();
     let mut sink = &*job;
     let exited = tokio::select! {
         biased;
         () = job.stop.cancelled() => None,
-        status = group.follow(&mut pipe, &mut sink) => Some(status),
+        status = group.read_until_exit(&mut pipe, &mut sink) => Some(status),
     };
     let end = match exited {
         None => {
             group.terminate(&mut pipe, &mut sink).await;
-            End::Stopped
+            JobEnd::Stopped
         }
         Some(status) => {
             group.kill().await;
-            status.map_or_else(|error| End::Lost(error.to_string()), End::Exited)
+            status.map_or_else(|error| JobEnd::Lost(error.to_string()), JobEnd::Exited)
         }
     };
-    group::drain_rest(&mut pipe, &mut sink).await;
-    remove(&removed).await;
+    group::read_rest(&mut pipe, &mut sink).await;
+    remove_paths(&removed).await;
     let mut state = job.state();
     state.ended = Some((end, Instant::now()));
-    state.left = Some(group.left());
+    state.leftover = Some(group.leftover());
 }
 
-impl Sink for &Job {
-    fn take(&mut self, bytes: &[u8]) {
-        self.state().tape.push(bytes);
+impl OutputSink for &BackgroundJob {
+    fn write(&mut self, bytes: &[u8]) {
+        self.state().output.push(bytes);
     }
 }
 
-impl Job {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl BackgroundJob {
+    fn state(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn runs(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.state().ended.is_none()
     }
 
     /// Ends it. Answers whether it ran.
     pub(super) async fn stop(&self) -> bool {
-        let ran = self.runs();
+        let ran = self.is_running();
         self.stop.cancel();
-        self.over.cancelled().await;
+        self.ended.cancelled().await;
         ran
     }
 
     /// With what it was ended, as far as that is known.
-    pub(super) fn ended_with(&self) -> &'static str {
-        self.state().left.map_or("", ended_with)
+    pub(super) fn leftover_text(&self) -> &'static str {
+        self.state().leftover.map_or("", leftover_text)
     }
 
     /// Waits until it has ended, but not for ever.
     pub(super) async fn wait(&self, longest: Duration, cancel: &CancellationToken) {
         tokio::select! {
-            () = self.over.cancelled() => {}
+            () = self.ended.cancelled() => {}
             () = tokio::time::sleep(longest) => {}
             () = cancel.cancelled() => {}
         }
     }
 
     /// One line about it.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn summary_line(&self) -> String {
         let state = self.state();
         let (status, until) = match &state.ended {
             None => ("running".to_owned(), Instant::now()),
-            Some((End::Exited(status), at)) => (ending(*status), *at),
-            Some((End::Stopped, at)) => ("stopped".to_owned(), *at),
-            Some((End::Lost(why), at)) => (format!("lost: {why}"), *at),
+            Some((JobEnd::Exited(status), at)) => (exit_text(*status), *at),
+            Some((JobEnd::Stopped, at)) => ("stopped".to_owned(), *at),
+            Some((JobEnd::Lost(why), at)) => (format!("lost: {why}"), *at),
         };
         let took = until.duration_since(self.begun).as_secs();
-        let output = counted(state.tape.total(), "byte");
-        format!("{}  {status}  {took} s  {output} of output  {}", self.id, clipped(self.cmd.trim(), 120))
+        let output = pluralize(state.output.total(), "byte");
+        format!("{}  {status}  {took} s  {output} of output  {}", self.id, truncate(self.cmd.trim(), 120))
     }
 
     /// What it has written.
-    pub(super) fn page(&self, offset: Option<u64>, limit: usize) -> String {
-        self.state().tape.page(offset, limit)
+    pub(super) fn output_page(&self, offset: Option<u64>, limit: usize) -> String {
+        self.state().output.page(offset, limit)
     }
 }

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::*;
-use crate::permission::{Permissions, Request, Rights, Verdict, arguments};
+use crate::permission::{Permissions, PermissionRequest, Rights, PermissionVerdict, arguments};
 
 const DENIED: &str = include_str!("data/denied.txt");
 const HARMLESS: &str = include_str!("data/harmless.txt");
 
 fn tools() -> [Arc<dyn DynTool>; 2] {
     let shell = Shell::new();
-    [Arc::new(RunCommand { setting: shell.setting.clone() }), shell.run_job()]
+    [Arc::new(ShellTool { setting: shell.setting.clone() }), shell.run_job()]
 }
 
 fn rights(argument: &str, approved: bool) -> Rights {
@@ -24,13 +24,13 @@ fn rights(argument: &str, approved: bool) -> Rights {
 
 /// What becomes of a call, in one word.
 fn becomes(rights: &Rights, tool: &dyn DynTool, given: &str) -> &'static str {
-    let Ok(seen) = tool.canonical(given) else { return "malformed" };
-    let request = Request::new(&tool.spec().name, arguments(&seen)).known_as(&tool.rule_names());
+    let Ok(seen) = tool.canonical_arguments(given) else { return "malformed" };
+    let request = PermissionRequest::new(&tool.spec().name, arguments(&seen)).with_rule_names(&tool.rule_names());
     match rights.decide_request(&request, false) {
-        Verdict::Refuse(_) => "denied",
-        Verdict::Unsure(_) => "asked",
-        Verdict::Ask => "asked as usual",
-        Verdict::Run => "documented",
+        PermissionVerdict::Refuse(_) => "denied",
+        PermissionVerdict::Unsure(_) => "asked",
+        PermissionVerdict::Ask => "asked as usual",
+        PermissionVerdict::Run => "documented",
     }
 }
 

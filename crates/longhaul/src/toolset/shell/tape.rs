@@ -2,45 +2,45 @@
 
 use std::collections::VecDeque;
 
-use crate::toolset::command::capture::{cut_character, is_continuation};
-use crate::toolset::text::grouped;
+use crate::toolset::command::capture::{incomplete_char_len, is_utf8_continuation};
+use crate::toolset::text::group_digits;
 
 /// How much is kept.
 const KEPT: usize = 1024 * 1024;
 
 #[derive(Default)]
-pub(super) struct Tape {
+pub(super) struct OutputBuffer {
     kept: VecDeque<u8>,
     /// How much came before what is kept.
-    gone: u64,
+    dropped: u64,
 }
 
-impl Tape {
+impl OutputBuffer {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.kept.extend(bytes);
         let surplus = self.kept.len().saturating_sub(KEPT);
         self.kept.drain(..surplus);
-        self.gone += surplus as u64;
+        self.dropped += surplus as u64;
     }
 
     /// How much there was in all.
     pub(super) fn total(&self) -> u64 {
-        self.gone + self.kept.len() as u64
+        self.dropped + self.kept.len() as u64
     }
 
     /// At most `limit` bytes from `offset` on; the last ones, if there is no offset. Markers say what is before and
     /// after.
     pub(super) fn page(&self, offset: Option<u64>, limit: usize) -> String {
         let total = self.total();
-        let from = offset.unwrap_or(total.saturating_sub(limit as u64)).clamp(self.gone, total);
-        let skip = (from - self.gone) as usize;
+        let from = offset.unwrap_or(total.saturating_sub(limit as u64)).clamp(self.dropped, total);
+        let skip = (from - self.dropped) as usize;
         let bytes: Vec<u8> = self.kept.iter().skip(skip).take(limit).copied().collect();
         let lead = match from {
             0 => 0,
             // A character that the cut goes through is shown by the page before.
-            _ => bytes.iter().take(3).take_while(|byte| is_continuation(**byte)).count(),
+            _ => bytes.iter().take(3).take_while(|byte| is_utf8_continuation(**byte)).count(),
         };
-        let cut = if from + (bytes.len() as u64) < total { cut_character(&bytes) } else { 0 };
+        let cut = if from + (bytes.len() as u64) < total { incomplete_char_len(&bytes) } else { 0 };
         let whole = &bytes[lead..bytes.len().saturating_sub(cut).max(lead)];
         let next = from + (bytes.len() - cut) as u64;
 
@@ -48,12 +48,12 @@ impl Tape {
         match (offset, from) {
             (_, 0) => {}
             (Some(asked), from) if asked < from => {
-                text += &format!("[… the first {} bytes are not kept any more …]\n", grouped(self.gone));
+                text += &format!("[… the first {} bytes are not kept any more …]\n", group_digits(self.dropped));
             }
             (Some(_), _) => {}
             (None, from) => {
-                let before = from - self.gone;
-                text += &format!("[… {} bytes before this: offset {} …]\n", grouped(before), self.gone);
+                let before = from - self.dropped;
+                text += &format!("[… {} bytes before this: offset {} …]\n", group_digits(before), self.dropped);
             }
         }
         text += &String::from_utf8_lossy(whole);
@@ -61,7 +61,7 @@ impl Tape {
             if !text.ends_with('\n') {
                 text.push('\n');
             }
-            text += &format!("[… {} more bytes: go on with offset {next} …]", grouped(total - next));
+            text += &format!("[… {} more bytes: go on with offset {next} …]", group_digits(total - next));
         }
         text
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn pages_say_what_is_before_and_after() {
-        let mut tape = Tape::default();
+        let mut tape = OutputBuffer::default();
         tape.push("0123456789é--".as_bytes());
         assert_eq!(tape.total(), 14);
         assert_eq!(tape.page(None, 100), "0123456789é--");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_loses_its_beginning_and_keeps_its_places() {
-        let mut tape = Tape::default();
+        let mut tape = OutputBuffer::default();
         for _ in 0..3 * KEPT / 10 {
             tape.push(b"123456789\n");
         }

@@ -7,38 +7,38 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::toolset::command::OUTPUT_CAP;
-use crate::toolset::no_desk::call_in;
+use crate::toolset::no_desk::call_context_in;
 
 /// A task that runs commands in a directory of its own.
-struct Bench {
+struct ShellFixture {
     dir: TempDir,
-    tool: Arc<RunCommand>,
+    tool: Arc<ShellTool>,
     context: CallContext,
 }
 
-type Called = Result<ToolOutput, ToolError>;
+type ShellCallResult = Result<ToolOutput, ToolError>;
 
-impl Bench {
+impl ShellFixture {
     fn new() -> Self {
-        Bench::with(Shell::new())
+        ShellFixture::with(Shell::new())
     }
 
     fn with(shell: Shell) -> Self {
         let dir = TempDir::new().unwrap();
-        let (context, _) = call_in(dir.path());
-        Bench { dir, tool: Arc::new(RunCommand { setting: shell.setting }), context }
+        let (context, _) = call_context_in(dir.path());
+        ShellFixture { dir, tool: Arc::new(ShellTool { setting: shell.setting }), context }
     }
 
-    async fn call(&self, arguments: serde_json::Value) -> Called {
+    async fn call(&self, arguments: serde_json::Value) -> ShellCallResult {
         DynTool::call(&*self.tool, &arguments.to_string(), &self.context).await
     }
 
-    async fn run(&self, cmd: &str) -> Called {
+    async fn run(&self, cmd: &str) -> ShellCallResult {
         self.call(json!({ "cmd": cmd })).await
     }
 
     /// Runs a command beside the test, and comes back when it has written the ids of its processes to `pids`.
-    async fn begin(&self, cmd: &str) -> (JoinHandle<Called>, Vec<u32>) {
+    async fn begin(&self, cmd: &str) -> (JoinHandle<ShellCallResult>, Vec<u32>) {
         let (tool, context) = (self.tool.clone(), self.context.clone());
         let arguments = json!({ "cmd": cmd }).to_string();
         let call = tokio::spawn(async move { DynTool::call(&*tool, &arguments, &context).await });
@@ -77,7 +77,7 @@ fn assert_all_dead(pids: &[u32]) {
     assert!(alive.is_empty(), "alive: {alive:?}");
 }
 
-fn failed(called: Called) -> String {
+fn failed(called: ShellCallResult) -> String {
     match called {
         Err(ToolError::Failed(text)) => text,
         other => panic!("not a failure: {other:?}"),
@@ -86,7 +86,7 @@ fn failed(called: Called) -> String {
 
 #[tokio::test]
 async fn output_comes_in_the_order_of_writing_with_the_exit_code() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let output = bench.run("echo a; echo b >&2; printf c").await.unwrap();
     assert_eq!(output.text, "a\nb\nc\n[exit code 0]");
     assert_eq!(bench.run("true").await.unwrap().text, "(no output)\n[exit code 0]");
@@ -94,19 +94,19 @@ async fn output_comes_in_the_order_of_writing_with_the_exit_code() {
 
 #[tokio::test]
 async fn a_command_that_fails_is_a_failure_that_the_model_sees() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     assert_eq!(failed(bench.run("echo no; exit 3").await), "no\n[exit code 3]");
     assert_eq!(failed(bench.run("kill -9 $$").await), "(no output)\n[killed by SIGKILL]");
 }
 
 #[tokio::test]
 async fn there_is_no_input_to_wait_for() {
-    assert_eq!(Bench::new().run("cat").await.unwrap().text, "(no output)\n[exit code 0]");
+    assert_eq!(ShellFixture::new().run("cat").await.unwrap().text, "(no output)\n[exit code 0]");
 }
 
 #[tokio::test]
 async fn a_timeout_ends_the_whole_group_even_who_ignores_sigterm() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     // The deepest is a grandchild's child; an ignored signal stays ignored below.
     let cmd = "trap '' TERM; echo began; sh -c 'sleep 100 & echo $PPID $$ $! > pids; wait' & wait";
     // On a busy machine it may take a while until all of them run.
@@ -127,7 +127,7 @@ async fn a_timeout_ends_the_whole_group_even_who_ignores_sigterm() {
 
 #[tokio::test]
 async fn a_stop_ends_the_whole_group() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let (call, pids) = bench.begin("sleep 100 & echo $$ $! > pids; wait").await;
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     let stopped = Instant::now();
@@ -140,7 +140,7 @@ async fn a_stop_ends_the_whole_group() {
 
 #[tokio::test]
 async fn who_hears_sigterm_may_clean_up_and_say_so() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let cmd = "trap 'echo cleaned; exit 0' TERM; echo $$ > pids; while :; do sleep 0.02; done";
     let (call, pids) = bench.begin(cmd).await;
     bench.context.cancel.cancel();
@@ -151,7 +151,7 @@ async fn who_hears_sigterm_may_clean_up_and_say_so() {
 
 #[tokio::test]
 async fn nothing_is_started_for_a_task_that_is_being_stopped() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     bench.context.cancel.cancel();
     failed(bench.run("touch here").await);
     assert!(!bench.dir.path().join("here").exists());
@@ -159,7 +159,7 @@ async fn nothing_is_started_for_a_task_that_is_being_stopped() {
 
 #[tokio::test]
 async fn a_dropped_call_kills_the_whole_group() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let (call, pids) = bench.begin("trap '' TERM; sleep 100 & echo $$ $! > pids; wait").await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
@@ -169,7 +169,7 @@ async fn a_dropped_call_kills_the_whole_group() {
 #[tokio::test]
 async fn what_is_left_in_the_background_neither_holds_the_call_up_nor_survives_it() {
     for redirect in ["", ">/dev/null 2>&1"] {
-        let bench = Bench::new();
+        let bench = ShellFixture::new();
         let begun = Instant::now();
         let text = bench.run(&format!("sleep 100 {redirect} & echo $! > pids; echo hi")).await.unwrap().text;
         assert!(begun.elapsed() < Duration::from_secs(3), "{redirect}");
@@ -180,7 +180,7 @@ async fn what_is_left_in_the_background_neither_holds_the_call_up_nor_survives_i
 
 #[tokio::test]
 async fn a_process_that_left_the_group_does_not_hold_the_call_up() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let begun = Instant::now();
     // It is not ours to end; it ends by itself.
     bench.run("command -v setsid >/dev/null && setsid sleep 8 & echo hi").await.unwrap();
@@ -189,7 +189,7 @@ async fn a_process_that_left_the_group_does_not_hold_the_call_up() {
 
 #[tokio::test]
 async fn a_flood_is_read_to_its_end_and_cut_in_the_middle() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let text =
         bench.run("echo BEGIN; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo END").await.unwrap().text;
     assert!(text.starts_with("BEGIN\nxxx") && text.ends_with("xxx\nEND\n[exit code 0]"));
@@ -199,7 +199,7 @@ async fn a_flood_is_read_to_its_end_and_cut_in_the_middle() {
 
 #[tokio::test]
 async fn commands_inherit_no_environment() {
-    let bench = Bench::with(Shell::builder().env("GREETING", "hello").build());
+    let bench = ShellFixture::with(Shell::builder().env("GREETING", "hello").build());
     assert!(std::env::vars_os().count() > 1, "there is something to inherit");
     let text = bench.run("env").await.unwrap().text;
     let names: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
@@ -211,7 +211,7 @@ async fn commands_inherit_no_environment() {
 
 #[tokio::test]
 async fn commands_run_in_the_working_directory_or_below() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     let root = bench.dir.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("sub")).unwrap();
     let pwd = |cwd: Option<&str>| bench.call(json!({ "cmd": "pwd -P", "cwd": cwd }));
@@ -221,13 +221,13 @@ async fn commands_run_in_the_working_directory_or_below() {
         Err(ToolError::Retry(text)) => assert!(text.contains("'nowhere'"), "{text}"),
         other => panic!("{other:?}"),
     }
-    let homeless = Bench { context: CallContext { working_dir: None, ..bench.context.clone() }, ..bench };
+    let homeless = ShellFixture { context: CallContext { working_dir: None, ..bench.context.clone() }, ..bench };
     assert!(failed(homeless.run("pwd").await).contains("no working directory"));
 }
 
 #[tokio::test]
 async fn calls_that_make_no_sense_are_sent_back() {
-    let bench = Bench::new();
+    let bench = ShellFixture::new();
     for wrong in [json!({ "cmd": " " }), json!({ "cmd": "true", "timeout": 0 }), json!({})] {
         assert!(matches!(bench.call(wrong.clone()).await, Err(ToolError::Retry(_))), "{wrong}");
     }
@@ -240,10 +240,10 @@ async fn calls_that_make_no_sense_are_sent_back() {
 
 #[tokio::test]
 async fn the_model_is_told_what_it_takes() {
-    let patron = Patron { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
+    let patron = ToolsetContext { agent: "tester".into(), sub_agents: Vec::new(), handoffs: Vec::new() };
     let tools = Shell::default().open(&patron).await.unwrap();
     let spec = tools[0].spec();
     assert_eq!(spec.name, "shell");
     assert_eq!(spec.parameters["required"], json!(["cmd"]));
-    assert!(!tools[0].manner().repeatable && !tools[0].manner().read_only);
+    assert!(!tools[0].effects().repeatable && !tools[0].effects().read_only);
 }

@@ -3,27 +3,27 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::toolset::text::clipped;
+use crate::toolset::text::truncate;
 
 /// All tasks, in the order in which they came.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Board {
+pub(super) struct ProjectTaskList {
     #[serde(default)]
-    tasks: IndexMap<String, Task>,
+    tasks: IndexMap<String, ProjectTask>,
 }
 
 /// One task. The names of its fields are those that others who read such files know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Task {
+pub(super) struct ProjectTask {
     pub(super) id: String,
     pub(super) title: String,
     #[serde(default)]
     pub(super) description: String,
     #[serde(default)]
-    pub(super) priority: Priority,
+    pub(super) priority: ProjectTaskPriority,
     #[serde(default)]
-    pub(super) status: Status,
+    pub(super) status: ProjectTaskStatus,
     #[serde(default)]
     pub(super) dependencies: Vec<String>,
     #[serde(default)]
@@ -34,7 +34,7 @@ pub(super) struct Task {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Priority {
+pub(super) enum ProjectTaskPriority {
     Critical,
     High,
     #[default]
@@ -42,17 +42,17 @@ pub(super) enum Priority {
     Low,
 }
 
-impl Priority {
-    pub(super) fn of(text: &str) -> Result<Priority, String> {
+impl ProjectTaskPriority {
+    pub(super) fn parse(text: &str) -> Result<ProjectTaskPriority, String> {
         word(text).ok_or_else(|| {
-            format!("'{}' is no priority: use critical, high, medium or low", clipped(text, 40))
+            format!("'{}' is no priority: use critical, high, medium or low", truncate(text, 40))
         })
     }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Status {
+pub(super) enum ProjectTaskStatus {
     #[default]
     Pending,
     InProgress,
@@ -60,10 +60,10 @@ pub(super) enum Status {
     Blocked,
 }
 
-impl Status {
-    pub(super) fn of(text: &str) -> Result<Status, String> {
+impl ProjectTaskStatus {
+    pub(super) fn parse(text: &str) -> Result<ProjectTaskStatus, String> {
         word(text).ok_or_else(|| {
-            format!("'{}' is no status: use pending, in_progress, done or blocked", clipped(text, 40))
+            format!("'{}' is no status: use pending, in_progress, done or blocked", truncate(text, 40))
         })
     }
 }
@@ -79,24 +79,24 @@ fn word<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
 /// A task as it is shown: with what its dependencies make of its status.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown<'a> {
+pub(super) struct ProjectTaskView<'a> {
     #[serde(flatten)]
-    pub(super) task: &'a Task,
-    pub(super) effective_status: Status,
+    pub(super) task: &'a ProjectTask,
+    pub(super) effective_status: ProjectTaskStatus,
 }
 
 /// What is changed of a task.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(super) struct ProjectTaskChange {
     pub(super) title: Option<String>,
     pub(super) description: Option<String>,
-    pub(super) priority: Option<Priority>,
-    pub(super) status: Option<Status>,
+    pub(super) priority: Option<ProjectTaskPriority>,
+    pub(super) status: Option<ProjectTaskStatus>,
     pub(super) dependencies: Option<Vec<String>>,
 }
 
-impl Board {
-    pub(super) fn get(&self, id: &str) -> Result<&Task, String> {
+impl ProjectTaskList {
+    pub(super) fn get(&self, id: &str) -> Result<&ProjectTask, String> {
         self.tasks.get(id).ok_or_else(|| self.unknown(id))
     }
 
@@ -104,20 +104,20 @@ impl Board {
         let near = self.tasks.keys().find(|key| key.eq_ignore_ascii_case(id.trim()));
         let hint =
             near.map_or("list_tasks shows what there is".to_owned(), |key| format!("did you mean {key}?"));
-        format!("there is no task '{}': {hint}", clipped(id, 60))
+        format!("there is no task '{}': {hint}", truncate(id, 60))
     }
 
-    pub(super) fn shown(&self, task: &Task) -> serde_json::Value {
-        let shown = Shown { task, effective_status: self.effective(task) };
+    pub(super) fn to_json(&self, task: &ProjectTask) -> serde_json::Value {
+        let shown = ProjectTaskView { task, effective_status: self.effective(task) };
         serde_json::to_value(shown).unwrap_or_default()
     }
 
     /// Blocked, while something that it depends on is not done.
-    fn effective(&self, task: &Task) -> Status {
-        let open = |id: &String| self.tasks.get(id).is_some_and(|other| other.status != Status::Done);
+    fn effective(&self, task: &ProjectTask) -> ProjectTaskStatus {
+        let open = |id: &String| self.tasks.get(id).is_some_and(|other| other.status != ProjectTaskStatus::Done);
         match task.status {
-            Status::Done => Status::Done,
-            _ if task.dependencies.iter().any(open) => Status::Blocked,
+            ProjectTaskStatus::Done => ProjectTaskStatus::Done,
+            _ if task.dependencies.iter().any(open) => ProjectTaskStatus::Blocked,
             status => status,
         }
     }
@@ -127,8 +127,8 @@ impl Board {
     pub(super) fn create(
         &mut self,
         ids: impl Iterator<Item = String>,
-        mut task: Task,
-    ) -> Result<&Task, String> {
+        mut task: ProjectTask,
+    ) -> Result<&ProjectTask, String> {
         for id in ids {
             match self.tasks.get(&id) {
                 Some(there) if there.title == task.title => return self.get(&id),
@@ -144,7 +144,7 @@ impl Board {
         Err("no free id was found for the task: make the call again".to_owned())
     }
 
-    pub(super) fn change(&mut self, id: &str, change: Change, now: &str) -> Result<&Task, String> {
+    pub(super) fn change(&mut self, id: &str, change: ProjectTaskChange, now: &str) -> Result<&ProjectTask, String> {
         self.get(id)?;
         let dependencies = change.dependencies.map(|list| self.checked(Some(id), list)).transpose()?;
         if let Some(task) = self.tasks.get_mut(id) {
@@ -168,32 +168,32 @@ impl Board {
     }
 
     /// Makes one task depend on another. That it does already is no error: the call may have been made before.
-    pub(super) fn link(&mut self, id: &str, on: &str, now: &str) -> Result<&Task, String> {
+    pub(super) fn add_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         if !dependencies.iter().any(|other| other == on) {
             dependencies.push(on.to_owned());
         }
-        self.change(id, Change { dependencies: Some(dependencies), ..Change::default() }, now)
+        self.change(id, ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() }, now)
     }
 
-    pub(super) fn unlink(&mut self, id: &str, on: &str, now: &str) -> Result<&Task, String> {
+    pub(super) fn remove_dependency(&mut self, id: &str, on: &str, now: &str) -> Result<&ProjectTask, String> {
         let mut dependencies = self.get(id)?.dependencies.clone();
         dependencies.retain(|other| other != on);
-        self.change(id, Change { dependencies: Some(dependencies), ..Change::default() }, now)
+        self.change(id, ProjectTaskChange { dependencies: Some(dependencies), ..ProjectTaskChange::default() }, now)
     }
 
     /// What can be worked on first, blocked tasks last; then by priority; then the oldest.
-    pub(super) fn sorted(&self) -> Vec<(&Task, Status)> {
+    pub(super) fn sorted(&self) -> Vec<(&ProjectTask, ProjectTaskStatus)> {
         let mut tasks: Vec<_> = self.tasks.values().map(|task| (task, self.effective(task))).collect();
         tasks.sort_by_key(|(task, status)| {
-            (*status == Status::Blocked, task.priority, task.created_at.clone())
+            (*status == ProjectTaskStatus::Blocked, task.priority, task.created_at.clone())
         });
         tasks
     }
 
     /// The first that can be worked on.
-    pub(super) fn next(&self) -> Option<&Task> {
-        let open = |status: &Status| matches!(status, Status::Pending | Status::InProgress);
+    pub(super) fn next(&self) -> Option<&ProjectTask> {
+        let open = |status: &ProjectTaskStatus| matches!(status, ProjectTaskStatus::Pending | ProjectTaskStatus::InProgress);
         self.sorted().into_iter().find(|(_, status)| open(status)).map(|(task, _)| task)
     }
 
@@ -228,9 +228,9 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn board(tasks: &[(&str, Priority, Status, &[&str])]) -> Board {
-        let task = |(n, (id, priority, status, on)): (usize, &(&str, Priority, Status, &[&str]))| {
-            let task = Task {
+    fn board(tasks: &[(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str])]) -> ProjectTaskList {
+        let task = |(n, (id, priority, status, on)): (usize, &(&str, ProjectTaskPriority, ProjectTaskStatus, &[&str]))| {
+            let task = ProjectTask {
                 id: (*id).to_owned(),
                 title: id.to_uppercase(),
                 description: String::new(),
@@ -242,68 +242,68 @@ mod tests {
             };
             ((*id).to_owned(), task)
         };
-        Board { tasks: tasks.iter().enumerate().map(task).collect() }
+        ProjectTaskList { tasks: tasks.iter().enumerate().map(task).collect() }
     }
 
     #[test]
     fn the_next_task_is_the_most_urgent_that_waits_for_nothing() {
-        use Priority::{Critical, High, Low, Medium};
+        use ProjectTaskPriority::{Critical, High, Low, Medium};
         let mut board = board(&[
-            ("a", Low, Status::Pending, &[]),
-            ("b", Critical, Status::Pending, &["a"]),
-            ("c", Medium, Status::InProgress, &[]),
-            ("d", High, Status::Done, &[]),
-            ("e", Critical, Status::Blocked, &[]),
-            ("f", Medium, Status::Pending, &["d", "gone"]),
+            ("a", Low, ProjectTaskStatus::Pending, &[]),
+            ("b", Critical, ProjectTaskStatus::Pending, &["a"]),
+            ("c", Medium, ProjectTaskStatus::InProgress, &[]),
+            ("d", High, ProjectTaskStatus::Done, &[]),
+            ("e", Critical, ProjectTaskStatus::Blocked, &[]),
+            ("f", Medium, ProjectTaskStatus::Pending, &["d", "gone"]),
         ]);
         let order: Vec<_> = board.sorted().iter().map(|(task, _)| task.id.as_str()).collect();
         assert_eq!(order, ["d", "c", "f", "a", "b", "e"]);
         assert_eq!(board.next().unwrap().id, "c");
         for id in ["c", "f", "a"] {
-            board.change(id, Change { status: Some(Status::Done), ..Change::default() }, "now").unwrap();
+            board.change(id, ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() }, "now").unwrap();
         }
         assert_eq!(board.next().unwrap().id, "b", "what it waited for is done");
-        board.change("b", Change { status: Some(Status::Done), ..Change::default() }, "now").unwrap();
+        board.change("b", ProjectTaskChange { status: Some(ProjectTaskStatus::Done), ..ProjectTaskChange::default() }, "now").unwrap();
         assert_eq!(board.next(), None, "e was blocked by hand");
     }
 
     #[test]
     fn no_task_ever_waits_for_itself() {
-        let plain = |id| (id, Priority::Medium, Status::Pending, &[][..]);
+        let plain = |id| (id, ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[][..]);
         let mut board = board(&[plain("a"), plain("b"), plain("c")]);
-        board.link("a", "b", "").unwrap();
-        board.link("b", "c", "").unwrap();
+        board.add_dependency("a", "b", "").unwrap();
+        board.add_dependency("b", "c", "").unwrap();
         for (id, on) in [("a", "a"), ("c", "a"), ("c", "b")] {
             let before = board.clone();
-            assert!(board.link(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
+            assert!(board.add_dependency(id, on, "").unwrap_err().contains("cycle"), "{id} on {on}");
             assert_eq!(board, before);
         }
-        board.link("a", "b", "").unwrap();
+        board.add_dependency("a", "b", "").unwrap();
         assert_eq!(board.get("a").unwrap().dependencies, ["b"], "twice is once");
-        board.unlink("a", "b", "").unwrap();
-        board.link("c", "a", "").unwrap();
+        board.remove_dependency("a", "b", "").unwrap();
+        board.add_dependency("c", "a", "").unwrap();
         board.delete("a").unwrap();
         assert_eq!(board.get("c").unwrap().dependencies, [""; 0], "nobody waits for what is gone");
-        assert!(board.link("c", "a", "").unwrap_err().contains("there is no task 'a'"));
+        assert!(board.add_dependency("c", "a", "").unwrap_err().contains("there is no task 'a'"));
         assert!(board.get("C").unwrap_err().contains("did you mean c?"));
     }
 
     #[test]
     fn a_ring_that_somebody_else_wrote_ends_no_walk() {
         let mut board = board(&[
-            ("a", Priority::Medium, Status::Pending, &["b"]),
-            ("b", Priority::Medium, Status::Pending, &["a"]),
-            ("c", Priority::Medium, Status::Pending, &[]),
+            ("a", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["b"]),
+            ("b", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &["a"]),
+            ("c", ProjectTaskPriority::Medium, ProjectTaskStatus::Pending, &[]),
         ]);
-        board.link("c", "a", "").unwrap();
+        board.add_dependency("c", "a", "").unwrap();
         assert_eq!(board.next(), None);
     }
 
     #[test]
     fn words_are_taken_as_models_write_them() {
-        assert_eq!(Status::of("In-Progress"), Ok(Status::InProgress));
-        assert_eq!(Status::of("completed"), Ok(Status::Done));
-        assert_eq!(Priority::of(" HIGH "), Ok(Priority::High));
-        assert!(Priority::of("urgent").unwrap_err().contains("critical, high, medium or low"));
+        assert_eq!(ProjectTaskStatus::parse("In-Progress"), Ok(ProjectTaskStatus::InProgress));
+        assert_eq!(ProjectTaskStatus::parse("completed"), Ok(ProjectTaskStatus::Done));
+        assert_eq!(ProjectTaskPriority::parse(" HIGH "), Ok(ProjectTaskPriority::High));
+        assert!(ProjectTaskPriority::parse("urgent").unwrap_err().contains("critical, high, medium or low"));
     }
 }

@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::board::Board;
+use super::board::ProjectTaskList;
 use crate::tool::ToolError;
 
 /// The largest file that is read.
 const LARGEST: u64 = 8 << 20;
 /// How long to wait for whoever else has the file.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The file: a name in an open directory, and how it is shown.
-pub(super) struct TaskFile {
+pub(super) struct ProjectTaskFile {
     dir: Dir,
     name: OsString,
     shown: String,
 }
 
-impl TaskFile {
+impl ProjectTaskFile {
     /// The file of this path, below the working directory unless the path is absolute. Directories on the way are
     /// made; a symbolic link that leads out of the working directory is refused.
-    pub(super) fn at(path: &Path, working_dir: Option<&Path>) -> Result<TaskFile, ToolError> {
+    pub(super) fn open(path: &Path, working_dir: Option<&Path>) -> Result<ProjectTaskFile, ToolError> {
         let shown = path.display().to_string();
         let failed =
             |error: io::Error| ToolError::Failed(format!("the task file '{shown}' cannot be used: {error}"));
@@ -50,21 +50,21 @@ impl TaskFile {
                 }
             }
         };
-        Ok(TaskFile { dir, name, shown })
+        Ok(ProjectTaskFile { dir, name, shown })
     }
 
     /// What is in the file.
-    pub(super) fn read(&self) -> Result<Board, ToolError> {
+    pub(super) fn read(&self) -> Result<ProjectTaskList, ToolError> {
         let wrong = |why: &dyn std::fmt::Display| {
             ToolError::Failed(format!("the task file '{}' {why}. Nothing was changed in it.", self.shown))
         };
         let text = match read_text(&self.dir, Path::new(&self.name)) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Board::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ProjectTaskList::default()),
             Err(error) => return Err(wrong(&format_args!("cannot be read: {error}"))),
         };
         match text.trim() {
-            "" => Ok(Board::default()),
+            "" => Ok(ProjectTaskList::default()),
             text => serde_json::from_str(text)
                 .map_err(|error| wrong(&format_args!("is not a list of tasks: {error}"))),
         }
@@ -73,9 +73,9 @@ impl TaskFile {
     /// Changes what is in the file, while nobody else does.
     pub(super) fn change<T>(
         &self,
-        act: impl FnOnce(&mut Board) -> Result<T, ToolError>,
+        act: impl FnOnce(&mut ProjectTaskList) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
-        let _turn = self.turn()?;
+        let _turn = self.lock()?;
         let mut board = self.read()?;
         let before = board.clone();
         let answer = act(&mut board)?;
@@ -88,19 +88,19 @@ impl TaskFile {
     }
 
     /// Waits for its turn. The directory is what is locked: the file is replaced with every change.
-    fn turn(&self) -> Result<File, ToolError> {
+    fn lock(&self) -> Result<File, ToolError> {
         let failed = |error: io::Error| {
             ToolError::Failed(format!("the task file '{}' cannot be locked: {error}", self.shown))
         };
         let file = self.lock_file().map_err(failed)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     return Err(ToolError::Failed(format!(
-                        "somebody else has had the task file '{}' for {PATIENCE:?}: try again later",
+                        "somebody else has had the task file '{}' for {LOCK_TIMEOUT:?}: try again later",
                         self.shown
                     )));
                 }
@@ -122,7 +122,7 @@ impl TaskFile {
         Ok(self.dir.create(name)?.into_std())
     }
 
-    fn write(&self, board: &Board) -> io::Result<()> {
+    fn write(&self, board: &ProjectTaskList) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(board)?;
         let mut beside = self.name.clone();
         beside.push(format!(".{}.tmp", uuid::Uuid::now_v7().simple()));
@@ -141,7 +141,7 @@ impl TaskFile {
 }
 
 /// A text that the model names, below the working directory.
-pub(super) fn description_in(typed: &str, working_dir: Option<&Path>) -> Result<String, ToolError> {
+pub(super) fn read_description(typed: &str, working_dir: Option<&Path>) -> Result<String, ToolError> {
     let Some(working_dir) = working_dir else {
         return Err(ToolError::Failed("this task has no working directory".to_owned()));
     };

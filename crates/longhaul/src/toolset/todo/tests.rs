@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::Todo;
 use crate::dispatch::Caller;
 use crate::id::{CallId, TaskId, TaskKey};
-use crate::store::{Memory, Sqlite, Store};
-use crate::tool::Scratch;
-use crate::toolset::no_desk::Alone;
+use crate::store::{MemoryStore, SqliteStore, Store};
+use crate::tool::ToolStorage;
+use crate::toolset::no_desk::ToolFixture;
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -18,64 +18,64 @@ fn ids(list: &Value) -> Vec<&str> {
 }
 
 /// Somebody of a tree, at work on a store.
-async fn at(store: &Arc<dyn Store>, task: TaskId, root: TaskId, toolset: Todo) -> Alone {
-    let mut alone = Alone::with(&toolset).await;
+async fn at(store: &Arc<dyn Store>, task: TaskId, root: TaskId, toolset: Todo) -> ToolFixture {
+    let mut alone = ToolFixture::new(&toolset).await;
     alone.context.caller = Caller { task, root, agent: "a".into(), depth: 0 };
-    alone.context.scratch = Scratch::new(store.clone(), &alone.context.caller);
+    alone.context.storage = ToolStorage::new(store.clone(), &alone.context.caller);
     alone
 }
 
 fn task(word: &str) -> TaskId {
-    TaskKey::chosen(word).candidates().next().unwrap()
+    TaskKey::named(word).candidate_ids().next().unwrap()
 }
 
 #[tokio::test]
 async fn entries_are_made_changed_and_listed() {
-    let mut alone = Alone::with(&Todo::new()).await;
-    let one = parsed(&alone.says("create_todo", json!({"description": "Read the issue"})).await);
+    let mut alone = ToolFixture::new(&Todo::new()).await;
+    let one = parsed(&alone.call_text("create_todo", json!({"description": "Read the issue"})).await);
     assert_eq!(one["created"], json!({"id": "todo_1", "description": "Read the issue", "status": "pending"}));
-    let many = parsed(&alone.says("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
+    let many = parsed(&alone.call_text("create_todos", json!({"descriptions": ["Write it", "Test it"]})).await);
     assert_eq!(ids(&many["created"]), ["todo_2", "todo_3"]);
     assert_eq!(ids(&many["all_todos"]), ["todo_1", "todo_2", "todo_3"]);
     let updates = json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_2", "status": "in_progress"},
         {"id": "todo_9", "status": "completed"}]});
-    let updated = parsed(&alone.says("update_todos", updates).await);
+    let updated = parsed(&alone.call_text("update_todos", updates).await);
     assert_eq!(updated["not_found"], json!(["todo_9"]));
     assert_eq!(updated["reminder"], "Not completed yet: in-progress: todo_2; pending: todo_3.");
-    let listed = parsed(&alone.says("list_todos", json!({})).await);
+    let listed = parsed(&alone.call_text("list_todos", json!({})).await);
     assert_eq!(listed["todos"][1]["status"], "in-progress");
     // As text, the way some models write lists.
     let done =
         json!({"updates": r#"[{"id":"todo_2","status":"done"},{"id":"todo_3","status":"completed"}]"#});
-    assert_eq!(parsed(&alone.says("update_todos", done).await).get("reminder"), None);
+    assert_eq!(parsed(&alone.call_text("update_todos", done).await).get("reminder"), None);
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_said_and_changes_nothing() {
-    let mut alone = Alone::with(&Todo::new()).await;
-    assert!(alone.error("create_todos", json!({"descriptions": ["", " "]})).await.contains("nothing to put"));
-    alone.says("create_todo", json!({"description": "x"})).await;
+    let mut alone = ToolFixture::new(&Todo::new()).await;
+    assert!(alone.call_error("create_todos", json!({"descriptions": ["", " "]})).await.contains("nothing to put"));
+    alone.call_text("create_todo", json!({"description": "x"})).await;
     let wrong =
         json!({"updates": [{"id": "todo_1", "status": "completed"}, {"id": "todo_1", "status": "maybe"}]});
-    assert!(alone.error("update_todos", wrong).await.contains("'maybe' is no status"));
+    assert!(alone.call_error("update_todos", wrong).await.contains("'maybe' is no status"));
     let none =
         alone.call("update_todos", json!({"updates": [{"id": "todo_7", "status": "done"}]})).await.unwrap();
     assert!(none.is_error && none.text.contains("todo_7"));
-    let listed = parsed(&alone.says("list_todos", json!({})).await);
+    let listed = parsed(&alone.call_text("list_todos", json!({})).await);
     assert_eq!(listed["todos"][0]["status"], "pending");
     let many: Vec<String> = (0..600).map(|n| n.to_string()).collect();
     assert!(
-        alone.error("create_todos", json!({"descriptions": many})).await.contains("more than 500 entries")
+        alone.call_error("create_todos", json!({"descriptions": many})).await.contains("more than 500 entries")
     );
 }
 
 #[tokio::test]
 async fn the_same_call_again_makes_no_second_entry() {
-    let mut alone = Alone::with(&Todo::new()).await;
+    let mut alone = ToolFixture::new(&Todo::new()).await;
     let args = json!({"descriptions": ["a", "b"]});
-    let first = alone.says("create_todos", args.clone()).await;
-    assert_eq!(alone.again("create_todos", args.clone()).await.unwrap().text, first);
-    let second = parsed(&alone.says("create_todos", args).await);
+    let first = alone.call_text("create_todos", args.clone()).await;
+    assert_eq!(alone.repeat_call("create_todos", args.clone()).await.unwrap().text, first);
+    let second = parsed(&alone.call_text("create_todos", args).await);
     assert_eq!(ids(&second["all_todos"]).len(), 4, "another call that says the same is meant");
 }
 
@@ -85,23 +85,23 @@ async fn a_list_is_there_again_when_the_store_is_opened_again() {
     let path = place.path().join("store.db");
     let me = task("me");
     {
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(&path).unwrap());
-        at(&store, me, me, Todo::new()).await.says("create_todo", json!({"description": "survive"})).await;
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).unwrap());
+        at(&store, me, me, Todo::new()).await.call_text("create_todo", json!({"description": "survive"})).await;
     }
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&path).unwrap());
-    let listed = at(&store, me, me, Todo::new()).await.says("list_todos", json!({})).await;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).unwrap());
+    let listed = at(&store, me, me, Todo::new()).await.call_text("list_todos", json!({})).await;
     assert!(listed.contains("survive"), "{listed}");
 }
 
 #[tokio::test]
 async fn an_own_list_is_a_tasks_and_a_shared_one_its_trees() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (root, child, other) = (task("root"), task("child"), task("other"));
     for (toolset, seen_by_child) in [(Todo::new(), 0), (Todo::new().shared(true), 1)] {
-        at(&store, root, root, toolset).await.says("create_todo", json!({"description": "x"})).await;
-        let child = parsed(&at(&store, child, root, toolset).await.says("list_todos", json!({})).await);
+        at(&store, root, root, toolset).await.call_text("create_todo", json!({"description": "x"})).await;
+        let child = parsed(&at(&store, child, root, toolset).await.call_text("list_todos", json!({})).await);
         assert_eq!(child["todos"].as_array().unwrap().len(), seen_by_child);
-        let other = parsed(&at(&store, other, other, toolset).await.says("list_todos", json!({})).await);
+        let other = parsed(&at(&store, other, other, toolset).await.call_text("list_todos", json!({})).await);
         assert_eq!(other["todos"], json!([]), "another tree has nothing to do with it");
     }
 }
@@ -109,7 +109,7 @@ async fn an_own_list_is_a_tasks_and_a_shared_one_its_trees() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_agents_write_one_list_at_once_and_lose_nothing() {
     let place = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(place.path().join("s.db")).unwrap());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(place.path().join("s.db")).unwrap());
     let root = task("root");
     let writers = (0..12).map(|n| {
         let store = store.clone();
@@ -117,13 +117,13 @@ async fn many_agents_write_one_list_at_once_and_lose_nothing() {
             let mut alone = at(&store, task(&format!("child {n}")), root, Todo::new().shared(true)).await;
             for turn in 1..=3 {
                 alone.context.call = CallId { turn, index: 0 };
-                alone.says("create_todo", json!({"description": format!("{n}.{turn}")})).await;
+                alone.call_text("create_todo", json!({"description": format!("{n}.{turn}")})).await;
             }
         })
     });
     futures::future::join_all(writers).await.into_iter().for_each(|written| written.unwrap());
     let listed =
-        parsed(&at(&store, root, root, Todo::new().shared(true)).await.says("list_todos", json!({})).await);
+        parsed(&at(&store, root, root, Todo::new().shared(true)).await.call_text("list_todos", json!({})).await);
     let mut ids = ids(&listed["todos"]);
     ids.sort_unstable();
     ids.dedup();

@@ -2,15 +2,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::UserPrompt;
-use crate::entry::{Answer, Question, Wants};
-use crate::tool::{Signal, ToolError, ToolOutput};
-use crate::toolset::no_desk::Alone;
+use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
+use crate::tool::{CallSignal, ToolError, ToolOutput};
+use crate::toolset::no_desk::ToolFixture;
 
 /// Asks; whoever listens gives these answers, and tells what was asked.
-async fn ask(arguments: Value, answers: Vec<Answer>) -> (Result<ToolOutput, ToolError>, Vec<Question>) {
-    let mut alone = Alone::with(&UserPrompt::new()).await;
+async fn ask(arguments: Value, answers: Vec<QuestionAnswer>) -> (Result<ToolOutput, ToolError>, Vec<Question>) {
+    let mut alone = ToolFixture::new(&UserPrompt::new()).await;
     let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
-    let heard = std::mem::replace(&mut alone.heard, nobody);
+    let heard = std::mem::replace(&mut alone.signals, nobody);
     let call = async {
         let output = alone.call("user_prompt", arguments).await;
         drop(alone);
@@ -19,10 +19,10 @@ async fn ask(arguments: Value, answers: Vec<Answer>) -> (Result<ToolOutput, Tool
     tokio::join!(call, answer(heard, answers))
 }
 
-async fn answer(mut heard: UnboundedReceiver<Signal>, answers: Vec<Answer>) -> Vec<Question> {
+async fn answer(mut heard: UnboundedReceiver<CallSignal>, answers: Vec<QuestionAnswer>) -> Vec<Question> {
     let (mut answers, mut asked) = (answers.into_iter(), Vec::new());
     while let Some(signal) = heard.recv().await {
-        if let Signal::Asks { question, reply, .. } = signal {
+        if let CallSignal::AsksPerson { question, reply, .. } = signal {
             asked.push(question);
             reply.send(answers.next().expect("not asked that often")).unwrap();
         }
@@ -30,8 +30,8 @@ async fn answer(mut heard: UnboundedReceiver<Signal>, answers: Vec<Answer>) -> V
     asked
 }
 
-fn given(words: &str) -> Answer {
-    Answer::Given(words.to_owned())
+fn given(words: &str) -> QuestionAnswer {
+    QuestionAnswer::Given(words.to_owned())
 }
 
 async fn content(schema: Value, words: &str) -> Value {
@@ -50,7 +50,7 @@ async fn words_are_taken_as_they_are_where_there_is_no_schema() {
         ask(json!({"message": "Which city?", "title": "Trip"}), vec![given("Graz, please")]).await;
     assert_eq!(output.unwrap().text, r#"{"action":"accept","content":{"response":"Graz, please"}}"#);
     assert_eq!(asked[0].text, "Trip\n\nWhich city?");
-    assert_eq!(asked[0].wants, Wants::Words { schema: None });
+    assert_eq!(asked[0].wants, ExpectedAnswer::Words { schema: None });
 }
 
 #[tokio::test]
@@ -87,10 +87,10 @@ async fn an_answer_that_does_not_fit_is_asked_for_once_more() {
 
 #[tokio::test]
 async fn the_model_is_told_plainly_that_there_is_no_answer() {
-    let (output, _) = ask(json!({"message": "?"}), vec![Answer::Declined]).await;
+    let (output, _) = ask(json!({"message": "?"}), vec![QuestionAnswer::Declined]).await;
     let output = output.unwrap();
     assert!(output.is_error && output.text.contains(r#""action":"decline""#), "{}", output.text);
-    let (output, _) = ask(json!({"message": "?"}), vec![Answer::Nobody("no terminal".into())]).await;
+    let (output, _) = ask(json!({"message": "?"}), vec![QuestionAnswer::Nobody("no terminal".into())]).await;
     let output = output.unwrap();
     assert!(output.is_error && output.text.contains("Nobody answered: no terminal"), "{}", output.text);
 }

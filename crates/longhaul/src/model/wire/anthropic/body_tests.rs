@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings, text, user};
 use super::*;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::model::settings::{StructuredOutput, Thinking};
 const MODEL: &str = "claude-sonnet-4-5";
 
 fn body(messages: impl IntoIterator<Item = Message>) -> Value {
-    Talk::new(messages).body(&Anthropic, &settings(MODEL))
+    TestConversation::new(messages).body(&Anthropic, &settings(MODEL))
 }
 
 /// The turns, without marks.
@@ -40,7 +40,7 @@ fn tool_result(id: &str, output: &str) -> Value {
 
 #[test]
 fn a_plain_body() {
-    let talk = Talk::new([user("Hi")]);
+    let talk = TestConversation::new([user("Hi")]);
     let mark = json!({"type": "ephemeral"});
     let asked = ModelSettings { max_tokens: Some(100), temperature: Some(0.5), ..settings(MODEL) };
     assert_eq!(
@@ -52,7 +52,7 @@ fn a_plain_body() {
             "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": mark}]}],
         })
     );
-    assert_eq!(Anthropic.path(&asked), "/messages");
+    assert_eq!(Anthropic.request_path(&asked), "/messages");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_budget_for_thinking_is_left_out_where_the_turn_did_not_begin_with_it() {
     let asked = ModelSettings { thinking: Some(Thinking::Tokens(2048)), ..settings(MODEL) };
     let [own, ..] = thoughts();
     let thinks =
-        |messages: Vec<Message>| Talk::new(messages).body(&Anthropic, &asked).get("thinking").is_some();
+        |messages: Vec<Message>| TestConversation::new(messages).body(&Anthropic, &asked).get("thinking").is_some();
     assert!(thinks(vec![user("Go")]));
     assert!(thinks(vec![user("Go"), assistant(MODEL, [own.clone(), call("a", "{}")]), result("a", "1")]));
     assert!(!thinks(vec![user("Go"), assistant("gpt-5", [own, call("a", "{}")]), result("a", "1")]));
@@ -184,7 +184,7 @@ fn a_budget_for_thinking_is_left_out_where_the_turn_did_not_begin_with_it() {
 fn thinking_settings() {
     let with = |model: &str, thinking: Thinking| {
         let asked = ModelSettings { thinking: Some(thinking), ..settings(model) };
-        let body = Talk::new([user("Hi")]).try_body(&Anthropic, &asked)?;
+        let body = TestConversation::new([user("Hi")]).try_body(&Anthropic, &asked)?;
         Ok::<_, String>((
             body["thinking"].clone(),
             body["output_config"]["effort"].clone(),
@@ -230,7 +230,7 @@ fn thinking_settings() {
 #[test]
 fn limits_by_the_family() {
     let limit =
-        |model: &str| Talk::new([user("Hi")]).body(&Anthropic, &settings(model))["max_tokens"].clone();
+        |model: &str| TestConversation::new([user("Hi")]).body(&Anthropic, &settings(model))["max_tokens"].clone();
     assert_eq!(limit("claude-3-haiku-20240307"), 4096);
     assert_eq!(limit("claude-3-5-sonnet-20241022"), 8192);
     assert_eq!(limit("claude-opus-5"), 32_000);
@@ -262,8 +262,8 @@ fn settings_that_cannot_be_are_refused() {
         assert!(error.starts_with(word), "{error}");
     }
     let fine = ModelSettings { temperature: Some(1.7), top_p: Some(0.3), ..settings("qwen") };
-    assert_eq!(Anthropic.check(&fine), Ok(()));
-    assert!(Talk::new([user(" ")]).try_body(&Anthropic, &base()).is_err());
+    assert_eq!(Anthropic.check_settings(&fine), Ok(()));
+    assert!(TestConversation::new([user(" ")]).try_body(&Anthropic, &base()).is_err());
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn the_shape_of_the_answer() {
     let shape = StructuredOutput { name: "s".into(), description: None, schema, strict: true };
     let asked = ModelSettings { structured_output: Some(shape), ..settings(MODEL) };
     assert_eq!(
-        Talk::new([user("Hi")]).body(&Anthropic, &asked)["output_config"],
+        TestConversation::new([user("Hi")]).body(&Anthropic, &asked)["output_config"],
         json!({"format": {"type": "json_schema", "schema": {"type": "object", "additionalProperties": false,
             "properties": {"minimum": {"type": "integer", "description": "(minimum: 1)"},
                 "list": {"type": "array", "minItems": 1, "description": "(minItems: 4)", "items":
@@ -285,7 +285,7 @@ fn the_shape_of_the_answer() {
 #[test]
 fn tools_one_at_a_time_or_not_at_all() {
     let one = ModelSettings { parallel_tool_calls: Some(false), ..settings(MODEL) };
-    let mut talk = Talk::new([user("Hi")]);
+    let mut talk = TestConversation::new([user("Hi")]);
     let choice = talk.body(&Anthropic, &one)["tool_choice"].clone();
     assert_eq!(choice, json!({"type": "auto", "disable_parallel_tool_use": true}));
     let tools = std::mem::take(&mut talk.tools);
@@ -298,7 +298,7 @@ fn tools_one_at_a_time_or_not_at_all() {
         (&off["tools"][0]["name"], &off["tool_choice"]),
         (&json!("weather"), &json!({"type": "none"}))
     );
-    talk.memo.forget();
+    talk.memo.clear();
     assert_eq!(talk.body(&Anthropic, &one)["tools"][0]["name"], "none");
     assert!(talk.body(&Anthropic, &settings("qwen")).get("tools").is_none());
     // A schema that is none becomes one.
@@ -318,7 +318,7 @@ fn options_of_the_provider_come_last() {
         thinking: Some(Thinking::Adaptive),
         ..settings("claude-opus-5")
     };
-    let body = Talk::new([user("Hi")]).body(&Anthropic, &asked);
+    let body = TestConversation::new([user("Hi")]).body(&Anthropic, &asked);
     assert_eq!((&body["top_k"], &body["max_tokens"]), (&json!(5), &json!(7)));
     assert_eq!(body["thinking"], json!({"type": "adaptive", "display": "omitted"}));
     assert_eq!(body["tools"][1]["name"], "web_search");
@@ -335,9 +335,9 @@ fn options_for_thinking_go_only_where_there_is_some() {
         thinking: Some(Thinking::Tokens(2048)),
         ..settings(MODEL)
     };
-    let mut talk = Talk::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
+    let mut talk = TestConversation::new([user("Hi"), assistant("another", [call("a", "{}")]), result("a", "1")]);
     assert_eq!(talk.body(&Anthropic, &asked).get("thinking"), None);
-    talk = Talk::new([user("Hi")]);
+    talk = TestConversation::new([user("Hi")]);
     let shown = json!({"type": "enabled", "budget_tokens": 2048, "display": "omitted"});
     assert_eq!(talk.body(&Anthropic, &asked)["thinking"], shown);
     assert_eq!(talk.body(&Anthropic, &ModelSettings { thinking: None, ..asked }).get("thinking"), None);
@@ -361,7 +361,7 @@ fn marks(body: &Value) -> (usize, usize, Vec<(usize, usize)>) {
 
 #[test]
 fn the_marks_move_with_the_conversation() {
-    let mut talk = Talk::new([user("Go")]);
+    let mut talk = TestConversation::new([user("Go")]);
     let mut expected = vec![vec![(0, 0)], vec![(0, 0), (2, 1)], vec![(2, 1), (4, 1)], vec![(4, 1), (6, 1)]];
     for turn in 0..4 {
         let body = talk.body(&Anthropic, &settings(MODEL));
@@ -384,7 +384,7 @@ fn the_marks_move_with_the_conversation() {
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk = Talk::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
+    let mut talk = TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
     let before = talk.body(&Anthropic, &settings(MODEL));
     // Were the beginning looked at again, the change would show.
     talk.messages[0] = user("changed behind the back");
@@ -395,16 +395,16 @@ fn only_what_is_new_is_serialised() {
     assert_eq!(turns(&after)[4]["content"], json!([said("second")]));
     // And what is remembered is what would be made anew.
     talk.messages[0] = user("first");
-    assert_eq!(Talk::new(talk.messages.clone()).body(&Anthropic, &settings(MODEL)), after);
+    assert_eq!(TestConversation::new(talk.messages.clone()).body(&Anthropic, &settings(MODEL)), after);
     // Another conversation, a shorter one, another model, and a memo that was forgotten: from the start.
     talk.messages[0] = user("new");
     let first =
-        |talk: &Talk, model: &str| turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone();
+        |talk: &TestConversation, model: &str| turns(&talk.body(&Anthropic, &settings(model)))[0]["content"][0].clone();
     assert_eq!(first(&talk, MODEL), said("first"));
     assert_eq!(first(&talk, "claude-opus-5"), said("new"));
     talk.messages.truncate(1);
     talk.messages[0] = user("short");
     assert_eq!(first(&talk, "claude-opus-5"), said("short"));
-    talk.memo.forget();
+    talk.memo.clear();
     assert_eq!(first(&talk, "claude-opus-5"), said("short"));
 }

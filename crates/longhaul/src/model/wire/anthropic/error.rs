@@ -7,20 +7,20 @@ use super::super::oops;
 use crate::model::ModelErrorKind;
 
 #[derive(Deserialize)]
-struct Envelope {
+struct AnthropicErrorBody {
     #[serde(default)]
     error: Value,
 }
 
 /// An answer with an error status.
-pub(super) fn refusal(status: u16, body: &[u8]) -> ModelErrorKind {
-    let said = serde_json::from_slice::<Envelope>(body).ok().and_then(|envelope| words(&envelope.error));
-    oops::by_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+pub(super) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
+    let said = serde_json::from_slice::<AnthropicErrorBody>(body).ok().and_then(|envelope| words(&envelope.error));
+    oops::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
 }
 
 /// An error in the middle of a stream.
-pub(super) fn in_stream(data: &str) -> ModelErrorKind {
-    let error = serde_json::from_str::<Envelope>(data).map(|envelope| envelope.error).unwrap_or_default();
+pub(super) fn error_from_stream(data: &str) -> ModelErrorKind {
+    let error = serde_json::from_str::<AnthropicErrorBody>(data).map(|envelope| envelope.error).unwrap_or_default();
     let status = match error["type"].as_str().unwrap_or_default() {
         "overloaded_error" => 529,
         "rate_limit_error" => 429,
@@ -39,7 +39,7 @@ pub(super) fn in_stream(data: &str) -> ModelErrorKind {
             .filter(|c| *c >= 400)
             .unwrap_or(500),
     };
-    oops::by_status(status, &words(&error).unwrap_or_else(|| data.to_owned()))
+    oops::error_from_status(status, &words(&error).unwrap_or_else(|| data.to_owned()))
 }
 
 fn words(error: &Value) -> Option<String> {

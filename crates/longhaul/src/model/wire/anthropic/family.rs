@@ -2,7 +2,7 @@
 
 /// A line of Claude models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ClaudeTier {
     Opus,
     Sonnet,
     Haiku,
@@ -13,68 +13,68 @@ pub(super) enum Line {
 
 /// What a model's name says of it. Servers of other models speak this wire too: of those nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Family {
-    pub(super) line: Line,
+pub(super) struct ClaudeVersion {
+    pub(super) tier: ClaudeTier,
     /// Of Claude; a name without a version is taken for the newest.
     version: Option<(u32, u32)>,
 }
 
-impl Family {
-    pub(super) fn of(model: &str) -> Self {
+impl ClaudeVersion {
+    pub(super) fn from_name(model: &str) -> Self {
         let name = model.to_ascii_lowercase();
-        let Some(at) = name.find("claude") else { return Family { line: Line::Unknown, version: None } };
-        let mut line = Line::Unknown;
+        let Some(at) = name.find("claude") else { return ClaudeVersion { tier: ClaudeTier::Unknown, version: None } };
+        let mut line = ClaudeTier::Unknown;
         let mut numbers = Vec::new();
         for word in name[at + "claude".len()..].split(|c: char| !c.is_ascii_alphanumeric()) {
             match word {
-                "opus" => line = Line::Opus,
-                "sonnet" => line = Line::Sonnet,
-                "haiku" => line = Line::Haiku,
-                "fable" | "mythos" => line = Line::Deep,
+                "opus" => line = ClaudeTier::Opus,
+                "sonnet" => line = ClaudeTier::Sonnet,
+                "haiku" => line = ClaudeTier::Haiku,
+                "fable" | "mythos" => line = ClaudeTier::Deep,
                 _ if word.len() <= 2 => numbers.extend(word.parse::<u32>().ok()),
                 _ => {}
             }
         }
         let newest = (u32::MAX, 0);
         let version = numbers.first().map_or(newest, |major| (*major, numbers.get(1).copied().unwrap_or(0)));
-        Family { line, version: Some(version) }
+        ClaudeVersion { tier: line, version: Some(version) }
     }
 
     pub(super) fn is_claude(self) -> bool {
         self.version.is_some()
     }
 
-    pub(super) fn at_least(self, major: u32, minor: u32) -> bool {
+    pub(super) fn is_at_least(self, major: u32, minor: u32) -> bool {
         self.version.is_some_and(|version| version >= (major, minor))
     }
 
-    pub(super) fn before(self, major: u32, minor: u32) -> bool {
+    pub(super) fn is_before(self, major: u32, minor: u32) -> bool {
         self.version.is_some_and(|version| version < (major, minor))
     }
 
     /// Whether it thinks as it sees fit and takes no budget for it, nor any word on how it samples.
     pub(super) fn is_adaptive_only(self) -> bool {
-        self.line == Line::Deep || self.at_least(4, 7)
+        self.tier == ClaudeTier::Deep || self.is_at_least(4, 7)
     }
 
     /// Whether it can think as it sees fit.
     pub(super) fn is_adaptive(self) -> bool {
-        self.is_adaptive_only() || self.at_least(4, 6)
+        self.is_adaptive_only() || self.is_at_least(4, 6)
     }
 
     /// Whether it checks that nothing before its thinking has changed ("Preserved thinking").
     pub(super) fn binds_thinking(self) -> bool {
         let named = self.version.is_some_and(|(major, _)| major != u32::MAX);
-        named && (self.at_least(5, 5) || self.line == Line::Deep && self.at_least(5, 1))
+        named && (self.is_at_least(5, 5) || self.tier == ClaudeTier::Deep && self.is_at_least(5, 1))
     }
 
     /// Whether it can be held to a schema.
-    pub(super) fn holds_schema(self) -> bool {
-        self.at_least(4, 5)
+    pub(super) fn enforces_schema(self) -> bool {
+        self.is_at_least(4, 5)
     }
 
     /// How many tokens a reply may have where nobody says.
-    pub(super) fn max_tokens(self) -> u64 {
+    pub(super) fn default_max_tokens(self) -> u64 {
         match self.version {
             None => 8_192,
             Some(version) if version < (3, 5) => 4_096,
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn names_say_line_and_version() {
-        let of = |name: &str| (Family::of(name).line, Family::of(name).version);
-        assert_eq!(of("claude-3-5-sonnet-20241022"), (Line::Sonnet, Some((3, 5))));
-        assert_eq!(of("claude-sonnet-4-20250514"), (Line::Sonnet, Some((4, 0))));
-        assert_eq!(of("claude-haiku-4-5-20251001"), (Line::Haiku, Some((4, 5))));
-        assert_eq!(of("anthropic/claude-opus-4.6"), (Line::Opus, Some((4, 6))));
-        assert_eq!(of("us.anthropic.claude-opus-4-7-v1:0"), (Line::Opus, Some((4, 7))));
-        assert_eq!(of("claude-opus-5"), (Line::Opus, Some((5, 0))));
-        assert_eq!(of("claude-mythos-preview"), (Line::Deep, Some((u32::MAX, 0))));
-        assert_eq!(of("qwen2.5-1.5b-instruct"), (Line::Unknown, None));
+        let of = |name: &str| (ClaudeVersion::from_name(name).tier, ClaudeVersion::from_name(name).version);
+        assert_eq!(of("claude-3-5-sonnet-20241022"), (ClaudeTier::Sonnet, Some((3, 5))));
+        assert_eq!(of("claude-sonnet-4-20250514"), (ClaudeTier::Sonnet, Some((4, 0))));
+        assert_eq!(of("claude-haiku-4-5-20251001"), (ClaudeTier::Haiku, Some((4, 5))));
+        assert_eq!(of("anthropic/claude-opus-4.6"), (ClaudeTier::Opus, Some((4, 6))));
+        assert_eq!(of("us.anthropic.claude-opus-4-7-v1:0"), (ClaudeTier::Opus, Some((4, 7))));
+        assert_eq!(of("claude-opus-5"), (ClaudeTier::Opus, Some((5, 0))));
+        assert_eq!(of("claude-mythos-preview"), (ClaudeTier::Deep, Some((u32::MAX, 0))));
+        assert_eq!(of("qwen2.5-1.5b-instruct"), (ClaudeTier::Unknown, None));
     }
 
     #[test]

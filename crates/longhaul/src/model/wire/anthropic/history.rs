@@ -5,28 +5,28 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::super::names::wire_name;
-use super::super::turns::{Asked, Form, Pieces, clean, json, object};
+use super::super::turns::{UnansweredCall, TurnWriter, JsonPieces, clean_id, write_json, arguments_object};
 use super::family::same_model;
 use crate::message::{Block, Call, Reply};
 
 /// Content blocks.
 #[derive(Debug)]
-pub(super) struct Blocks;
+pub(super) struct AnthropicBlockWriter;
 
-impl Form for Blocks {
+impl TurnWriter for AnthropicBlockWriter {
     const USER: &'static str = r#"{"role":"user","content":["#;
     const MODEL: &'static str = r#"{"role":"assistant","content":["#;
     const END: &'static str = "]}";
 
-    fn text(out: &mut Vec<u8>, text: &str) {
+    fn write_text(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(br#"{"type":"text","text":"#);
-        json(out, text);
+        write_json(out, text);
         out.push(b'}');
     }
 
-    fn result(out: &mut Vec<u8>, asked: &Asked, output: &str, is_error: bool) {
+    fn write_result(out: &mut Vec<u8>, asked: &UnansweredCall, output: &str, is_error: bool) {
         out.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
-        json(out, &asked.wire);
+        write_json(out, &asked.wire_id);
         // An error without a word, and text that is all blank, are refused.
         let output = match output.trim().is_empty() {
             true if is_error => "The tool failed.",
@@ -35,7 +35,7 @@ impl Form for Blocks {
         };
         if !output.is_empty() {
             out.extend_from_slice(br#","content":"#);
-            json(out, output);
+            write_json(out, output);
         }
         if is_error {
             out.extend_from_slice(br#","is_error":true"#);
@@ -43,20 +43,20 @@ impl Form for Blocks {
         out.push(b'}');
     }
 
-    fn reply(pieces: &mut Pieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<Asked> {
+    fn write_reply(pieces: &mut JsonPieces, reply: &Reply, model: &str, used: &mut HashSet<Box<str>>) -> Vec<UnansweredCall> {
         let mut asked = Vec::new();
         let mut end = 0;
         for block in &reply.blocks {
             match block {
                 Block::Text(text) if text.trim().is_empty() => continue,
-                Block::Text(text) => pieces.add(|out| Self::text(out, text)),
+                Block::Text(text) => pieces.add(|out| Self::write_text(out, text)),
                 Block::Reasoning { text, opaque: Some(opaque) } if is_thinking(block, reply, model) => {
                     pieces.add(|out| thinking(out, text, opaque));
                     // A turn that ends with thinking is refused.
                     continue;
                 }
                 Block::Reasoning { opaque: Some(opaque), .. } if is_server_block(opaque) => {
-                    pieces.add(|out| json(out, opaque));
+                    pieces.add(|out| write_json(out, opaque));
                 }
                 Block::Reasoning { .. } => continue,
                 Block::Call(call) => {
@@ -91,33 +91,33 @@ fn kind(opaque: &Value) -> &str {
 
 fn thinking(out: &mut Vec<u8>, text: &str, opaque: &Value) {
     if kind(opaque) == "redacted_thinking" {
-        return json(out, opaque);
+        return write_json(out, opaque);
     }
     out.extend_from_slice(br#"{"type":"thinking","thinking":"#);
-    json(out, text);
+    write_json(out, text);
     out.extend_from_slice(br#","signature":"#);
-    json(out, &opaque["signature"]);
+    write_json(out, &opaque["signature"]);
     out.push(b'}');
 }
 
-fn tool_use(out: &mut Vec<u8>, call: &Call, asked: &Asked) {
+fn tool_use(out: &mut Vec<u8>, call: &Call, asked: &UnansweredCall) {
     out.extend_from_slice(br#"{"type":"tool_use","id":"#);
-    json(out, &asked.wire);
+    write_json(out, &asked.wire_id);
     out.extend_from_slice(br#","name":"#);
-    json(out, &asked.tool);
+    write_json(out, &asked.tool);
     out.extend_from_slice(br#","input":"#);
-    out.extend_from_slice(object(&call.arguments).as_bytes());
+    out.extend_from_slice(arguments_object(&call.arguments).as_bytes());
     out.push(b'}');
 }
 
 /// An id is unique in its reply only, and whoever made it may have used other letters.
-fn ask(call: &Call, used: &mut HashSet<Box<str>>) -> Asked {
-    let id = clean(&call.id, 56);
+fn ask(call: &Call, used: &mut HashSet<Box<str>>) -> UnansweredCall {
+    let id = clean_id(&call.id, 56);
     let mut wire: Box<str> = id.as_ref().into();
     let mut n = 1;
     while !used.insert(wire.clone()) {
         n += 1;
         wire = format!("{id}_{n}").into();
     }
-    Asked { id: call.id.as_str().into(), wire, tool: wire_name(&call.tool).into() }
+    UnansweredCall { id: call.id.as_str().into(), wire_id: wire, tool: wire_name(&call.tool).into() }
 }

@@ -8,13 +8,13 @@
 use serde_json::{Map, Value, json};
 
 use super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
-use super::output::{self, Told};
-use super::tools::{Offered, ToolBytes};
-use super::turns::{Turns, json as write, merge};
-use super::{Memo, Parser, Wire};
+use super::output::{self, SchemaDelivery};
+use super::tools::{WireTool, ToolBytes};
+use super::turns::{AlternatingTurns, write_json as write, merge_value};
+use super::{WireCache, ReplyParser, WireProtocol};
 use crate::message::{Block, Message};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, Request};
+use crate::model::{ModelErrorKind, ModelRequest};
 
 mod error;
 mod family;
@@ -22,13 +22,13 @@ mod history;
 mod plan;
 mod stream;
 
-use family::Family;
-use history::{Blocks, is_thinking};
-use plan::Plan;
+use family::ClaudeVersion;
+use history::{AnthropicBlockWriter, is_thinking};
+use plan::AnthropicParams;
 
 /// Whether a model checks that nothing before its thinking has changed.
 pub(crate) fn binds_thinking(model: &str) -> bool {
-    Family::of(model).binds_thinking()
+    ClaudeVersion::from_name(model).binds_thinking()
 }
 
 /// The wire of Anthropic's messages.
@@ -37,25 +37,25 @@ pub struct Anthropic;
 
 /// What a task keeps of its conversation.
 #[derive(Default)]
-struct Kept {
-    turns: Turns<Blocks>,
+struct AnthropicCache {
+    turns: AlternatingTurns<AnthropicBlockWriter>,
     /// The tools of the last request that had any: the ones that the calls in the conversation were made with.
     tools: ToolBytes,
 }
 
-impl Wire for Anthropic {
-    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
-        Plan::of(settings).map(drop)
+impl WireProtocol for Anthropic {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+        AnthropicParams::from_settings(settings).map(drop)
     }
 
-    fn path(&self, _settings: &ModelSettings) -> String {
+    fn request_path(&self, _settings: &ModelSettings) -> String {
         "/messages".to_owned()
     }
 
-    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
-        let plan = Plan::of(settings)?;
-        memo.with(|kept: &mut Kept| {
-            kept.turns.take(request.messages, &settings.model);
+    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+        let plan = AnthropicParams::from_settings(settings)?;
+        memo.with(|kept: &mut AnthropicCache| {
+            kept.turns.update(request.messages, &settings.model);
             if kept.turns.is_empty() {
                 return Err("the conversation is empty".to_owned());
             }
@@ -66,25 +66,25 @@ impl Wire for Anthropic {
         })
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
-        Box::new(stream::Stream::default())
+    fn parser(&self) -> Box<dyn ReplyParser> {
+        Box::new(stream::AnthropicParser::default())
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        error::refusal(status, body)
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        error::error_from_response(status, body)
     }
 }
 
-fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kept) -> Vec<u8> {
+fn body(request: &ModelRequest<'_>, settings: &ModelSettings, plan: &AnthropicParams, kept: &AnthropicCache) -> Vec<u8> {
     let mark = plan.cache.as_ref().map_or(String::new(), |cache| format!(r#","cache_control":{cache}"#));
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
 
-    let shape = output::wanted(request, settings);
-    let held = Family::of(&settings.model).holds_schema();
-    let told = Told::of(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
-    let instruction = told.system(request.system);
-    let mut head = head(settings, plan, &told);
+    let shape = output::requested_output(request, settings);
+    let held = ClaudeVersion::from_name(&settings.model).enforces_schema();
+    let told = SchemaDelivery::choose(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
+    let instruction = told.system_prompt(request.system);
+    let mut head = request_fields(settings, plan, &told);
     if plan.needs_thinking_first && !begins_with_thinking(request.messages, &settings.model) {
         head.remove("thinking");
     }
@@ -99,10 +99,10 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
         if key == "thinking" && head.get(key).is_none() && more.get("type").is_none() {
             continue;
         }
-        merge(&mut head[key.as_str()], more);
+        merge_value(&mut head[key.as_str()], more);
     }
 
-    let mut out = Vec::with_capacity(kept.turns.len() + tools.len() + instruction.len() + 1024);
+    let mut out = Vec::with_capacity(kept.turns.estimated_len() + tools.len() + instruction.len() + 1024);
     write(&mut out, &head);
     out.pop();
     let system = !instruction.trim().is_empty();
@@ -128,7 +128,7 @@ fn body(request: &Request<'_>, settings: &ModelSettings, plan: &Plan, kept: &Kep
     out
 }
 
-fn head(settings: &ModelSettings, plan: &Plan, told: &Told<'_>) -> Map<String, Value> {
+fn request_fields(settings: &ModelSettings, plan: &AnthropicParams, told: &SchemaDelivery<'_>) -> Map<String, Value> {
     let mut head = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -145,7 +145,7 @@ fn head(settings: &ModelSettings, plan: &Plan, told: &Told<'_>) -> Map<String, V
     if let Some(effort) = &plan.effort {
         output.insert("effort".to_owned(), json!(effort));
     }
-    if let Told::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = told {
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
     }
     put("output_config", (!output.is_empty()).then_some(Value::Object(output)));
@@ -158,11 +158,11 @@ fn head(settings: &ModelSettings, plan: &Plan, told: &Told<'_>) -> Map<String, V
 /// cached, and thinking that is bound to what came before it, stays good.
 fn write_tools(
     out: &mut Vec<u8>,
-    request: &Request<'_>,
+    request: &ModelRequest<'_>,
     settings: &ModelSettings,
-    kept: &Kept,
+    kept: &AnthropicCache,
 ) -> Option<Value> {
-    let off = request.tools.is_empty() && kept.turns.has_calls() && Family::of(&settings.model).is_claude();
+    let off = request.tools.is_empty() && kept.turns.has_calls() && ClaudeVersion::from_name(&settings.model).is_claude();
     if off || !request.tools.is_empty() {
         out.extend_from_slice(kept.tools.bytes());
     }
@@ -183,7 +183,7 @@ fn write_tools(
     one.then(|| json!({"type": "auto", "disable_parallel_tool_use": true}))
 }
 
-fn write_tool(out: &mut Vec<u8>, tool: Offered) {
+fn write_tool(out: &mut Vec<u8>, tool: WireTool) {
     out.extend_from_slice(br#"{"name":"#);
     write(out, &tool.name);
     if !tool.description.is_empty() {

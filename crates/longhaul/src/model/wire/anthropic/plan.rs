@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::family::{Family, Line};
+use super::family::{ClaudeVersion, ClaudeTier};
 use crate::model::settings::{ModelSettings, Thinking};
 
 /// How a model is asked.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct AnthropicParams {
     pub(super) max_tokens: u64,
     pub(super) thinking: Option<Value>,
     pub(super) effort: Option<String>,
@@ -18,15 +18,15 @@ pub(super) struct Plan {
 }
 
 /// The keys of the body that are not for `provider_opts`.
-const OURS: [&str; 4] = ["messages", "model", "stream", "system"];
+const RESERVED_KEYS: [&str; 4] = ["messages", "model", "stream", "system"];
 
 /// What is left of a reply when its thinking has had its budget.
 const BESIDE_THINKING: u64 = 8_192;
 
-impl Plan {
-    pub(super) fn of(settings: &ModelSettings) -> Result<Plan, String> {
-        let family = Family::of(&settings.model);
-        if let Some(key) = OURS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
+impl AnthropicParams {
+    pub(super) fn from_settings(settings: &ModelSettings) -> Result<AnthropicParams, String> {
+        let family = ClaudeVersion::from_name(&settings.model);
+        if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
             return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
         }
         for (key, set) in [
@@ -48,10 +48,10 @@ impl Plan {
                 ));
             }
             (Some(max), _) => max,
-            (None, budget) => family.max_tokens().max(budget.map_or(0, |budget| budget + BESIDE_THINKING)),
+            (None, budget) => family.default_max_tokens().max(budget.map_or(0, |budget| budget + BESIDE_THINKING)),
         };
         let needs_thinking_first = budget.is_some() && family.is_claude();
-        Ok(Plan { max_tokens, thinking, effort, cache: cache(settings)?, needs_thinking_first })
+        Ok(AnthropicParams { max_tokens, thinking, effort, cache: cache(settings)?, needs_thinking_first })
     }
 }
 
@@ -66,7 +66,7 @@ fn cache(settings: &ModelSettings) -> Result<Option<Value>, String> {
     }
 }
 
-fn thinking(settings: &ModelSettings, family: Family) -> Result<(Option<Value>, Option<String>), String> {
+fn thinking(settings: &ModelSettings, family: ClaudeVersion) -> Result<(Option<Value>, Option<String>), String> {
     let model = &settings.model;
     let adaptive = || match family.is_adaptive_only() {
         // These would else give empty thinking.
@@ -77,7 +77,7 @@ fn thinking(settings: &ModelSettings, family: Family) -> Result<(Option<Value>, 
         0..1024 => Err(format!("thinking: a budget has at least 1024 tokens, not {tokens}")),
         _ => Ok((Some(json!({"type": "enabled", "budget_tokens": tokens})), None)),
     };
-    if family.before(3, 7) && !matches!(settings.thinking, None | Some(Thinking::Off)) {
+    if family.is_before(3, 7) && !matches!(settings.thinking, None | Some(Thinking::Off)) {
         return Err(format!("thinking: {model} does not think; Claude 3.7 and later do"));
     }
     match &settings.thinking {
@@ -110,18 +110,18 @@ fn thinking(settings: &ModelSettings, family: Family) -> Result<(Option<Value>, 
     }
 }
 
-fn off(family: Family, model: &str) -> Result<(Option<Value>, Option<String>), String> {
-    match family.line {
-        Line::Deep => Err(format!("thinking: {model} cannot do without; say low")),
-        Line::Opus if family.at_least(5, 5) => Err(format!("thinking: {model} cannot do without; say low")),
-        Line::Sonnet if family.at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
+fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), String> {
+    match family.tier {
+        ClaudeTier::Deep => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Opus if family.is_at_least(5, 5) => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Sonnet if family.is_at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
         // From here on they think unless told not to.
-        _ if family.at_least(5, 0) => Ok((Some(json!({"type": "disabled"})), None)),
+        _ if family.is_at_least(5, 0) => Ok((Some(json!({"type": "disabled"})), None)),
         _ => Ok((None, None)),
     }
 }
 
-fn sampling(settings: &ModelSettings, family: Family, thinking: Option<&Value>) -> Result<(), String> {
+fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&Value>) -> Result<(), String> {
     let model = &settings.model;
     let thinks = thinking.is_some_and(|t| matches!(t["type"].as_str(), Some("enabled" | "adaptive")));
     if !family.is_claude() {
@@ -137,7 +137,7 @@ fn sampling(settings: &ModelSettings, family: Family, thinking: Option<&Value>) 
         }
     }
     match (settings.temperature, settings.top_p) {
-        (Some(_), Some(_)) if family.at_least(4, 1) => {
+        (Some(_), Some(_)) if family.is_at_least(4, 1) => {
             Err(format!("top_p: {model} takes either a temperature or a top_p, not both"))
         }
         (Some(temperature), _) if thinks && temperature != 1.0 => {

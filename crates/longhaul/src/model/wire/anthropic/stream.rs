@@ -3,50 +3,50 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::Parser;
-use super::super::common::bounded;
-use super::super::reply::{Text, name_calls, say, think};
-use super::super::sse::{Sse, SseEvent};
+use super::super::ReplyParser;
+use super::super::common::sanitized_line;
+use super::super::reply::{LenientStr, assign_call_ids, push_text_chunk, push_reasoning_chunk};
+use super::super::sse::{SseParser, SseEvent};
 use super::error;
 use super::history::is_server_block;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::{Chunk, ModelErrorKind};
+use crate::model::{ReplyChunk, ModelErrorKind};
 
 /// One answer.
 #[derive(Default)]
-pub(super) struct Stream {
-    sse: Sse,
-    answer: Answer,
+pub(super) struct AnthropicParser {
+    sse: SseParser,
+    answer: AnthropicReplyBuilder,
 }
 
-impl Parser for Stream {
-    fn is_over(&self) -> bool {
+impl ReplyParser for AnthropicParser {
+    fn is_complete(&self) -> bool {
         self.answer.over
     }
 
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
-        let Stream { sse, answer } = self;
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
+        let AnthropicParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))
     }
 
-    fn end(&mut self) -> Result<Reply, ModelErrorKind> {
-        let Stream { sse, answer } = self;
-        sse.end(|event| answer.event(event, &mut Vec::new()))?;
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
+        let AnthropicParser { sse, answer } = self;
+        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         std::mem::take(answer).reply()
     }
 }
 
 #[derive(Default)]
-struct Answer {
+struct AnthropicReplyBuilder {
     /// With the index that the stream gives them.
-    pieces: Vec<(u64, Piece)>,
+    pieces: Vec<(u64, AnthropicBlock)>,
     stop: Option<String>,
-    usage: Counts,
+    usage: AnthropicUsage,
     model: String,
     over: bool,
 }
 
-enum Piece {
+enum AnthropicBlock {
     Text(String),
     Thinking {
         text: String,
@@ -68,24 +68,24 @@ enum Piece {
 }
 
 #[derive(Deserialize)]
-struct Kind<'a> {
+struct AnthropicEventType<'a> {
     #[serde(rename = "type", borrow, default)]
-    kind: Text<'a>,
+    kind: LenientStr<'a>,
     #[serde(default)]
     error: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct Start {
-    message: StartedMessage,
+struct AnthropicMessageStart {
+    message: AnthropicMessage,
 }
 
 /// The beginning of a message, or, from a server that does not stream, all of it.
 #[derive(Deserialize)]
-struct StartedMessage {
+struct AnthropicMessage {
     model: Option<String>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<AnthropicUsage>,
     #[serde(default)]
     content: Option<Vec<Value>>,
     #[serde(default)]
@@ -93,82 +93,82 @@ struct StartedMessage {
 }
 
 #[derive(Deserialize)]
-struct BlockStart {
+struct AnthropicBlockStart {
     #[serde(default)]
     index: u64,
     content_block: Value,
 }
 
 #[derive(Deserialize)]
-struct BlockDelta<'a> {
+struct AnthropicBlockDelta<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow)]
-    delta: Delta<'a>,
+    delta: AnthropicDelta<'a>,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct AnthropicDelta<'a> {
     #[serde(rename = "type", borrow, default)]
-    kind: Text<'a>,
+    kind: LenientStr<'a>,
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: LenientStr<'a>,
     #[serde(borrow, default)]
-    thinking: Text<'a>,
+    thinking: LenientStr<'a>,
     #[serde(borrow, default)]
-    signature: Text<'a>,
+    signature: LenientStr<'a>,
     #[serde(borrow, default)]
-    partial_json: Text<'a>,
+    partial_json: LenientStr<'a>,
 }
 
 #[derive(Deserialize)]
-struct MessageDelta {
-    delta: Option<Stopped>,
-    usage: Option<Counts>,
+struct AnthropicMessageDelta {
+    delta: Option<AnthropicStopDelta>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-struct Stopped {
+struct AnthropicStopDelta {
     stop_reason: Option<String>,
 }
 
 /// What was used, as the provider counts it: the input is what no cache had a hand in.
 #[derive(Deserialize, Default)]
-struct Counts {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    output_tokens_details: Option<Details>,
+    output_tokens_details: Option<AnthropicOutputDetails>,
 }
 
 #[derive(Deserialize)]
-struct Details {
+struct AnthropicOutputDetails {
     thinking_tokens: Option<u64>,
 }
 
-impl Answer {
-    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+impl AnthropicReplyBuilder {
+    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if self.over || data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        match event.event {
+        match event.name {
             "content_block_delta" => self.delta(read(data)?, chunks),
             "content_block_start" => self.start(read(data)?, chunks),
             "content_block_stop" | "ping" => {}
-            "error" => return Err(error::in_stream(data)),
+            "error" => return Err(error::error_from_stream(data)),
             _ => {
-                let kind: Kind<'_> = read(data)?;
+                let kind: AnthropicEventType<'_> = read(data)?;
                 match &*kind.kind.0 {
                     "content_block_delta" => self.delta(read(data)?, chunks),
                     "content_block_start" => self.start(read(data)?, chunks),
-                    "message_start" => self.begin(read::<Start>(data)?.message, chunks),
+                    "message_start" => self.begin(read::<AnthropicMessageStart>(data)?.message, chunks),
                     "message_delta" => self.message_delta(read(data)?),
                     "message_stop" => self.over = true,
                     "message" => self.begin(read(data)?, chunks),
-                    "error" => return Err(error::in_stream(data)),
-                    _ if kind.error.is_some() => return Err(error::in_stream(data)),
+                    "error" => return Err(error::error_from_stream(data)),
+                    _ if kind.error.is_some() => return Err(error::error_from_stream(data)),
                     _ => {}
                 }
             }
@@ -176,17 +176,17 @@ impl Answer {
         Ok(())
     }
 
-    fn begin(&mut self, message: StartedMessage, chunks: &mut Vec<Chunk>) {
+    fn begin(&mut self, message: AnthropicMessage, chunks: &mut Vec<ReplyChunk>) {
         self.model = message.model.unwrap_or_default();
         self.count(message.usage);
         for (index, content_block) in (0..).zip(message.content.into_iter().flatten()) {
-            self.start(BlockStart { index, content_block }, chunks);
+            self.start(AnthropicBlockStart { index, content_block }, chunks);
         }
         self.stop = message.stop_reason.or(self.stop.take());
     }
 
-    fn start(&mut self, start: BlockStart, chunks: &mut Vec<Chunk>) {
-        let BlockStart { index, mut content_block } = start;
+    fn start(&mut self, start: AnthropicBlockStart, chunks: &mut Vec<ReplyChunk>) {
+        let AnthropicBlockStart { index, mut content_block } = start;
         if !content_block.is_object() {
             return;
         }
@@ -194,67 +194,67 @@ impl Answer {
         let kind = block["type"].as_str().unwrap_or_default();
         // Some servers begin a block again with each delta.
         let again = match (kind, self.piece(index)) {
-            ("text", Some(Piece::Text(_))) | ("thinking", Some(Piece::Thinking { .. })) => true,
-            ("tool_use", Some(Piece::Call { id, .. })) => block["id"].as_str() == Some(id),
+            ("text", Some(AnthropicBlock::Text(_))) | ("thinking", Some(AnthropicBlock::Thinking { .. })) => true,
+            ("tool_use", Some(AnthropicBlock::Call { id, .. })) => block["id"].as_str() == Some(id),
             _ => false,
         };
         if !again {
             let piece = match kind {
-                "text" => Piece::Text(String::new()),
-                "thinking" => Piece::Thinking { text: String::new(), signature: String::new() },
-                "redacted_thinking" => Piece::Redacted(block.take()),
-                "tool_use" => Piece::Call {
+                "text" => AnthropicBlock::Text(String::new()),
+                "thinking" => AnthropicBlock::Thinking { text: String::new(), signature: String::new() },
+                "redacted_thinking" => AnthropicBlock::Redacted(block.take()),
+                "tool_use" => AnthropicBlock::Call {
                     id: string(&mut block["id"]),
                     tool: string(&mut block["name"]),
                     whole: block["input"].take(),
                     written: String::new(),
                 },
-                _ if is_server_block(block) => Piece::Server { block: block.take(), written: String::new() },
-                _ => Piece::Unknown,
+                _ if is_server_block(block) => AnthropicBlock::Server { block: block.take(), written: String::new() },
+                _ => AnthropicBlock::Unknown,
             };
             self.pieces.push((index, piece));
         }
         match self.piece(index) {
-            Some(Piece::Text(text)) => add(text, &string(&mut block["text"]), say, chunks),
-            Some(Piece::Thinking { text, signature }) => {
-                add(text, &string(&mut block["thinking"]), think, chunks);
+            Some(AnthropicBlock::Text(text)) => add(text, &string(&mut block["text"]), push_text_chunk, chunks),
+            Some(AnthropicBlock::Thinking { text, signature }) => {
+                add(text, &string(&mut block["thinking"]), push_reasoning_chunk, chunks);
                 signature.push_str(&string(&mut block["signature"]));
             }
             _ => {}
         }
     }
 
-    fn delta(&mut self, delta: BlockDelta<'_>, chunks: &mut Vec<Chunk>) {
-        let BlockDelta { index, delta } = delta;
+    fn delta(&mut self, delta: AnthropicBlockDelta<'_>, chunks: &mut Vec<ReplyChunk>) {
+        let AnthropicBlockDelta { index, delta } = delta;
         if self.piece(index).is_none() {
             let piece = match &*delta.kind.0 {
-                "text_delta" => Piece::Text(String::new()),
-                "thinking_delta" => Piece::Thinking { text: String::new(), signature: String::new() },
+                "text_delta" => AnthropicBlock::Text(String::new()),
+                "thinking_delta" => AnthropicBlock::Thinking { text: String::new(), signature: String::new() },
                 _ => return,
             };
             self.pieces.push((index, piece));
         }
         match (self.piece(index), &*delta.kind.0) {
-            (Some(Piece::Text(text)), "text_delta") => add(text, &delta.text.0, say, chunks),
-            (Some(Piece::Thinking { text, .. }), "thinking_delta") => {
-                add(text, &delta.thinking.0, think, chunks);
+            (Some(AnthropicBlock::Text(text)), "text_delta") => add(text, &delta.text.0, push_text_chunk, chunks),
+            (Some(AnthropicBlock::Thinking { text, .. }), "thinking_delta") => {
+                add(text, &delta.thinking.0, push_reasoning_chunk, chunks);
             }
-            (Some(Piece::Thinking { signature, .. }), "signature_delta") => {
+            (Some(AnthropicBlock::Thinking { signature, .. }), "signature_delta") => {
                 signature.push_str(&delta.signature.0);
             }
-            (Some(Piece::Call { written, .. } | Piece::Server { written, .. }), "input_json_delta") => {
+            (Some(AnthropicBlock::Call { written, .. } | AnthropicBlock::Server { written, .. }), "input_json_delta") => {
                 written.push_str(&delta.partial_json.0);
             }
             _ => {}
         }
     }
 
-    fn message_delta(&mut self, delta: MessageDelta) {
+    fn message_delta(&mut self, delta: AnthropicMessageDelta) {
         self.stop = delta.delta.and_then(|delta| delta.stop_reason).or(self.stop.take());
         self.count(delta.usage);
     }
 
-    fn count(&mut self, more: Option<Counts>) {
+    fn count(&mut self, more: Option<AnthropicUsage>) {
         let Some(more) = more else { return };
         let last = &mut self.usage;
         last.input_tokens = more.input_tokens.or(last.input_tokens);
@@ -266,17 +266,17 @@ impl Answer {
     }
 
     /// The block that a stream means by its index: the last that was begun with it.
-    fn piece(&mut self, index: u64) -> Option<&mut Piece> {
+    fn piece(&mut self, index: u64) -> Option<&mut AnthropicBlock> {
         self.pieces.iter_mut().rev().find(|(at, _)| *at == index).map(|(_, piece)| piece)
     }
 
     fn reply(self) -> Result<Reply, ModelErrorKind> {
         let Some(stop) = self.stop else {
             let seen = if self.pieces.is_empty() { "nothing came" } else { "no stop_reason came" };
-            return Err(ModelErrorKind::Cut(seen.to_owned()));
+            return Err(ModelErrorKind::Truncated(seen.to_owned()));
         };
         let mut blocks: Vec<Block> = self.pieces.into_iter().filter_map(|(_, piece)| piece.block()).collect();
-        name_calls(&mut blocks);
+        assign_call_ids(&mut blocks);
         // A last call that the limit left without arguments was cut before it had any: it is not one with none.
         if let ("max_tokens" | "model_context_window_exceeded", Some(Block::Call(call))) =
             (&*stop, blocks.last_mut())
@@ -306,21 +306,21 @@ impl Answer {
     }
 }
 
-impl Piece {
+impl AnthropicBlock {
     fn block(self) -> Option<Block> {
         match self {
-            Piece::Text(text) if text.is_empty() => None,
-            Piece::Text(text) => Some(Block::Text(text)),
+            AnthropicBlock::Text(text) if text.is_empty() => None,
+            AnthropicBlock::Text(text) => Some(Block::Text(text)),
             // Without a signature it cannot be sent back: llama.cpp has none.
-            Piece::Thinking { text, signature } if signature.is_empty() => {
+            AnthropicBlock::Thinking { text, signature } if signature.is_empty() => {
                 (!text.is_empty()).then_some(Block::Reasoning { text, opaque: None })
             }
-            Piece::Thinking { text, signature } => Some(Block::Reasoning {
+            AnthropicBlock::Thinking { text, signature } => Some(Block::Reasoning {
                 text,
                 opaque: Some(json!({"type": "thinking", "signature": signature})),
             }),
-            Piece::Redacted(block) => Some(Block::Reasoning { text: String::new(), opaque: Some(block) }),
-            Piece::Call { id, tool, whole, written } => {
+            AnthropicBlock::Redacted(block) => Some(Block::Reasoning { text: String::new(), opaque: Some(block) }),
+            AnthropicBlock::Call { id, tool, whole, written } => {
                 let arguments = match written.trim().is_empty() {
                     true if whole.is_null() => "{}".to_owned(),
                     true => whole.to_string(),
@@ -328,20 +328,20 @@ impl Piece {
                 };
                 Some(Block::Call(Call { id, tool, arguments }))
             }
-            Piece::Server { mut block, written } => {
+            AnthropicBlock::Server { mut block, written } => {
                 if let Ok(input) = serde_json::from_str::<Value>(&written) {
                     block["input"] = input;
                 }
                 Some(Block::Reasoning { text: String::new(), opaque: Some(block) })
             }
-            Piece::Unknown => None,
+            AnthropicBlock::Unknown => None,
         }
     }
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
     serde_json::from_str(data)
-        .map_err(|_| ModelErrorKind::Cut(format!("an event that makes no sense: {}", bounded(data))))
+        .map_err(|_| ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data))))
 }
 
 fn string(value: &mut Value) -> String {
@@ -351,7 +351,7 @@ fn string(value: &mut Value) -> String {
     }
 }
 
-fn add(whole: &mut String, more: &str, tell: fn(&mut Vec<Chunk>, &str), chunks: &mut Vec<Chunk>) {
+fn add(whole: &mut String, more: &str, tell: fn(&mut Vec<ReplyChunk>, &str), chunks: &mut Vec<ReplyChunk>) {
     whole.push_str(more);
     tell(chunks, more);
 }

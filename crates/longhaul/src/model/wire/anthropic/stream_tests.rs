@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
-use super::super::testing::{Recorded, data_lines, traffic};
+use super::super::testing::{RecordedCase, data_lines, traffic};
 use super::*;
 use crate::message::{Call, Reply, StopReason, Usage};
 
@@ -92,11 +92,11 @@ fn a_stream_without_its_end() {
     // Not even the blank line.
     assert_eq!(reply(&Anthropic, but_stop.trim_end()), reply(&Anthropic, &all));
     let cut = sse(&events[..events.len() - 2]);
-    assert!(matches!(failure(&Anthropic, &cut), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Anthropic, ""), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Anthropic, &cut[..cut.len() - 30]), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Anthropic, "data: {\"type\n\n"), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Anthropic, "<html>Bad gateway</html>"), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&Anthropic, &cut), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Anthropic, ""), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Anthropic, &cut[..cut.len() - 30]), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Anthropic, "data: {\"type\n\n"), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Anthropic, "<html>Bad gateway</html>"), ModelErrorKind::Truncated(_)));
 }
 
 #[test]
@@ -244,9 +244,9 @@ fn errors_in_the_middle() {
     }
     // llama.cpp's.
     let answer = "error: {\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}\n\n";
-    assert!(failure(&Anthropic, answer).is_passing());
+    assert!(failure(&Anthropic, answer).is_transient());
     let answer = "event: error\ndata: {\"error\":{\"code\":400,\"message\":\"too long\",\"type\":\"exceed_context_size_error\"}}\n\n";
-    assert!(!failure(&Anthropic, answer).is_passing());
+    assert!(!failure(&Anthropic, answer).is_transient());
     // Nothing counts after the end.
     let mut events = text_reply("end_turn");
     events.push(json!({"type": "error", "error": {"type": "api_error", "message": "late"}}));
@@ -306,14 +306,14 @@ fn error_answers() {
         (408, ModelErrorKind::Server { status: 408, message: words.clone() }),
         (529, ModelErrorKind::Server { status: 529, message: words.clone() }),
     ] {
-        assert_eq!(Anthropic.refusal(status, body), expected);
+        assert_eq!(Anthropic.error_from_response(status, body), expected);
     }
     let long = format!("<html>\n{}\n</html>", "é".repeat(9_000));
-    let ModelErrorKind::Server { status: 502, message } = Anthropic.refusal(502, long.as_bytes()) else {
+    let ModelErrorKind::Server { status: 502, message } = Anthropic.error_from_response(502, long.as_bytes()) else {
         panic!()
     };
     assert!(message.starts_with("<html>") && message.chars().count() < 700);
-    assert_eq!(Anthropic.refusal(404, b"\xff"), ModelErrorKind::Rejected("\u{fffd}".into()));
+    assert_eq!(Anthropic.error_from_response(404, b"\xff"), ModelErrorKind::Rejected("\u{fffd}".into()));
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn any_bytes_are_survived() {
 }
 
 /// What is in a recorded stream, found in another way.
-fn oracle(case: &Recorded) -> (String, String, Vec<(String, Value)>, [u64; 5], StopReason) {
+fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 5], StopReason) {
     let (mut text, mut thought, mut calls, mut stop) =
         (String::new(), String::new(), Vec::new(), String::new());
     let mut counts = json!({});
@@ -372,7 +372,7 @@ fn recorded_traffic() {
     for case in traffic("anthropic.") {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) = Anthropic.refusal(case.status, case.body.as_bytes()) else {
+            let ModelErrorKind::Rejected(words) = Anthropic.error_from_response(case.status, case.body.as_bytes()) else {
                 panic!("{}", case.case)
             };
             assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);

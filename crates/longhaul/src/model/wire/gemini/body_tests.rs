@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::testing::exam::{Talk, assistant, call, failed, refused, result, settings, text, user};
+use super::super::testing::exam::{TestConversation, assistant, call, failed, refused, result, settings, text, user};
 use super::*;
 use crate::message::{Block, Message};
 use crate::model::ToolSpec;
@@ -13,12 +13,12 @@ use crate::model::settings::{StructuredOutput, Thinking};
 const MODEL: &str = "gemini-2.5-flash";
 
 fn contents(model: &str, messages: impl IntoIterator<Item = Message>) -> Value {
-    Talk::new(messages).body(&Gemini, &settings(model))["contents"].clone()
+    TestConversation::new(messages).body(&Gemini, &settings(model))["contents"].clone()
 }
 
 #[test]
 fn a_plain_body() {
-    let talk = Talk::new([user("Hi")]);
+    let talk = TestConversation::new([user("Hi")]);
     let asked = ModelSettings {
         max_tokens: Some(100),
         temperature: Some(0.5),
@@ -38,8 +38,8 @@ fn a_plain_body() {
             "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
         })
     );
-    assert_eq!(Gemini.path(&asked), "/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
-    assert_eq!(Gemini.path(&settings("tunedModels/x")), "/tunedModels/x:streamGenerateContent?alt=sse");
+    assert_eq!(Gemini.request_path(&asked), "/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+    assert_eq!(Gemini.request_path(&settings("tunedModels/x")), "/tunedModels/x:streamGenerateContent?alt=sse");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn signatures_go_back_on_their_parts() {
 fn thinking_settings() {
     let with = |model: &str, thinking: Thinking| {
         let asked = ModelSettings { thinking: Some(thinking), ..settings(model) };
-        Talk::new([user("Hi")])
+        TestConversation::new([user("Hi")])
             .try_body(&Gemini, &asked)
             .map(|body| body["generationConfig"].get("thinkingConfig").cloned().unwrap_or_default())
     };
@@ -188,8 +188,8 @@ fn settings_that_cannot_be_are_refused() {
         let error = refused(&Gemini, &asked);
         assert!(error.starts_with(word), "{error}");
     }
-    assert_eq!(Gemini.check(&ModelSettings { parallel_tool_calls: Some(true), ..settings(MODEL) }), Ok(()));
-    assert!(Talk::new([]).try_body(&Gemini, &settings(MODEL)).is_err());
+    assert_eq!(Gemini.check_settings(&ModelSettings { parallel_tool_calls: Some(true), ..settings(MODEL) }), Ok(()));
+    assert!(TestConversation::new([]).try_body(&Gemini, &settings(MODEL)).is_err());
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn the_shape_of_the_answer() {
     let schema = json!({"type": "object"});
     let shape =
         StructuredOutput { name: "s".into(), description: None, schema: schema.clone(), strict: true };
-    let mut talk = Talk::new([user("Hi")]);
-    let with = |talk: &Talk, model: &str| {
+    let mut talk = TestConversation::new([user("Hi")]);
+    let with = |talk: &TestConversation, model: &str| {
         let asked = ModelSettings { structured_output: Some(shape.clone()), ..settings(model) };
         let body = talk.body(&Gemini, &asked);
         let words = body["systemInstruction"].to_string().contains("JSON schema");
@@ -213,7 +213,7 @@ fn the_shape_of_the_answer() {
 
 #[test]
 fn tools_without_parameters_and_options_of_the_provider() {
-    let mut talk = Talk::new([user("Hi")]);
+    let mut talk = TestConversation::new([user("Hi")]);
     let bare = json!({"type": "object", "properties": {}});
     talk.tools = vec![Arc::new(ToolSpec { parameters: bare, ..(*talk.tools[0]).clone() })];
     talk.system = "";
@@ -237,7 +237,7 @@ fn tools_without_parameters_and_options_of_the_provider() {
 /// "Combine built-in tools and function calling": only the third generation can, and only if it is told to show what it ran.
 #[test]
 fn tools_of_its_own_beside_functions_are_shown() {
-    let mut talk = Talk::new([user("Hi")]);
+    let mut talk = TestConversation::new([user("Hi")]);
     let opts = json!({"tools": [{"googleSearch": {}}]});
     let asked =
         |model: &str| ModelSettings { provider_opts: opts.as_object().unwrap().clone(), ..settings(model) };
@@ -251,7 +251,7 @@ fn tools_of_its_own_beside_functions_are_shown() {
 
 #[test]
 fn only_what_is_new_is_serialised() {
-    let mut talk = Talk::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
+    let mut talk = TestConversation::new([user("first"), assistant("m", [call("a", "{}")]), result("a", "1")]);
     let before = talk.body(&Gemini, &settings(MODEL));
     talk.messages[0] = user("changed behind the back");
     assert_eq!(talk.body(&Gemini, &settings(MODEL)), before);
@@ -259,7 +259,7 @@ fn only_what_is_new_is_serialised() {
     let after = talk.body(&Gemini, &settings(MODEL));
     assert_eq!(after["contents"].as_array().unwrap()[..3], before["contents"].as_array().unwrap()[..3]);
     talk.messages[0] = user("first");
-    assert_eq!(Talk::new(talk.messages.clone()).body(&Gemini, &settings(MODEL)), after);
+    assert_eq!(TestConversation::new(talk.messages.clone()).body(&Gemini, &settings(MODEL)), after);
     // The memo of another wire is of no use, and does no harm.
     let other = talk.body(&super::super::Anthropic, &settings("claude-opus-5"));
     assert_eq!(other["messages"].as_array().unwrap().len(), 5);

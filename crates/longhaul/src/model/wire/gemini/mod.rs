@@ -9,18 +9,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::dialect::GEMINI;
-use super::tools::{Offered, ToolBytes};
-use super::turns::{Turns, json as write, merge};
-use super::{Memo, Parser, Wire, oops};
+use super::tools::{WireTool, ToolBytes};
+use super::turns::{AlternatingTurns, write_json as write, merge_value};
+use super::{WireCache, ReplyParser, WireProtocol, oops};
 use crate::model::settings::ModelSettings;
-use crate::model::{ModelErrorKind, Request};
+use crate::model::{ModelErrorKind, ModelRequest};
 
 mod history;
 mod plan;
 mod stream;
 
-use history::Parts;
-use plan::Family;
+use history::GeminiPartWriter;
+use plan::GeminiVersion;
 
 /// The wire of Google's Gemini.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,41 +28,41 @@ pub struct Gemini;
 
 /// What a task keeps of its conversation.
 #[derive(Default)]
-struct Kept {
-    turns: Turns<Parts>,
+struct GeminiCache {
+    turns: AlternatingTurns<GeminiPartWriter>,
     tools: ToolBytes,
 }
 
-impl Wire for Gemini {
-    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
-        plan::check(settings)
+impl WireProtocol for Gemini {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+        plan::check_settings(settings)
     }
 
-    fn path(&self, settings: &ModelSettings) -> String {
+    fn request_path(&self, settings: &ModelSettings) -> String {
         let model = &settings.model;
         let folder = if model.contains('/') { "" } else { "models/" };
         format!("/{folder}{model}:streamGenerateContent?alt=sse")
     }
 
-    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
-        plan::check(settings)?;
-        memo.with(|kept: &mut Kept| {
-            kept.turns.take(request.messages, &settings.model);
+    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+        plan::check_settings(settings)?;
+        memo.with(|kept: &mut GeminiCache| {
+            kept.turns.update(request.messages, &settings.model);
             if kept.turns.is_empty() {
                 return Err("the conversation is empty".to_owned());
             }
-            kept.tools.write(request.tools, &GEMINI, memo, declare);
+            kept.tools.write(request.tools, &GEMINI, memo, write_tool);
             Ok(body(request, settings, kept))
         })
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
-        Box::new(stream::Stream::default())
+    fn parser(&self) -> Box<dyn ReplyParser> {
+        Box::new(stream::GeminiParser::default())
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
         let said = error(body).and_then(|error| error.words());
-        oops::by_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+        oops::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
     }
 
     fn retry_after(&self, body: &[u8]) -> Option<Duration> {
@@ -70,19 +70,19 @@ impl Wire for Gemini {
     }
 }
 
-fn body(request: &Request<'_>, settings: &ModelSettings, kept: &Kept) -> Vec<u8> {
-    let told = plan::told(request, settings);
-    let mut head = json!({"generationConfig": plan::generation(settings, &told)});
+fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache) -> Vec<u8> {
+    let told = plan::schema_delivery(request, settings);
+    let mut head = json!({"generationConfig": plan::generation_config(settings, &told)});
     if shows_own_tools(settings, kept) {
         head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
     }
     for (key, more) in settings.provider_opts.iter().filter(|(key, _)| *key != "tools") {
-        merge(&mut head[key.as_str()], more);
+        merge_value(&mut head[key.as_str()], more);
     }
-    let mut out = Vec::with_capacity(kept.turns.len() + request.system.len() + 4096);
+    let mut out = Vec::with_capacity(kept.turns.estimated_len() + request.system.len() + 4096);
     write(&mut out, &head);
     out.pop();
-    let system = told.system(request.system);
+    let system = told.system_prompt(request.system);
     if !system.trim().is_empty() {
         out.extend_from_slice(br#","systemInstruction":{"parts":[{"text":"#);
         write(&mut out, &system);
@@ -97,8 +97,8 @@ fn body(request: &Request<'_>, settings: &ModelSettings, kept: &Kept) -> Vec<u8>
 
 /// Whether functions stand beside tools that the provider runs itself. That is refused unless it shows what it ran, so that it
 /// can be sent back ("Combine built-in tools and function calling"); before the third generation it is refused in any case.
-fn shows_own_tools(settings: &ModelSettings, kept: &Kept) -> bool {
-    Family::of(&settings.model).is_third()
+fn shows_own_tools(settings: &ModelSettings, kept: &GeminiCache) -> bool {
+    GeminiVersion::from_name(&settings.model).is_gemini_3()
         && !kept.tools.bytes().is_empty()
         && !own_tools(settings).is_empty()
 }
@@ -128,7 +128,7 @@ fn write_tools(out: &mut Vec<u8>, declared: &[u8], settings: &ModelSettings) {
     out.push(b']');
 }
 
-fn declare(out: &mut Vec<u8>, tool: Offered) {
+fn write_tool(out: &mut Vec<u8>, tool: WireTool) {
     out.extend_from_slice(br#"{"name":"#);
     write(out, &tool.name);
     out.extend_from_slice(br#","description":"#);
@@ -145,19 +145,19 @@ fn declare(out: &mut Vec<u8>, tool: Offered) {
 
 /// What an error says.
 #[derive(Debug, Default)]
-struct Failure {
+struct GeminiError {
     code: Option<u16>,
     message: Option<String>,
     status: Option<String>,
     retry: Option<Duration>,
 }
 
-impl Failure {
-    fn of(error: &Value) -> Self {
+impl GeminiError {
+    fn from_json(error: &Value) -> Self {
         let word = |key: &str| error[key].as_str().map(str::to_owned);
         let delay = |detail: &Value| detail["retryDelay"].as_str()?.strip_suffix('s')?.parse().ok();
         let details = error["details"].as_array().map_or(&[][..], Vec::as_slice);
-        Failure {
+        GeminiError {
             code: error["code"].as_u64().and_then(|code| u16::try_from(code).ok()),
             message: word("message").or_else(|| error.as_str().map(str::to_owned)),
             status: word("status"),
@@ -187,15 +187,15 @@ impl Failure {
         });
         // The provider gave up on it by itself.
         let status = if status == 499 { 500 } else { status };
-        oops::by_status(status, &self.words().unwrap_or_default())
+        oops::error_from_status(status, &self.words().unwrap_or_default())
     }
 }
 
 /// The error in a body: of an object, or of the first object of an array.
-fn error(body: &[u8]) -> Option<Failure> {
+fn error(body: &[u8]) -> Option<GeminiError> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let object = body.get(0).unwrap_or(&body);
-    object.get("error").map(Failure::of)
+    object.get("error").map(GeminiError::from_json)
 }
 
 #[cfg(test)]

@@ -3,48 +3,48 @@
 use serde_json::{Map, Value, json};
 
 use super::super::dialect::GEMINI;
-use super::super::output::{self, Told};
-use crate::model::Request;
+use super::super::output::{self, SchemaDelivery};
+use crate::model::ModelRequest;
 use crate::model::settings::{ModelSettings, Thinking};
 
 /// What a model's name says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Family {
+pub(super) struct GeminiVersion {
     /// A name without a version is taken for the newest; `None` for what is no Gemini.
     version: Option<(u32, u32)>,
     flash: bool,
 }
 
-impl Family {
-    pub(super) fn of(model: &str) -> Self {
+impl GeminiVersion {
+    pub(super) fn from_name(model: &str) -> Self {
         let name = model.to_ascii_lowercase();
-        let Some(at) = name.find("gemini-") else { return Family { version: None, flash: false } };
+        let Some(at) = name.find("gemini-") else { return GeminiVersion { version: None, flash: false } };
         let rest = &name[at + "gemini-".len()..];
         let mut numbers = rest.split('-').next().unwrap_or_default().split('.').map_while(|n| n.parse().ok());
         let version = numbers.next().map_or((u32::MAX, 0), |major| (major, numbers.next().unwrap_or(0)));
-        Family { version: Some(version), flash: rest.contains("flash") }
+        GeminiVersion { version: Some(version), flash: rest.contains("flash") }
     }
 
     /// Whether it wants its signatures back, takes a level of thinking, and tools together with a shape.
-    pub(super) fn is_third(self) -> bool {
+    pub(super) fn is_gemini_3(self) -> bool {
         self.version.is_some_and(|version| version >= (3, 0))
     }
 
-    fn before(self, major: u32, minor: u32) -> bool {
+    fn is_before(self, major: u32, minor: u32) -> bool {
         self.version.is_some_and(|version| version < (major, minor))
     }
 }
 
 /// The keys of the body that are not for `provider_opts`.
-const OURS: [&str; 2] = ["contents", "systemInstruction"];
+const RESERVED_KEYS: [&str; 2] = ["contents", "systemInstruction"];
 
-pub(super) fn check(settings: &ModelSettings) -> Result<(), String> {
+pub(super) fn check_settings(settings: &ModelSettings) -> Result<(), String> {
     let model = &settings.model;
     let letters = |c: char| c.is_ascii_alphanumeric() || "-_.:@/".contains(c);
     if model.is_empty() || !model.chars().all(letters) {
         return Err(format!("model: '{model}' is no name of a model"));
     }
-    if let Some(key) = OURS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
+    if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
         return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
     }
     if settings.max_tokens == Some(0) {
@@ -57,7 +57,7 @@ pub(super) fn check(settings: &ModelSettings) -> Result<(), String> {
 }
 
 /// The configuration of the generation. The settings have been checked.
-pub(super) fn generation(settings: &ModelSettings, told: &Told<'_>) -> Value {
+pub(super) fn generation_config(settings: &ModelSettings, told: &SchemaDelivery<'_>) -> Value {
     let mut config = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -70,7 +70,7 @@ pub(super) fn generation(settings: &ModelSettings, told: &Told<'_>) -> Value {
     put("frequencyPenalty", settings.frequency_penalty.map(|p| json!(p)));
     put("presencePenalty", settings.presence_penalty.map(|p| json!(p)));
     put("thinkingConfig", thinking(settings).ok().flatten());
-    if let Told::Schema(_, schema, _) = told {
+    if let SchemaDelivery::Schema(_, schema, _) = told {
         put("responseMimeType", Some(json!("application/json")));
         put("responseJsonSchema", Some(schema.clone()));
     }
@@ -78,28 +78,28 @@ pub(super) fn generation(settings: &ModelSettings, told: &Told<'_>) -> Value {
 }
 
 /// How a model is told of the shape of its answer. Before the third generation one that has tools is not held to it.
-pub(super) fn told<'a>(request: &Request<'a>, settings: &'a ModelSettings) -> Told<'a> {
-    let in_words = !request.tools.is_empty() && Family::of(&settings.model).before(3, 0);
-    Told::of(output::wanted(request, settings), if in_words { &[] } else { &[&GEMINI] })
+pub(super) fn schema_delivery<'a>(request: &ModelRequest<'a>, settings: &'a ModelSettings) -> SchemaDelivery<'a> {
+    let in_words = !request.tools.is_empty() && GeminiVersion::from_name(&settings.model).is_before(3, 0);
+    SchemaDelivery::choose(output::requested_output(request, settings), if in_words { &[] } else { &[&GEMINI] })
 }
 
 fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
     let model = &settings.model;
-    let family = Family::of(model);
+    let family = GeminiVersion::from_name(model);
     let budget = |tokens: i64| Ok(Some(json!({"includeThoughts": true, "thinkingBudget": tokens})));
     let asked = match &settings.thinking {
         None => return Ok(None),
         Some(Thinking::Effort(word)) if word == "none" => &Thinking::Off,
         Some(asked) => asked,
     };
-    if family.before(2, 5) {
+    if family.is_before(2, 5) {
         return match asked {
             Thinking::Off => Ok(None),
             _ => Err(format!("thinking: {model} does not think; Gemini 2.5 and later do")),
         };
     }
     match asked {
-        Thinking::Off if family.is_third() => {
+        Thinking::Off if family.is_gemini_3() => {
             Err(format!("thinking: {model} cannot do without; say minimal or low"))
         }
         Thinking::Off if family.version.is_some() && !family.flash => {
@@ -107,9 +107,9 @@ fn thinking(settings: &ModelSettings) -> Result<Option<Value>, String> {
         }
         Thinking::Off => Ok(Some(json!({"thinkingBudget": 0}))),
         Thinking::Tokens(tokens) => budget(i64::from(*tokens)),
-        Thinking::Adaptive if family.is_third() => Ok(Some(json!({"includeThoughts": true}))),
+        Thinking::Adaptive if family.is_gemini_3() => Ok(Some(json!({"includeThoughts": true}))),
         Thinking::Adaptive => budget(-1),
-        Thinking::Effort(word) if family.is_third() => {
+        Thinking::Effort(word) if family.is_gemini_3() => {
             let word = if matches!(word.as_str(), "xhigh" | "max") { "high" } else { word };
             Ok(Some(json!({"includeThoughts": true, "thinkingLevel": word})))
         }

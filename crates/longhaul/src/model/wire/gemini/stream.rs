@@ -4,37 +4,37 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::Parser;
-use super::super::common::bounded;
-use super::super::reply::{Text, name_calls, say, think};
-use super::super::sse::{Sse, SseEvent};
-use super::Failure;
-use super::history::On;
+use super::super::ReplyParser;
+use super::super::common::sanitized_line;
+use super::super::reply::{LenientStr, assign_call_ids, push_text_chunk, push_reasoning_chunk};
+use super::super::sse::{SseParser, SseEvent};
+use super::GeminiError;
+use super::history::SignatureTarget;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::{Chunk, ModelErrorKind};
+use crate::model::{ReplyChunk, ModelErrorKind};
 
 /// One answer.
 #[derive(Default)]
-pub(super) struct Stream {
-    sse: Sse,
-    answer: Answer,
+pub(super) struct GeminiParser {
+    sse: SseParser,
+    answer: GeminiReplyBuilder,
 }
 
-impl Parser for Stream {
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
-        let Stream { sse, answer } = self;
+impl ReplyParser for GeminiParser {
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
+        let GeminiParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))
     }
 
-    fn end(&mut self) -> Result<Reply, ModelErrorKind> {
-        let Stream { sse, answer } = self;
-        sse.end(|event| answer.event(event, &mut Vec::new()))?;
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
+        let GeminiParser { sse, answer } = self;
+        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         std::mem::take(answer).reply()
     }
 }
 
 #[derive(Default)]
-struct Answer {
+struct GeminiReplyBuilder {
     blocks: Vec<Block>,
     /// The last block is complete: what comes begins a new one.
     closed: bool,
@@ -42,55 +42,55 @@ struct Answer {
     finish: Option<String>,
     finish_message: String,
     blocked: bool,
-    usage: Counts,
+    usage: GeminiUsage,
     model: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event<'a> {
+struct GeminiEvent<'a> {
     #[serde(borrow, default)]
-    candidates: Option<Vec<Candidate<'a>>>,
+    candidates: Option<Vec<GeminiCandidate<'a>>>,
     #[serde(default)]
-    prompt_feedback: Option<Feedback>,
+    prompt_feedback: Option<GeminiPromptFeedback>,
     #[serde(default)]
-    usage_metadata: Option<Counts>,
+    usage_metadata: Option<GeminiUsage>,
     #[serde(borrow, default)]
-    model_version: Text<'a>,
+    model_version: LenientStr<'a>,
     #[serde(default)]
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+struct GeminiCandidate<'a> {
     #[serde(borrow, default)]
-    content: Option<Content<'a>>,
+    content: Option<GeminiContent<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Text<'a>,
+    finish_reason: LenientStr<'a>,
     #[serde(borrow, default)]
-    finish_message: Text<'a>,
+    finish_message: LenientStr<'a>,
     #[serde(default)]
     index: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct GeminiContent<'a> {
     #[serde(borrow, default)]
-    parts: Option<Vec<Part<'a>>>,
+    parts: Option<Vec<GeminiPart<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct GeminiPart<'a> {
     #[serde(borrow, default)]
-    text: Option<Text<'a>>,
+    text: Option<LenientStr<'a>>,
     #[serde(default)]
     thought: Option<bool>,
     #[serde(borrow, default)]
-    thought_signature: Text<'a>,
+    thought_signature: LenientStr<'a>,
     #[serde(borrow, default)]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<GeminiFunctionCall<'a>>,
     #[serde(default)]
     executable_code: Option<Value>,
     #[serde(default)]
@@ -102,25 +102,25 @@ struct Part<'a> {
 }
 
 #[derive(Deserialize)]
-struct FunctionCall<'a> {
+struct GeminiFunctionCall<'a> {
     #[serde(borrow, default)]
-    id: Text<'a>,
+    id: LenientStr<'a>,
     #[serde(borrow, default)]
-    name: Text<'a>,
+    name: LenientStr<'a>,
     #[serde(borrow, default)]
     args: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
+struct GeminiPromptFeedback {
     block_reason: Option<String>,
 }
 
 /// What was used, as the provider counts it: the output is without the thinking.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Counts {
+struct GeminiUsage {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -128,8 +128,8 @@ struct Counts {
     thoughts_token_count: Option<u64>,
 }
 
-impl Answer {
-    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+impl GeminiReplyBuilder {
+    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
@@ -144,9 +144,9 @@ impl Answer {
         self.take(read(data)?, chunks)
     }
 
-    fn take(&mut self, event: Event<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+    fn take(&mut self, event: GeminiEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         if let Some(error) = event.error {
-            return Err(Failure::of(&error).kind());
+            return Err(GeminiError::from_json(&error).kind());
         }
         if let Some(usage) = event.usage_metadata {
             self.usage = usage;
@@ -155,7 +155,7 @@ impl Answer {
             self.model = event.model_version.0.into_owned();
         }
         self.blocked |= event.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some());
-        let first = |candidate: &Candidate<'_>| candidate.index.unwrap_or(0) == 0;
+        let first = |candidate: &GeminiCandidate<'_>| candidate.index.unwrap_or(0) == 0;
         for candidate in event.candidates.into_iter().flatten().filter(first) {
             for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
                 self.part(part, chunks);
@@ -168,17 +168,17 @@ impl Answer {
         Ok(())
     }
 
-    fn part(&mut self, mut part: Part<'_>, chunks: &mut Vec<Chunk>) {
+    fn part(&mut self, mut part: GeminiPart<'_>, chunks: &mut Vec<ReplyChunk>) {
         let signature = std::mem::take(&mut part.thought_signature).0;
         let signature = &*signature;
-        let sign = |blocks: &mut Vec<Block>, on: On| {
+        let sign = |blocks: &mut Vec<Block>, on: SignatureTarget| {
             if !signature.is_empty() {
-                blocks.push(Block::Reasoning { text: String::new(), opaque: Some(on.signed(signature)) });
+                blocks.push(Block::Reasoning { text: String::new(), opaque: Some(on.to_block(signature)) });
             }
         };
         let blocks = &mut self.blocks;
         if let Some(call) = part.function_call.take() {
-            sign(blocks, On::Call);
+            sign(blocks, SignatureTarget::Call);
             let arguments = call.args.map_or("{}", RawValue::get).to_owned();
             let (id, tool) = (call.id.0.into_owned(), call.name.0.into_owned());
             blocks.push(Block::Call(Call { id, tool, arguments }));
@@ -186,32 +186,32 @@ impl Answer {
         } else if let Some(part) = own_tool(&mut part, signature) {
             blocks.push(Block::Reasoning { text: String::new(), opaque: Some(json!({ "part": part })) });
             self.closed = true;
-        } else if let Some(Text(text)) = part.text {
+        } else if let Some(LenientStr(text)) = part.text {
             let open = !self.closed;
             if text.is_empty() && signature.is_empty() {
                 return;
             }
             if part.thought == Some(true) {
-                think(chunks, &text);
+                push_reasoning_chunk(chunks, &text);
                 match blocks.last_mut() {
                     Some(Block::Reasoning { text: thought, opaque }) if open => {
                         thought.push_str(&text);
-                        *opaque = (!signature.is_empty()).then(|| On::Thought.signed(signature));
+                        *opaque = (!signature.is_empty()).then(|| SignatureTarget::Thought.to_block(signature));
                     }
                     _ => blocks.push(Block::Reasoning {
                         text: text.into_owned(),
-                        opaque: (!signature.is_empty()).then(|| On::Thought.signed(signature)),
+                        opaque: (!signature.is_empty()).then(|| SignatureTarget::Thought.to_block(signature)),
                     }),
                 }
                 self.closed = !signature.is_empty();
                 return;
             }
-            say(chunks, &text);
+            push_text_chunk(chunks, &text);
             match blocks.last_mut() {
-                _ if text.is_empty() => sign(blocks, On::Nothing),
+                _ if text.is_empty() => sign(blocks, SignatureTarget::Nothing),
                 // A part that is signed stays by itself.
                 _ if !signature.is_empty() => {
-                    sign(blocks, On::Text);
+                    sign(blocks, SignatureTarget::Text);
                     blocks.push(Block::Text(text.into_owned()));
                 }
                 Some(Block::Text(said)) if open => said.push_str(&text),
@@ -222,14 +222,14 @@ impl Answer {
             }
             self.closed |= !signature.is_empty();
         } else if !signature.is_empty() {
-            sign(blocks, On::Nothing);
+            sign(blocks, SignatureTarget::Nothing);
             self.closed = true;
         }
     }
 
     fn reply(mut self) -> Result<Reply, ModelErrorKind> {
         let stop = self.stop()?;
-        name_calls(&mut self.blocks);
+        assign_call_ids(&mut self.blocks);
         let used = self.usage;
         let reasoning = used.thoughts_token_count.unwrap_or(0);
         let tools = used.tool_use_prompt_token_count.unwrap_or(0);
@@ -247,11 +247,11 @@ impl Answer {
         let Some(finish) = self.finish.as_deref() else {
             return match self.blocked {
                 true => Ok(StopReason::Refused),
-                false if self.blocks.is_empty() => Err(ModelErrorKind::Cut("nothing came".to_owned())),
-                false => Err(ModelErrorKind::Cut("no finishReason came".to_owned())),
+                false if self.blocks.is_empty() => Err(ModelErrorKind::Truncated("nothing came".to_owned())),
+                false => Err(ModelErrorKind::Truncated("no finishReason came".to_owned())),
             };
         };
-        let words = || bounded(&format!("{finish} {}", self.finish_message));
+        let words = || sanitized_line(&format!("{finish} {}", self.finish_message));
         match finish {
             "MAX_TOKENS" => Ok(StopReason::Length),
             "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "OTHER"
@@ -261,7 +261,7 @@ impl Answer {
             "MALFORMED_FUNCTION_CALL"
             | "MALFORMED_RESPONSE"
             | "UNEXPECTED_TOOL_CALL"
-            | "TOO_MANY_TOOL_CALLS" => Err(ModelErrorKind::Cut(words())),
+            | "TOO_MANY_TOOL_CALLS" => Err(ModelErrorKind::Truncated(words())),
             "MISSING_THOUGHT_SIGNATURE" => Err(ModelErrorKind::Rejected(words())),
             _ if self.blocks.iter().any(|block| matches!(block, Block::Call(_))) => Ok(StopReason::Calls),
             _ => Ok(StopReason::End),
@@ -270,7 +270,7 @@ impl Answer {
 }
 
 /// What the provider ran itself, as a part.
-fn own_tool(part: &mut Part<'_>, signature: &str) -> Option<Value> {
+fn own_tool(part: &mut GeminiPart<'_>, signature: &str) -> Option<Value> {
     let (name, value) = [
         ("executableCode", &mut part.executable_code),
         ("codeExecutionResult", &mut part.code_execution_result),
@@ -288,5 +288,5 @@ fn own_tool(part: &mut Part<'_>, signature: &str) -> Option<Value> {
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErrorKind> {
     serde_json::from_str(data)
-        .map_err(|_| ModelErrorKind::Cut(format!("an event that makes no sense: {}", bounded(data))))
+        .map_err(|_| ModelErrorKind::Truncated(format!("an event that makes no sense: {}", sanitized_line(data))))
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::testing::exam::{cut_everywhere, failure, recorded, reply, survives};
-use super::super::testing::{Recorded, data_lines, traffic};
+use super::super::testing::{RecordedCase, data_lines, traffic};
 use super::*;
 use crate::message::{Block, Call, StopReason, Usage};
 
@@ -73,7 +73,7 @@ fn every_finish_reason() {
     {
         let mut event = event(json!([]), Some(finish));
         event["candidates"][0]["finishMessage"] = json!("print(1)");
-        let expected = ModelErrorKind::Cut(format!("{finish} print(1)"));
+        let expected = ModelErrorKind::Truncated(format!("{finish} print(1)"));
         assert_eq!(failure(&Gemini, &sse(&[event])), expected);
     }
     let missing = sse(&[event(json!([]), Some("MISSING_THOUGHT_SIGNATURE"))]);
@@ -82,11 +82,11 @@ fn every_finish_reason() {
 
 #[test]
 fn a_stream_without_its_end() {
-    assert!(matches!(failure(&Gemini, &sse(&[event(said("Hi"), None)])), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&Gemini, &sse(&[event(said("Hi"), None)])), ModelErrorKind::Truncated(_)));
     let unspecified = sse(&[event(said("Hi"), Some("FINISH_REASON_UNSPECIFIED"))]);
-    assert!(matches!(failure(&Gemini, &unspecified), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Gemini, ""), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&Gemini, "data: {\"candidates\": [{\"con\r\n\r\n"), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&Gemini, &unspecified), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Gemini, ""), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&Gemini, "data: {\"candidates\": [{\"con\r\n\r\n"), ModelErrorKind::Truncated(_)));
     let whole = sse(&[event(said("Hi"), Some("STOP"))]);
     assert_eq!(reply(&Gemini, whole.trim_end()), reply(&Gemini, &whole));
 }
@@ -229,15 +229,15 @@ fn error_answers() {
     let body = br#"{"error":{"code":429,"message":"Quota.","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.Help"},
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
-    assert_eq!(Gemini.refusal(429, body), ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into()));
+    assert_eq!(Gemini.error_from_response(429, body), ModelErrorKind::RateLimited("RESOURCE_EXHAUSTED: Quota.".into()));
     assert_eq!(Gemini.retry_after(body), Some(Duration::from_millis(34_500)));
     assert_eq!(Gemini.retry_after(b"{}"), None);
     let array = br#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#;
     assert_eq!(
-        Gemini.refusal(400, array),
+        Gemini.error_from_response(400, array),
         ModelErrorKind::Rejected("INVALID_ARGUMENT: API key not valid.".into())
     );
-    assert_eq!(Gemini.refusal(500, b""), ModelErrorKind::Server { status: 500, message: String::new() });
+    assert_eq!(Gemini.error_from_response(500, b""), ModelErrorKind::Server { status: 500, message: String::new() });
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn any_bytes_are_survived() {
 }
 
 /// What is in a recorded stream, found in another way.
-fn oracle(case: &Recorded) -> (String, String, Vec<(String, Value)>, [u64; 4], StopReason) {
+fn oracle(case: &RecordedCase) -> (String, String, Vec<(String, Value)>, [u64; 4], StopReason) {
     let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
     let (mut finish, mut counts) = (String::new(), Value::Null);
     for data in data_lines(&case.body) {
@@ -297,7 +297,7 @@ fn recorded_traffic() {
     for case in traffic("gemini.") {
         if case.status != 200 {
             let error: Value = serde_json::from_str(&case.body).unwrap();
-            let ModelErrorKind::Rejected(words) = Gemini.refusal(case.status, case.body.as_bytes()) else {
+            let ModelErrorKind::Rejected(words) = Gemini.error_from_response(case.status, case.body.as_bytes()) else {
                 panic!("{}", case.case)
             };
             assert!(words.contains(error["error"]["message"].as_str().unwrap()), "{}", case.case);

@@ -6,7 +6,7 @@ use crate::model::settings::{StructuredOutput, Thinking};
 use crate::model::wire::testing::{body, call, returned, said, settings, text, thought, tools, user};
 
 fn messages(quirks: Quirks, messages: &[Message]) -> Value {
-    let (_, body) = body(&OpenAiChat::new(quirks), messages, &[], &settings(), &Memo::default());
+    let (_, body) = body(&OpenAiChat::new(quirks), messages, &[], &settings(), &WireCache::default());
     let Value::Array(mut all) = body["messages"].clone() else { panic!("{body}") };
     assert_eq!(all.remove(0), json!({"role": "system", "content": "Be brief."}));
     Value::Array(all)
@@ -19,7 +19,7 @@ fn with(change: impl FnOnce(&mut ModelSettings)) -> ModelSettings {
 }
 
 fn made(quirks: Quirks, change: impl FnOnce(&mut ModelSettings)) -> Value {
-    body(&OpenAiChat::new(quirks), &[user("Hi")], &tools(), &with(change), &Memo::default()).1
+    body(&OpenAiChat::new(quirks), &[user("Hi")], &tools(), &with(change), &WireCache::default()).1
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_plain_request_is_plain() {
     });
     assert_eq!(made(Quirks::PLAIN, |_| {}), expected);
     let (_, without) =
-        body(&OpenAiChat::new(Quirks::MISTRAL), &[user("Hi")], &[], &settings(), &Memo::default());
+        body(&OpenAiChat::new(Quirks::MISTRAL), &[user("Hi")], &[], &settings(), &WireCache::default());
     assert!(without.get("tools").is_none() && without.get("stream_options").is_none());
 }
 
@@ -76,7 +76,7 @@ fn every_setting_reaches_the_wire() {
         &[],
         &[],
         &no_tools,
-        &Memo::default(),
+        &WireCache::default(),
     );
     assert!(body.get("parallel_tool_calls").is_none());
 }
@@ -98,7 +98,7 @@ fn thinking_is_asked_for_in_each_providers_way() {
         ("vllm", Thinking::Off, "chat_template_kwargs", json!({"enable_thinking": false})),
         ("vllm", effort(), "reasoning_effort", json!("high")),
     ] {
-        let body = made(Quirks::of(provider), |s| s.thinking = Some(thinking.clone()));
+        let body = made(Quirks::for_provider(provider), |s| s.thinking = Some(thinking.clone()));
         assert_eq!(body.get(key).cloned().unwrap_or_default(), value, "{provider} {thinking:?}");
     }
 }
@@ -106,7 +106,7 @@ fn thinking_is_asked_for_in_each_providers_way() {
 #[test]
 fn what_cannot_be_done_is_refused_by_name() {
     let refused = |provider: &str, change: fn(&mut ModelSettings)| {
-        OpenAiChat::new(Quirks::of(provider)).check(&with(change)).unwrap_err()
+        OpenAiChat::new(Quirks::for_provider(provider)).check_settings(&with(change)).unwrap_err()
     };
     assert!(refused("openai", |s| s.thinking = Some(Thinking::Tokens(1))).starts_with("thinking:"));
     let options = |s: &mut ModelSettings| {
@@ -242,7 +242,7 @@ fn thinking_goes_back_to_those_who_want_it_and_only_their_own() {
 #[test]
 fn a_turn_writes_only_what_is_new() {
     let wire = OpenAiChat::new(Quirks::LOCAL);
-    let memo = Memo::default();
+    let memo = WireCache::default();
     let mut conversation = vec![user("Hi")];
     let mut before: Vec<u8> = Vec::new();
     for n in 0..20 {
@@ -250,8 +250,8 @@ fn a_turn_writes_only_what_is_new() {
         conversation.push(said(vec![text("Hm."), call(&id, "look", "{}")]));
         conversation.push(returned(&id, "seen"));
         let (bytes, _) = body(&wire, &conversation, &tools(), &settings(), &memo);
-        assert_eq!(bytes, body(&wire, &conversation, &tools(), &settings(), &Memo::default()).0);
-        let written = memo.with(|Remembered(r)| r.as_ref().unwrap().written());
+        assert_eq!(bytes, body(&wire, &conversation, &tools(), &settings(), &WireCache::default()).0);
+        let written = memo.with(|ChatCache(r)| r.as_ref().unwrap().written());
         assert_eq!(written, conversation.len());
         let end = bytes.windows(12).position(|w| w == b"],\"tools\":[{").unwrap();
         assert!(bytes.starts_with(&before));
@@ -261,15 +261,15 @@ fn a_turn_writes_only_what_is_new() {
     for letter in ["a", "b", "c"] {
         conversation.push(user(letter));
         let (bytes, _) = body(&wire, &conversation, &tools(), &settings(), &memo);
-        assert_eq!(bytes, body(&wire, &conversation, &tools(), &settings(), &Memo::default()).0);
+        assert_eq!(bytes, body(&wire, &conversation, &tools(), &settings(), &WireCache::default()).0);
     }
 }
 
 #[test]
 fn another_conversation_and_another_provider_are_written_anew() {
-    let memo = Memo::default();
+    let memo = WireCache::default();
     let fresh = |quirks, conversation: &[Message]| {
-        body(&OpenAiChat::new(quirks), conversation, &[], &settings(), &Memo::default()).0
+        body(&OpenAiChat::new(quirks), conversation, &[], &settings(), &WireCache::default()).0
     };
     let long = [user("a"), said(vec![call("x", "look", "{}")]), returned("x", "y"), user("b")];
     let other = [user("summary"), said(vec![text("ok")]), user("b"), user("c"), user("d")];

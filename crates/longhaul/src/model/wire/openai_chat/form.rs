@@ -6,25 +6,25 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::quirks::{Quirks, ReasoningBack};
+use super::quirks::{Quirks, ReasoningReplay};
 use crate::message::{Block, Reply};
-use crate::model::wire::common::string;
-use crate::model::wire::history::{Form, arguments, push, says_something};
+use crate::model::wire::common::raw_string;
+use crate::model::wire::history::{MessageWriter, json_arguments, push_json, has_content};
 use crate::model::wire::names::wire_name;
 
 /// How long an id of a call may be.
 const LONGEST_ID: usize = 40;
 
 #[derive(Debug, Clone)]
-pub(super) struct ChatForm {
+pub(super) struct ChatMessageWriter {
     pub(super) quirks: Quirks,
-    last: Last,
+    last: LastRole,
 }
 
 /// Who spoke last.
 #[derive(Debug, Clone)]
-enum Last {
-    Nobody,
+enum LastRole {
+    Nothing,
     /// The task: what it was told begins here in what is written.
     User(usize, String),
     Assistant,
@@ -32,13 +32,13 @@ enum Last {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct ChatTextMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize)]
-struct Answered<'a> {
+struct ChatAssistantMessage<'a> {
     role: &'static str,
     content: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,24 +46,24 @@ struct Answered<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Called<'a>>,
+    tool_calls: Vec<ChatToolCall<'a>>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct ChatToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
-    function: Function<'a>,
+    function: ChatFunctionCall<'a>,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
+struct ChatFunctionCall<'a> {
     name: Cow<'a, str>,
     arguments: String,
 }
 
 #[derive(Serialize)]
-struct Returned<'a> {
+struct ChatToolMessage<'a> {
     role: &'static str,
     tool_call_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,15 +71,15 @@ struct Returned<'a> {
     content: &'a str,
 }
 
-impl ChatForm {
+impl ChatMessageWriter {
     pub(super) fn new(quirks: Quirks) -> Self {
-        ChatForm { quirks, last: Last::Nobody }
+        ChatMessageWriter { quirks, last: LastRole::Nothing }
     }
 
     fn content(&self, reply: &Reply) -> Option<Value> {
         let text = reply.text();
         let reasoning = own_reasoning(reply);
-        if self.quirks.reasoning_back == ReasoningBack::Parts && !reasoning.is_empty() {
+        if self.quirks.reasoning_replay == ReasoningReplay::Parts && !reasoning.is_empty() {
             let mut parts =
                 vec![json!({"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]})];
             if !text.is_empty() {
@@ -91,57 +91,57 @@ impl ChatForm {
     }
 }
 
-impl Form for ChatForm {
-    fn user(&mut self, out: &mut Vec<u8>, text: &str) {
+impl MessageWriter for ChatMessageWriter {
+    fn write_user(&mut self, out: &mut Vec<u8>, text: &str) {
         match &mut self.last {
-            Last::User(at, said) if self.quirks.merge_users => {
+            LastRole::User(at, said) if self.quirks.merge_user_messages => {
                 said.push_str("\n\n");
                 said.push_str(text);
                 out.truncate(*at);
-                push(out, &Said { role: "user", content: said });
+                push_json(out, &ChatTextMessage { role: "user", content: said });
                 return;
             }
-            Last::Tool if self.quirks.bridge => {
-                push(out, &Said { role: "assistant", content: "Understood." });
+            LastRole::Tool if self.quirks.bridge_tool_to_user => {
+                push_json(out, &ChatTextMessage { role: "assistant", content: "Understood." });
             }
             _ => {}
         }
-        let said = if self.quirks.merge_users { text.to_owned() } else { String::new() };
-        self.last = Last::User(out.len(), said);
-        push(out, &Said { role: "user", content: text });
+        let said = if self.quirks.merge_user_messages { text.to_owned() } else { String::new() };
+        self.last = LastRole::User(out.len(), said);
+        push_json(out, &ChatTextMessage { role: "user", content: text });
     }
 
-    fn assistant(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
-        if !says_something(reply) {
+    fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
+        if !has_content(reply) {
             return;
         }
-        self.last = Last::Assistant;
-        let tool_calls = reply.calls().zip(ids).map(|(call, id)| Called {
+        self.last = LastRole::Assistant;
+        let tool_calls = reply.calls().zip(ids).map(|(call, id)| ChatToolCall {
             id,
             r#type: "function",
-            function: Function { name: wire_name(&call.tool), arguments: arguments(&call.arguments) },
+            function: ChatFunctionCall { name: wire_name(&call.tool), arguments: json_arguments(&call.arguments) },
         });
-        let demanded = self.quirks.reasoning_back == ReasoningBack::Content && !ids.is_empty();
-        let answered = Answered {
+        let demanded = self.quirks.reasoning_replay == ReasoningReplay::Content && !ids.is_empty();
+        let answered = ChatAssistantMessage {
             role: "assistant",
             content: self.content(reply),
             reasoning_content: demanded.then(|| own_reasoning(reply)),
-            reasoning_details: (self.quirks.reasoning_back == ReasoningBack::Details)
+            reasoning_details: (self.quirks.reasoning_replay == ReasoningReplay::Details)
                 .then(|| details(reply))
                 .flatten(),
             tool_calls: tool_calls.collect(),
         };
-        push(out, &answered);
+        push_json(out, &answered);
     }
 
-    fn result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str) {
-        self.last = Last::Tool;
-        let name = self.quirks.short_ids.then(|| wire_name(tool));
-        push(out, &Returned { role: "tool", tool_call_id: id, name, content: output });
+    fn write_result(&mut self, out: &mut Vec<u8>, id: &str, tool: &str, output: &str) {
+        self.last = LastRole::Tool;
+        let name = self.quirks.nine_char_ids.then(|| wire_name(tool));
+        push_json(out, &ChatToolMessage { role: "tool", tool_call_id: id, name, content: output });
     }
 
-    fn takes_id(&self, id: &str) -> bool {
-        match self.quirks.short_ids {
+    fn accepts_id(&self, id: &str) -> bool {
+        match self.quirks.nine_char_ids {
             true => id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
             false => {
                 let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
@@ -150,8 +150,8 @@ impl Form for ChatForm {
         }
     }
 
-    fn id(&self, n: usize) -> String {
-        if self.quirks.short_ids { format!("{n:09}") } else { format!("call_{n}") }
+    fn make_id(&self, n: usize) -> String {
+        if self.quirks.nine_char_ids { format!("{n:09}") } else { format!("call_{n}") }
     }
 }
 
@@ -179,9 +179,9 @@ fn details(reply: &Reply) -> Option<&Value> {
 }
 
 /// Arguments that came as JSON rather than as a string with JSON in it, as a string; a string as it is.
-pub(super) fn written(raw: &RawValue) -> String {
+pub(super) fn arguments_text(raw: &RawValue) -> String {
     let text = raw.get();
-    match string(Some(raw)) {
+    match raw_string(Some(raw)) {
         Some(string) => string,
         None if text == "null" => String::new(),
         None => text.to_owned(),

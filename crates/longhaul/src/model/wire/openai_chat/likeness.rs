@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// What the string of an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ChatDeltaKind {
     Text,
     Reasoning,
     /// A piece of the arguments of the call of this number.
@@ -16,17 +16,17 @@ pub(super) enum Said {
 /// JSON that begins and ends with the same bytes as JSON before it, and has a string between them as that had, says the
 /// same but for the string.
 #[derive(Debug, Default)]
-pub(super) struct Likeness {
-    said: Option<Said>,
+pub(super) struct EventTemplate {
+    said: Option<ChatDeltaKind>,
     /// All before the string, and its opening quote.
     before: String,
     /// The closing quote, and all after it.
     after: String,
 }
 
-impl Likeness {
+impl EventTemplate {
     /// Remembers an event that said nothing but this string, given as it stands in the data.
-    pub(super) fn learn(&mut self, data: &str, literal: &str, said: Said) {
+    pub(super) fn learn(&mut self, data: &str, literal: &str, said: ChatDeltaKind) {
         self.said = None;
         let Some(at) = (literal.as_ptr() as usize).checked_sub(data.as_ptr() as usize) else { return };
         let (Some(before), Some(after)) =
@@ -45,7 +45,7 @@ impl Likeness {
     }
 
     /// What an event says, if it is like the one that was remembered.
-    pub(super) fn read<'a>(&self, data: &'a str) -> Option<(Said, Cow<'a, str>)> {
+    pub(super) fn match_event<'a>(&self, data: &'a str) -> Option<(ChatDeltaKind, Cow<'a, str>)> {
         let said = self.said?;
         let body = data.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
         if body.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
@@ -60,17 +60,17 @@ impl Likeness {
 mod tests {
     use super::*;
 
-    fn learned(data: &str, literal: &str) -> Likeness {
+    fn learned(data: &str, literal: &str) -> EventTemplate {
         let at = data.find(literal).unwrap();
-        let mut likeness = Likeness::default();
-        likeness.learn(data, &data[at..at + literal.len()], Said::Text);
+        let mut likeness = EventTemplate::default();
+        likeness.learn(data, &data[at..at + literal.len()], ChatDeltaKind::Text);
         likeness
     }
 
     #[test]
     fn only_the_string_may_differ() {
         let likeness = learned(r#"{"a":1,"text":"one","b":2}"#, r#""one""#);
-        let read = |data| likeness.read(data).map(|(_, text)| text.into_owned());
+        let read = |data| likeness.match_event(data).map(|(_, text)| text.into_owned());
         assert_eq!(read(r#"{"a":1,"text":"two","b":2}"#).as_deref(), Some("two"));
         assert_eq!(read(r#"{"a":1,"text":"","b":2}"#).as_deref(), Some(""));
         assert_eq!(read(r#"{"a":1,"text":"ä \"q\" \u00e4\n","b":2}"#).as_deref(), Some("ä \"q\" ä\n"));
@@ -91,14 +91,14 @@ mod tests {
             r#"{"text":"#,
             "",
         ] {
-            assert_eq!(likeness.read(data), None, "{data}");
+            assert_eq!(likeness.match_event(data), None, "{data}");
         }
     }
 
     #[test]
     fn a_literal_from_elsewhere_is_not_learned() {
-        let mut likeness = Likeness::default();
-        likeness.learn(r#"{"text":"one"}"#, &String::from(r#""one""#), Said::Text);
-        assert_eq!(likeness.read(r#"{"text":"two"}"#), None);
+        let mut likeness = EventTemplate::default();
+        likeness.learn(r#"{"text":"one"}"#, &String::from(r#""one""#), ChatDeltaKind::Text);
+        assert_eq!(likeness.match_event(r#"{"text":"two"}"#), None);
     }
 }

@@ -10,22 +10,22 @@ mod usage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use quirks::{HoldsSchema, Quirks, ReasoningBack, ThinkingKey};
+pub use quirks::{SchemaSupport, Quirks, ReasoningReplay, ThinkingKey};
 
 use super::dialect::{LOCAL, OPENAI, openai_strict};
-use super::history::{self, Transcript};
+use super::history::{self, MessageList};
 use super::names::wire_name;
-use super::openai_responses::thinks;
-use super::output::{self, Told};
-use super::schema::Dialect;
-use super::tools::Offered;
-use super::{Memo, Parser, Wire, common};
+use super::openai_responses::is_reasoning_model;
+use super::output::{self, SchemaDelivery};
+use super::schema::SchemaDialect;
+use super::tools::WireTool;
+use super::{WireCache, ReplyParser, WireProtocol, common};
 use crate::model::settings::{ModelSettings, Thinking};
-use crate::model::{ModelErrorKind, Request};
-use form::ChatForm;
+use crate::model::{ModelErrorKind, ModelRequest};
+use form::ChatMessageWriter;
 
 /// The keys of a body that only we write.
-const OURS: [&str; 3] = ["messages", "tools", "stream"];
+const RESERVED_KEYS: [&str; 3] = ["messages", "tools", "stream"];
 
 /// Chat completions, with what is particular about the provider.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ impl OpenAiChat {
     }
 
     /// Everything in a body but the conversation and the tools.
-    fn frame(&self, request: &Request<'_>, settings: &ModelSettings, told: &Told<'_>) -> Map<String, Value> {
+    fn request_fields(&self, request: &ModelRequest<'_>, settings: &ModelSettings, told: &SchemaDelivery<'_>) -> Map<String, Value> {
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -49,7 +49,7 @@ impl OpenAiChat {
         };
         put("model", Some(json!(settings.model)));
         put("stream", Some(json!(true)));
-        put("stream_options", self.quirks.ask_usage.then(|| json!({"include_usage": true})));
+        put("stream_options", self.quirks.request_usage.then(|| json!({"include_usage": true})));
         put(self.quirks.max_tokens_key, settings.max_tokens.map(Value::from));
         put("temperature", settings.temperature.map(Value::from));
         put("top_p", settings.top_p.map(Value::from));
@@ -58,7 +58,7 @@ impl OpenAiChat {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let Told::Schema(shape, schema, strict) = told {
+        if let SchemaDelivery::Schema(shape, schema, strict) = told {
             let mut schema = json!({"name": wire_name(&shape.name), "schema": schema, "strict": strict});
             if let Some(description) = &shape.description {
                 schema["description"] = json!(description);
@@ -66,16 +66,16 @@ impl OpenAiChat {
             put("response_format", Some(json!({"type": "json_schema", "json_schema": schema})));
         }
         // OpenAI's models that do not think refuse to be told not to.
-        let is_off = settings.thinking == Some(Thinking::Off) && !thinks(&settings.model);
+        let is_off = settings.thinking == Some(Thinking::Off) && !is_reasoning_model(&settings.model);
         if let Some(thinking) = settings.thinking.as_ref().filter(|_| !is_off) {
-            self.quirks.think(thinking, &mut body);
+            self.quirks.write_thinking(thinking, &mut body);
         }
-        history::merge(&mut body, &settings.provider_opts);
+        history::merge_options(&mut body, &settings.provider_opts);
         body
     }
 
     /// The schemas that the server understands.
-    fn dialect(&self) -> &'static Dialect {
+    fn dialect(&self) -> &'static SchemaDialect {
         match self.quirks.thinking == ThinkingKey::Template || self.quirks == Quirks::OLLAMA {
             true => &LOCAL,
             false => &OPENAI,
@@ -83,79 +83,79 @@ impl OpenAiChat {
     }
 
     /// How it is told of the shape of an answer.
-    fn told<'a>(&self, request: &Request<'a>, settings: &'a ModelSettings) -> Told<'a> {
-        let shape = output::wanted(request, settings);
-        let holds = match self.quirks.json_schema {
-            HoldsSchema::Always => true,
-            HoldsSchema::WithoutTools => request.tools.is_empty(),
-            HoldsSchema::Never => false,
+    fn schema_delivery<'a>(&self, request: &ModelRequest<'a>, settings: &'a ModelSettings) -> SchemaDelivery<'a> {
+        let shape = output::requested_output(request, settings);
+        let holds = match self.quirks.schema_support {
+            SchemaSupport::Always => true,
+            SchemaSupport::WithoutTools => request.tools.is_empty(),
+            SchemaSupport::Never => false,
         };
-        let dialects: &[&Dialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
+        let dialects: &[&SchemaDialect] = match (holds, shape.is_some_and(|shape| shape.strict)) {
             (false, _) => &[],
             (true, true) => &[openai_strict(&settings.model), self.dialect()],
             (true, false) => &[self.dialect()],
         };
-        Told::of(shape, dialects)
+        SchemaDelivery::choose(shape, dialects)
     }
 }
 
 /// What is remembered of a conversation: nothing, until there was one.
 #[derive(Default)]
-struct Remembered(Option<Transcript<ChatForm>>);
+struct ChatCache(Option<MessageList<ChatMessageWriter>>);
 
 #[derive(Serialize)]
-struct Tool {
+struct ChatTool {
     r#type: &'static str,
-    function: Function,
+    function: ChatFunction,
 }
 
 #[derive(Serialize)]
-struct Function {
+struct ChatFunction {
     name: String,
     description: String,
     parameters: Value,
 }
 
-fn tool(Offered { name, description, parameters }: Offered) -> Tool {
-    Tool { r#type: "function", function: Function { name, description, parameters } }
+fn tool(WireTool { name, description, parameters }: WireTool) -> ChatTool {
+    ChatTool { r#type: "function", function: ChatFunction { name, description, parameters } }
 }
 
-impl Wire for OpenAiChat {
-    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
-        history::refuse_ours(settings, &OURS)?;
-        self.quirks.check(settings)
+impl WireProtocol for OpenAiChat {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+        history::reject_reserved_keys(settings, &RESERVED_KEYS)?;
+        self.quirks.check_settings(settings)
     }
 
-    fn path(&self, _: &ModelSettings) -> String {
+    fn request_path(&self, _: &ModelSettings) -> String {
         "/chat/completions".to_owned()
     }
 
-    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
-        self.check(settings)?;
-        let told = self.told(request, settings);
-        let frame = self.frame(request, settings, &told);
-        memo.with(|Remembered(remembered)| {
-            let fresh = || ChatForm::new(self.quirks);
+    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+        self.check_settings(settings)?;
+        let told = self.schema_delivery(request, settings);
+        let frame = self.request_fields(request, settings, &told);
+        memo.with(|ChatCache(remembered)| {
+            let fresh = || ChatMessageWriter::new(self.quirks);
             let transcript = match remembered {
                 Some(transcript) if transcript.form.quirks == self.quirks => transcript,
-                _ => remembered.insert(Transcript::new(fresh())),
+                _ => remembered.insert(MessageList::new(fresh())),
             };
             let mut system = Vec::new();
-            let told = told.system(request.system);
+            let told = told.system_prompt(request.system);
             if !told.is_empty() {
-                history::push(&mut system, &json!({"role": "system", "content": told}));
+                history::push_json(&mut system, &json!({"role": "system", "content": told}));
             }
-            transcript.write(request.messages, fresh);
-            Ok(transcript.body(&frame, "messages", &system, request.tools, (self.dialect(), memo), tool))
+            transcript.update(request.messages, fresh);
+            Ok(transcript.build_body(&frame, "messages", &system, request.tools, (self.dialect(), memo), tool))
         })
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
+    fn parser(&self) -> Box<dyn ReplyParser> {
         Box::new(parse::ChatParser::new())
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        common::refusal(status, body)
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        common::error_from_response(status, body)
     }
 }
 

@@ -6,27 +6,27 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::calls::{CallPiece, Calls, FunctionPiece};
+use super::calls::{ChatCallDelta, ChatCallCollector, ChatFunctionDelta};
 use super::form::DETAILS;
-use super::likeness::{Likeness, Said};
-use super::usage::usage;
+use super::likeness::{EventTemplate, ChatDeltaKind};
+use super::usage::parse_usage;
 use crate::message::{Reply, StopReason, Usage};
-use crate::model::wire::Parser;
-use crate::model::wire::common::{Collector, bounded, number, stream_error, string, told_cost};
-use crate::model::wire::sse::{Sse, SseEvent};
-use crate::model::{Chunk, ModelErrorKind};
+use crate::model::wire::ReplyParser;
+use crate::model::wire::common::{BlockCollector, sanitized_line, raw_number, error_from_stream, raw_string, reported_cost};
+use crate::model::wire::sse::{SseParser, SseEvent};
+use crate::model::{ReplyChunk, ModelErrorKind};
 
 /// Takes a chat completion as it comes.
 pub(super) struct ChatParser {
-    sse: Sse,
-    answer: Answer,
+    sse: SseParser,
+    answer: ChatReplyBuilder,
 }
 
 #[derive(Default)]
-struct Answer {
-    collector: Collector,
-    calls: Calls,
-    details: Details,
+struct ChatReplyBuilder {
+    collector: BlockCollector,
+    calls: ChatCallCollector,
+    details: ReasoningDetails,
     usage: Usage,
     /// What it cost, where that is told.
     cost: Option<u64>,
@@ -37,14 +37,14 @@ struct Answer {
     /// The choice that is followed; others that somebody asked for are not.
     choice: Option<u64>,
     done: bool,
-    likeness: Likeness,
+    likeness: EventTemplate,
 }
 
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct ChatEvent<'a> {
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Vec<ChatChoice<'a>>>,
     usage: Option<&'a RawValue>,
     x_groq: Option<&'a RawValue>,
     model: Option<&'a RawValue>,
@@ -52,37 +52,37 @@ struct Frame<'a> {
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct ChatChoice<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
-    delta: Option<Delta<'a>>,
+    delta: Option<ChatDelta<'a>>,
     /// The whole message, where the answer is not streamed.
-    message: Option<Delta<'a>>,
+    message: Option<ChatDelta<'a>>,
     finish_reason: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct ChatDelta<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     refusal: Option<&'a RawValue>,
     reasoning_content: Option<&'a RawValue>,
     reasoning: Option<&'a RawValue>,
     reasoning_details: Option<&'a RawValue>,
-    tool_calls: Option<Vec<CallPiece<'a>>>,
-    function_call: Option<FunctionPiece<'a>>,
+    tool_calls: Option<Vec<ChatCallDelta<'a>>>,
+    function_call: Option<ChatFunctionDelta<'a>>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> ChatEvent<'a> {
     /// The choice, what it is and the string as it stands there, of a frame that says one string and nothing else.
-    fn only_piece(&self) -> Option<(u64, Said, &'a str)> {
-        let Frame { error: None, choices: Some(choices), usage: None, x_groq: None, .. } = self else {
+    fn only_piece(&self) -> Option<(u64, ChatDeltaKind, &'a str)> {
+        let ChatEvent { error: None, choices: Some(choices), usage: None, x_groq: None, .. } = self else {
             return None;
         };
         let [
-            Choice {
+            ChatChoice {
                 index,
                 delta: Some(delta),
                 message: None,
@@ -94,49 +94,49 @@ impl<'a> Frame<'a> {
         else {
             return None;
         };
-        let Delta { content, refusal: None, reasoning_details: None, function_call: None, .. } = delta else {
+        let ChatDelta { content, refusal: None, reasoning_details: None, function_call: None, .. } = delta else {
             return None;
         };
         let calls = delta.tool_calls.as_deref().unwrap_or_default();
         let (said, literal) = match (content, delta.reasoning_content, delta.reasoning, calls) {
-            (Some(text), None, None, []) => (Said::Text, text.get()),
-            (None, Some(text), None, []) | (None, None, Some(text), []) => (Said::Reasoning, text.get()),
+            (Some(text), None, None, []) => (ChatDeltaKind::Text, text.get()),
+            (None, Some(text), None, []) | (None, None, Some(text), []) => (ChatDeltaKind::Reasoning, text.get()),
             (None, None, None, [call]) => {
                 let (number, arguments) = call.only_arguments()?;
-                (Said::Arguments(number), arguments)
+                (ChatDeltaKind::Arguments(number), arguments)
             }
             _ => return None,
         };
-        literal.starts_with('"').then_some((number(*index).unwrap_or(0), said, literal))
+        literal.starts_with('"').then_some((raw_number(*index).unwrap_or(0), said, literal))
     }
 }
 
 impl ChatParser {
     pub(super) fn new() -> Self {
-        ChatParser { sse: Sse::new(), answer: Answer::default() }
+        ChatParser { sse: SseParser::new(), answer: ChatReplyBuilder::default() }
     }
 }
 
-impl Parser for ChatParser {
-    fn is_over(&self) -> bool {
+impl ReplyParser for ChatParser {
+    fn is_complete(&self) -> bool {
         self.answer.done
     }
 
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let ChatParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))
     }
 
-    fn end(&mut self) -> Result<Reply, ModelErrorKind> {
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
         let ChatParser { sse, answer } = self;
         // What comes only now is in the reply, if it is anywhere.
-        sse.end(|event| answer.event(event, &mut Vec::new()))?;
+        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         answer.reply()
     }
 }
 
-impl Answer {
-    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+impl ChatReplyBuilder {
+    fn event(&mut self, event: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = event.data.trim();
         if self.done {
             return Ok(());
@@ -145,16 +145,16 @@ impl Answer {
             self.done = true;
             return Ok(());
         }
-        if event.event == "error" {
+        if event.name == "error" {
             let error = serde_json::from_str(data).unwrap_or_else(|_| json!(data));
-            return Err(stream_error(&error));
+            return Err(error_from_stream(&error));
         }
-        if let Some((said, text)) = self.likeness.read(data) {
+        if let Some((said, text)) = self.likeness.match_event(data) {
             match said {
-                Said::Text => self.collector.text(text.into_owned(), chunks),
-                Said::Reasoning => self.collector.reasoning(text.into_owned(), chunks),
-                Said::Arguments(index) => {
-                    self.calls.put(index, String::new(), String::new(), &text, &mut self.collector);
+                ChatDeltaKind::Text => self.collector.push_text(text.into_owned(), chunks),
+                ChatDeltaKind::Reasoning => self.collector.push_reasoning(text.into_owned(), chunks),
+                ChatDeltaKind::Arguments(index) => {
+                    self.calls.add_parts(index, String::new(), String::new(), &text, &mut self.collector);
                 }
             }
             return Ok(());
@@ -162,16 +162,16 @@ impl Answer {
         if !data.starts_with(['{', '[']) {
             return Ok(());
         }
-        let frame: Frame<'_> = match serde_json::from_str(data) {
+        let frame: ChatEvent<'_> = match serde_json::from_str(data) {
             Ok(frame) => frame,
             Err(why) => return Err(misread(data, &why)),
         };
         let wrong = frame.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "{}" | "false"));
         if wrong || frame.object.is_some_and(|object| object.get() == "\"error\"") {
-            return Err(stream_error(&serde_json::from_str(data).unwrap_or_default()));
+            return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default()));
         }
         if self.model.is_empty() {
-            self.model = string(frame.model).unwrap_or_default();
+            self.model = raw_string(frame.model).unwrap_or_default();
         }
         self.used(frame.usage);
         self.used_groq(frame.x_groq);
@@ -188,15 +188,15 @@ impl Answer {
 
     fn choice(
         &mut self,
-        choice: Choice<'_>,
+        choice: ChatChoice<'_>,
         data: &str,
-        chunks: &mut Vec<Chunk>,
+        chunks: &mut Vec<ReplyChunk>,
     ) -> Result<(), ModelErrorKind> {
         if choice.error.is_some() {
             let error: Value = serde_json::from_str(data).unwrap_or_default();
-            return Err(stream_error(error.pointer("/choices/0").unwrap_or(&error)));
+            return Err(error_from_stream(error.pointer("/choices/0").unwrap_or(&error)));
         }
-        let index = number(choice.index).unwrap_or(0);
+        let index = raw_number(choice.index).unwrap_or(0);
         if *self.choice.get_or_insert(index) != index {
             return Ok(());
         }
@@ -204,26 +204,26 @@ impl Answer {
         if let Some(delta) = choice.delta.or(choice.message) {
             self.delta(delta, chunks);
         }
-        if let Some(reason) = string(choice.finish_reason).filter(|reason| !reason.is_empty()) {
+        if let Some(reason) = raw_string(choice.finish_reason).filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason);
         }
         Ok(())
     }
 
-    fn delta(&mut self, delta: Delta<'_>, chunks: &mut Vec<Chunk>) {
-        let thought = string(delta.reasoning_content)
+    fn delta(&mut self, delta: ChatDelta<'_>, chunks: &mut Vec<ReplyChunk>) {
+        let thought = raw_string(delta.reasoning_content)
             .filter(|text| !text.is_empty())
-            .or_else(|| string(delta.reasoning));
+            .or_else(|| raw_string(delta.reasoning));
         let said = delta.reasoning_details.map(|details| self.details.add(details)).unwrap_or_default();
-        self.collector.reasoning(thought.unwrap_or(said), chunks);
-        match delta.content.map(|raw| (raw, string(Some(raw)))) {
-            Some((_, Some(text))) => self.collector.text(text, chunks),
+        self.collector.push_reasoning(thought.unwrap_or(said), chunks);
+        match delta.content.map(|raw| (raw, raw_string(Some(raw)))) {
+            Some((_, Some(text))) => self.collector.push_text(text, chunks),
             Some((raw, None)) => self.parts(raw, chunks),
             None => {}
         }
-        if let Some(refusal) = string(delta.refusal).filter(|text| !text.is_empty()) {
+        if let Some(refusal) = raw_string(delta.refusal).filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.collector.text(refusal, chunks);
+            self.collector.push_text(refusal, chunks);
         }
         for piece in delta.tool_calls.unwrap_or_default() {
             self.calls.add(piece, &mut self.collector);
@@ -234,19 +234,19 @@ impl Answer {
     }
 
     /// Content in parts: text, and thinking that is itself in parts.
-    fn parts(&mut self, raw: &RawValue, chunks: &mut Vec<Chunk>) {
+    fn parts(&mut self, raw: &RawValue, chunks: &mut Vec<ReplyChunk>) {
         let parts: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
         for part in &parts {
             if let Some(thinking) = part.get("thinking") {
                 for piece in thinking.as_array().into_iter().flatten() {
-                    self.collector.reasoning(text_of(piece), chunks);
+                    self.collector.push_reasoning(text_of(piece), chunks);
                 }
-                self.collector.reasoning(thinking.as_str().unwrap_or_default().to_owned(), chunks);
+                self.collector.push_reasoning(thinking.as_str().unwrap_or_default().to_owned(), chunks);
             } else if let Some(refusal) = part.get("refusal").and_then(Value::as_str) {
                 self.refused |= !refusal.is_empty();
-                self.collector.text(refusal.to_owned(), chunks);
+                self.collector.push_text(refusal.to_owned(), chunks);
             } else {
-                self.collector.text(text_of(part), chunks);
+                self.collector.push_text(text_of(part), chunks);
             }
         }
     }
@@ -254,8 +254,8 @@ impl Answer {
     /// What was used so far: the last word counts, unless it is none.
     fn used(&mut self, raw: Option<&RawValue>) {
         let Some(told) = raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
-        self.cost = told_cost(&told).or(self.cost);
-        let used = usage(&told);
+        self.cost = reported_cost(&told).or(self.cost);
+        let used = parse_usage(&told);
         if used.total() > 0 {
             self.usage = used;
         }
@@ -276,7 +276,7 @@ impl Answer {
         let Some(finish) = self.finish.take() else {
             let why =
                 if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
-            return Err(ModelErrorKind::Cut(why.to_owned()));
+            return Err(ModelErrorKind::Truncated(why.to_owned()));
         };
         let said = if self.collector.has_calls() { StopReason::Calls } else { StopReason::End };
         let stop = match finish.to_ascii_lowercase().as_str() {
@@ -289,13 +289,13 @@ impl Answer {
                 });
             }
             "abort" | "aborted" | "cancelled" => {
-                return Err(ModelErrorKind::Cut(format!("it stopped with `{finish}`")));
+                return Err(ModelErrorKind::Truncated(format!("it stopped with `{finish}`")));
             }
             _ if self.refused && said == StopReason::End => StopReason::Refused,
             _ => said,
         };
         if let Some(details) = self.details.take() {
-            self.collector.seal(json!({ DETAILS: details }));
+            self.collector.attach_opaque(json!({ DETAILS: details }));
         }
         let blocks = self.collector.finish(stop);
         Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
@@ -306,9 +306,9 @@ impl Answer {
 fn misread(data: &str, why: &serde_json::Error) -> ModelErrorKind {
     match serde_json::from_str::<Value>(data) {
         Ok(value) if value.get("error").is_some() || value.pointer("/0/error").is_some() => {
-            stream_error(&value)
+            error_from_stream(&value)
         }
-        _ => ModelErrorKind::Cut(bounded(&format!("what came is no part of an answer: {why}"))),
+        _ => ModelErrorKind::Truncated(sanitized_line(&format!("what came is no part of an answer: {why}"))),
     }
 }
 
@@ -318,12 +318,12 @@ fn text_of(part: &Value) -> String {
 
 /// OpenRouter's details of the thinking: they come in pieces, and go back as they were.
 #[derive(Default)]
-struct Details {
+struct ReasoningDetails {
     whole: Vec<Map<String, Value>>,
     by_place: HashMap<(String, u64), usize>,
 }
 
-impl Details {
+impl ReasoningDetails {
     /// Adds some, and gives the thinking that can be read in them.
     fn add(&mut self, raw: &RawValue) -> String {
         let pieces: Vec<Map<String, Value>> = serde_json::from_str(raw.get()).unwrap_or_default();

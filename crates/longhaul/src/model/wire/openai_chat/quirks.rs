@@ -10,24 +10,24 @@ pub struct Quirks {
     /// What it calls the limit of a reply.
     pub max_tokens_key: &'static str,
     /// Whether it must be asked for usage (`stream_options.include_usage`).
-    pub ask_usage: bool,
+    pub request_usage: bool,
     /// How it wants its thinking back.
-    pub reasoning_back: ReasoningBack,
+    pub reasoning_replay: ReasoningReplay,
     /// How it is told how much to think.
     pub thinking: ThinkingKey,
     /// Whether ids of calls are nine letters and digits, no more, no less.
-    pub short_ids: bool,
+    pub nine_char_ids: bool,
     /// Whether user messages must not follow each other.
-    pub merge_users: bool,
+    pub merge_user_messages: bool,
     /// Whether a user message must not follow a tool's.
-    pub bridge: bool,
+    pub bridge_tool_to_user: bool,
     /// Whether it holds answers to a schema; where it does not, the model is told of it in words.
-    pub json_schema: HoldsSchema,
+    pub schema_support: SchemaSupport,
 }
 
 /// How a provider wants the thinking of earlier replies back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReasoningBack {
+pub enum ReasoningReplay {
     /// Not at all.
     Never,
     /// As `reasoning_content`, and demanded where a reply has calls.
@@ -40,7 +40,7 @@ pub enum ReasoningBack {
 
 /// Whether a provider holds answers to a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldsSchema {
+pub enum SchemaSupport {
     /// Always.
     Always,
     /// Only where there are no tools.
@@ -66,13 +66,13 @@ impl Quirks {
     /// A provider nobody knows anything particular about.
     pub const PLAIN: Quirks = Quirks {
         max_tokens_key: "max_tokens",
-        ask_usage: true,
-        reasoning_back: ReasoningBack::Never,
+        request_usage: true,
+        reasoning_replay: ReasoningReplay::Never,
         thinking: ThinkingKey::Effort,
-        short_ids: false,
-        merge_users: false,
-        bridge: false,
-        json_schema: HoldsSchema::Always,
+        nine_char_ids: false,
+        merge_user_messages: false,
+        bridge_tool_to_user: false,
+        schema_support: SchemaSupport::Always,
     };
 
     /// OpenAI itself, and Azure and GitHub, who serve the same models.
@@ -80,27 +80,27 @@ impl Quirks {
 
     /// OpenRouter. Usage comes unasked.
     pub const OPENROUTER: Quirks = Quirks {
-        ask_usage: false,
-        reasoning_back: ReasoningBack::Details,
+        request_usage: false,
+        reasoning_replay: ReasoningReplay::Details,
         thinking: ThinkingKey::Object,
         ..Quirks::PLAIN
     };
 
     /// Mistral. It refuses fields it does not know, and is strict about roles and ids.
     pub const MISTRAL: Quirks = Quirks {
-        ask_usage: false,
-        reasoning_back: ReasoningBack::Parts,
-        short_ids: true,
-        merge_users: true,
-        bridge: true,
+        request_usage: false,
+        reasoning_replay: ReasoningReplay::Parts,
+        nine_char_ids: true,
+        merge_user_messages: true,
+        bridge_tool_to_user: true,
         ..Quirks::PLAIN
     };
 
     /// DeepSeek.
     pub const DEEPSEEK: Quirks = Quirks {
-        reasoning_back: ReasoningBack::Content,
+        reasoning_replay: ReasoningReplay::Content,
         thinking: ThinkingKey::Switch,
-        json_schema: HoldsSchema::Never,
+        schema_support: SchemaSupport::Never,
         ..Quirks::PLAIN
     };
 
@@ -109,20 +109,20 @@ impl Quirks {
     /// Most hold *every* reply to a schema, so that no tool is called any more.
     pub const LOCAL: Quirks = Quirks {
         thinking: ThinkingKey::Template,
-        merge_users: true,
-        json_schema: HoldsSchema::WithoutTools,
+        merge_user_messages: true,
+        schema_support: SchemaSupport::WithoutTools,
         ..Quirks::PLAIN
     };
 
     /// Ollama.
     pub const OLLAMA: Quirks =
-        Quirks { merge_users: true, json_schema: HoldsSchema::WithoutTools, ..Quirks::PLAIN };
+        Quirks { merge_user_messages: true, schema_support: SchemaSupport::WithoutTools, ..Quirks::PLAIN };
 
     /// Groq. It holds to schemas neither what is streamed nor what has tools.
-    pub const GROQ: Quirks = Quirks { json_schema: HoldsSchema::Never, ..Quirks::OPENAI };
+    pub const GROQ: Quirks = Quirks { schema_support: SchemaSupport::Never, ..Quirks::OPENAI };
 
     /// What is particular about a provider, by the name it goes by in front of a model's.
-    pub fn of(provider: &str) -> Quirks {
+    pub fn for_provider(provider: &str) -> Quirks {
         match provider {
             "openai" | "azure" | "github" | "github-models" | "github-copilot" | "xai" => Quirks::OPENAI,
             "groq" => Quirks::GROQ,
@@ -131,13 +131,13 @@ impl Quirks {
             "deepseek" => Quirks::DEEPSEEK,
             "llamacpp" | "llama.cpp" | "vllm" | "lmstudio" | "dmr" => Quirks::LOCAL,
             "ollama" => Quirks::OLLAMA,
-            "perplexity" => Quirks { ask_usage: false, ..Quirks::PLAIN },
+            "perplexity" => Quirks { request_usage: false, ..Quirks::PLAIN },
             _ => Quirks::PLAIN,
         }
     }
 
     /// Whether the provider can do what is asked for.
-    pub(super) fn check(&self, settings: &ModelSettings) -> Result<(), String> {
+    pub(super) fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
         if let Some(Thinking::Tokens(_)) = settings.thinking
             && self.thinking != ThinkingKey::Object
         {
@@ -149,7 +149,7 @@ impl Quirks {
         Ok(())
     }
 
-    pub(super) fn think(&self, thinking: &Thinking, body: &mut Map<String, Value>) {
+    pub(super) fn write_thinking(&self, thinking: &Thinking, body: &mut Map<String, Value>) {
         let mut put = |key: &str, value: Value| body.insert(key.to_owned(), value);
         match (self.thinking, thinking) {
             (ThinkingKey::Object, Thinking::Off) => put("reasoning", json!({"enabled": false})),

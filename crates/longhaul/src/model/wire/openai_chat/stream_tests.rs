@@ -56,13 +56,13 @@ fn comments_crlf_and_a_missing_done_do_not_matter() {
 #[test]
 fn a_stream_without_a_reason_was_cut() {
     let cut = stream(&[delta(json!({"content": "a"}))]);
-    assert!(matches!(failure(&wire(), &cut), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&wire(), &(cut + "data: [DONE]\n\n")), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&wire(), ""), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&wire(), "data: {\"choices\":[{\"del"), ModelErrorKind::Cut(_)));
-    assert!(matches!(failure(&wire(), "<html>Bad gateway</html>"), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), &cut), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&wire(), &(cut + "data: [DONE]\n\n")), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&wire(), ""), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&wire(), "data: {\"choices\":[{\"del"), ModelErrorKind::Truncated(_)));
+    assert!(matches!(failure(&wire(), "<html>Bad gateway</html>"), ModelErrorKind::Truncated(_)));
     let broken = "data: {\"choices\": 7}\n\n".to_owned() + &stream(&[finish("stop")]);
-    assert!(matches!(failure(&wire(), &broken), ModelErrorKind::Cut(_)));
+    assert!(matches!(failure(&wire(), &broken), ModelErrorKind::Truncated(_)));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn every_reason_to_stop_is_understood() {
     }
     assert_eq!(reply(&[look, finish("length")]).stop, StopReason::Length);
     for reason in ["error", "insufficient_system_resource", "abort"] {
-        assert!(failure(&wire(), &stream(&[finish(reason)])).is_passing(), "{reason}");
+        assert!(failure(&wire(), &stream(&[finish(reason)])).is_transient(), "{reason}");
     }
 }
 

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use crate::message::Usage;
-use crate::model::wire::common::count;
+use crate::model::wire::common::token_count;
 
 /// Usage in our sense: what was cached is part of the input, what was thinking is part of the output, whatever the
 /// provider thinks of that.
-pub(super) fn usage(told: &Value) -> Usage {
-    let cached = count(
+pub(super) fn parse_usage(told: &Value) -> Usage {
+    let cached = token_count(
         told,
         &[
             "/prompt_tokens_details/cached_tokens",
@@ -18,11 +18,11 @@ pub(super) fn usage(told: &Value) -> Usage {
         ],
     );
     let cache_written =
-        count(told, &["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
-    let reasoning = count(told, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    let (input, output) = (count(told, &["/prompt_tokens"]), count(told, &["/completion_tokens"]));
+        token_count(told, &["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
+    let reasoning = token_count(told, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
+    let (input, output) = (token_count(told, &["/prompt_tokens"]), token_count(told, &["/completion_tokens"]));
     // xAI counts thinking beside the output: the total tells.
-    let beside = count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
+    let beside = token_count(told, &["/total_tokens"]).saturating_sub(input.saturating_add(output)).min(reasoning);
     let output = output.saturating_add(beside);
     Usage {
         input: input.max(cached.saturating_add(cache_written)),

@@ -8,11 +8,11 @@ use crate::model::wire::testing::{body, call, returned, said, settings, text, th
 fn made(change: impl FnOnce(&mut ModelSettings)) -> Value {
     let mut settings = settings();
     change(&mut settings);
-    body(&OpenAiResponses, &[user("Hi")], &tools(), &settings, &Memo::default()).1
+    body(&OpenAiResponses, &[user("Hi")], &tools(), &settings, &WireCache::default()).1
 }
 
 fn input(messages: &[Message]) -> Value {
-    body(&OpenAiResponses, messages, &[], &settings(), &Memo::default()).1["input"].clone()
+    body(&OpenAiResponses, messages, &[], &settings(), &WireCache::default()).1["input"].clone()
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn every_setting_reaches_the_wire_or_is_refused_by_name() {
     let refused = |change: fn(&mut ModelSettings)| {
         let mut settings = settings();
         change(&mut settings);
-        OpenAiResponses.check(&settings).unwrap_err()
+        OpenAiResponses.check_settings(&settings).unwrap_err()
     };
     assert!(refused(|s| s.frequency_penalty = Some(1.0)).starts_with("frequency_penalty:"));
     assert!(refused(|s| s.presence_penalty = Some(1.0)).starts_with("presence_penalty:"));
@@ -114,16 +114,16 @@ fn thinking_that_nothing_came_of_is_left_out() {
 
 #[test]
 fn a_turn_writes_only_what_is_new() {
-    let memo = Memo::default();
+    let memo = WireCache::default();
     let mut conversation = vec![user("Hi")];
     for n in 0..20 {
         let id = format!("c{n}");
         conversation.extend([said(vec![call(&id, "look", "{}")]), returned(&id, "seen")]);
         let (bytes, _) = body(&OpenAiResponses, &conversation, &tools(), &settings(), &memo);
-        assert_eq!(bytes, body(&OpenAiResponses, &conversation, &tools(), &settings(), &Memo::default()).0);
-        assert_eq!(memo.with(|Remembered(transcript)| transcript.written()), conversation.len());
+        assert_eq!(bytes, body(&OpenAiResponses, &conversation, &tools(), &settings(), &WireCache::default()).0);
+        assert_eq!(memo.with(|ResponsesCache(transcript)| transcript.written()), conversation.len());
     }
     conversation.truncate(3);
     let (bytes, _) = body(&OpenAiResponses, &conversation, &tools(), &settings(), &memo);
-    assert_eq!(bytes, body(&OpenAiResponses, &conversation, &tools(), &settings(), &Memo::default()).0);
+    assert_eq!(bytes, body(&OpenAiResponses, &conversation, &tools(), &settings(), &WireCache::default()).0);
 }

@@ -6,30 +6,30 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::message::{Block, Reply};
-use crate::model::wire::history::{Form, arguments, push, says_something};
+use crate::model::wire::history::{MessageWriter, json_arguments, push_json, has_content};
 use crate::model::wire::names::wire_name;
 
 /// How long an id of a call may be.
 const LONGEST_ID: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ItemForm;
+pub(super) struct ResponsesItemWriter;
 
 #[derive(Serialize)]
-struct Item<'a> {
+struct ResponsesMessage<'a> {
     r#type: &'static str,
     role: &'static str,
-    content: [Part<'a>; 1],
+    content: [ResponsesContent<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct ResponsesContent<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct ResponsesFunctionCall<'a> {
     r#type: &'static str,
     call_id: &'a str,
     name: Cow<'a, str>,
@@ -37,20 +37,20 @@ struct Called<'a> {
 }
 
 #[derive(Serialize)]
-struct Returned<'a> {
+struct ResponsesFunctionOutput<'a> {
     r#type: &'static str,
     call_id: &'a str,
     output: &'a str,
 }
 
-impl Form for ItemForm {
-    fn user(&mut self, out: &mut Vec<u8>, text: &str) {
-        push(out, &Item { r#type: "message", role: "user", content: [Part { r#type: "input_text", text }] });
+impl MessageWriter for ResponsesItemWriter {
+    fn write_user(&mut self, out: &mut Vec<u8>, text: &str) {
+        push_json(out, &ResponsesMessage { r#type: "message", role: "user", content: [ResponsesContent { r#type: "input_text", text }] });
     }
 
-    fn assistant(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
+    fn write_reply(&mut self, out: &mut Vec<u8>, reply: &Reply, ids: &[String]) {
         // Thinking that nothing came of is refused.
-        if !says_something(reply) {
+        if !has_content(reply) {
             return;
         }
         let mut ids = ids.iter();
@@ -59,41 +59,41 @@ impl Form for ItemForm {
             match block {
                 Block::Text(text) if text.trim().is_empty() => {}
                 Block::Text(text) => {
-                    let content = [Part { r#type: "output_text", text }];
-                    push(out, &Item { r#type: "message", role: "assistant", content });
+                    let content = [ResponsesContent { r#type: "output_text", text }];
+                    push_json(out, &ResponsesMessage { r#type: "message", role: "assistant", content });
                 }
                 Block::Reasoning { opaque, .. } => {
-                    if let Some(item) = opaque.as_ref().and_then(sealed) {
-                        push(out, &item);
+                    if let Some(item) = opaque.as_ref().and_then(encrypted_reasoning) {
+                        push_json(out, &item);
                     }
                 }
                 Block::Call(call) => {
                     let Some(call_id) = ids.next() else { continue };
-                    let arguments = arguments(&call.arguments);
+                    let arguments = json_arguments(&call.arguments);
                     let name = wire_name(&call.tool);
-                    push(out, &Called { r#type: "function_call", call_id, name, arguments });
+                    push_json(out, &ResponsesFunctionCall { r#type: "function_call", call_id, name, arguments });
                 }
             }
         }
     }
 
-    fn result(&mut self, out: &mut Vec<u8>, id: &str, _: &str, output: &str) {
-        push(out, &Returned { r#type: "function_call_output", call_id: id, output });
+    fn write_result(&mut self, out: &mut Vec<u8>, id: &str, _: &str, output: &str) {
+        push_json(out, &ResponsesFunctionOutput { r#type: "function_call_output", call_id: id, output });
     }
 
-    fn takes_id(&self, id: &str) -> bool {
+    fn accepts_id(&self, id: &str) -> bool {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
     }
 
-    fn id(&self, n: usize) -> String {
+    fn make_id(&self, n: usize) -> String {
         format!("call_{n}")
     }
 }
 
 /// Of an item of thinking, what goes back: not its id, for nothing is stored there that it could name. Nothing if it
 /// is another family's, or has nothing encrypted in it.
-pub(super) fn sealed(item: &Value) -> Option<Map<String, Value>> {
+pub(super) fn encrypted_reasoning(item: &Value) -> Option<Map<String, Value>> {
     let encrypted = item.get("encrypted_content")?.as_str().filter(|text| !text.is_empty())?;
     if item.get("type")? != "reasoning" {
         return None;

@@ -7,17 +7,17 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{OPENAI, openai_strict};
-use super::history::{self, Transcript};
+use super::history::{self, MessageList};
 use super::names::wire_name;
-use super::output::{self, Told};
-use super::tools::Offered;
-use super::{Memo, Parser, Wire, common};
+use super::output::{self, SchemaDelivery};
+use super::tools::WireTool;
+use super::{WireCache, ReplyParser, WireProtocol, common};
 use crate::model::settings::{ModelSettings, Thinking};
-use crate::model::{ModelErrorKind, Request};
-use form::ItemForm;
+use crate::model::{ModelErrorKind, ModelRequest};
+use form::ResponsesItemWriter;
 
 /// The keys of a body that only we write.
-const OURS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
+const RESERVED_KEYS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
 
 /// The least `max_output_tokens` that OpenAI's specification allows.
 const LEAST_TOKENS: u64 = 16;
@@ -33,13 +33,13 @@ impl OpenAiResponses {
     }
 
     /// Everything in a body but the conversation and the tools.
-    fn frame(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
-        let shape = output::wanted(request, settings);
+    fn request_fields(request: &ModelRequest<'_>, settings: &ModelSettings) -> Map<String, Value> {
+        let shape = output::requested_output(request, settings);
         let told = match shape.is_some_and(|shape| shape.strict) {
-            true => Told::of(shape, &[openai_strict(&settings.model), &OPENAI]),
-            false => Told::of(shape, &[&OPENAI]),
+            true => SchemaDelivery::choose(shape, &[openai_strict(&settings.model), &OPENAI]),
+            false => SchemaDelivery::choose(shape, &[&OPENAI]),
         };
-        let system = told.system(request.system);
+        let system = told.system_prompt(request.system);
         let mut body = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -49,7 +49,7 @@ impl OpenAiResponses {
         put("model", Some(json!(settings.model)));
         put("stream", Some(json!(true)));
         put("store", Some(json!(false)));
-        put("include", thinks(&settings.model).then(|| json!(["reasoning.encrypted_content"])));
+        put("include", is_reasoning_model(&settings.model).then(|| json!(["reasoning.encrypted_content"])));
         put("instructions", (!system.is_empty()).then(|| json!(system)));
         put("max_output_tokens", settings.max_tokens.map(Value::from));
         put("temperature", settings.temperature.map(Value::from));
@@ -57,7 +57,7 @@ impl OpenAiResponses {
         if !request.tools.is_empty() {
             put("parallel_tool_calls", settings.parallel_tool_calls.map(Value::from));
         }
-        if let Told::Schema(shape, schema, strict) = &told {
+        if let SchemaDelivery::Schema(shape, schema, strict) = &told {
             let name = wire_name(&shape.name);
             let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
             if let Some(description) = &shape.description {
@@ -66,43 +66,43 @@ impl OpenAiResponses {
             put("text", Some(json!({ "format": format })));
         }
         match &settings.thinking {
-            Some(Thinking::Off) if thinks(&settings.model) => {
+            Some(Thinking::Off) if is_reasoning_model(&settings.model) => {
                 put("reasoning", Some(json!({"effort": "none"})));
             }
             // Without this nothing of the thinking is ever seen.
-            Some(Thinking::Effort(effort)) if thinks(&settings.model) => {
+            Some(Thinking::Effort(effort)) if is_reasoning_model(&settings.model) => {
                 put("reasoning", Some(json!({"effort": effort, "summary": "auto"})));
             }
             Some(Thinking::Effort(effort)) => put("reasoning", Some(json!({ "effort": effort }))),
-            Some(Thinking::Adaptive) if thinks(&settings.model) => {
+            Some(Thinking::Adaptive) if is_reasoning_model(&settings.model) => {
                 put("reasoning", Some(json!({"summary": "auto"})));
             }
             Some(Thinking::Off | Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
         }
-        history::merge(&mut body, &settings.provider_opts);
+        history::merge_options(&mut body, &settings.provider_opts);
         body
     }
 }
 
 /// Whether a model thinks; OpenAI's that do not refuse to be asked for encrypted thinking, and every word on `reasoning` ("gpt-5
 /// and o-series models only").
-pub(super) fn thinks(model: &str) -> bool {
+pub(super) fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
     !["gpt-4", "gpt-3", "chatgpt-", "gpt-5-chat"].iter().any(|older| name.starts_with(older))
 }
 
 /// What is remembered of a conversation.
-struct Remembered(Transcript<ItemForm>);
+struct ResponsesCache(MessageList<ResponsesItemWriter>);
 
-impl Default for Remembered {
+impl Default for ResponsesCache {
     fn default() -> Self {
-        Remembered(Transcript::new(ItemForm))
+        ResponsesCache(MessageList::new(ResponsesItemWriter))
     }
 }
 
 #[derive(Serialize)]
-struct Tool {
+struct ResponsesTool {
     r#type: &'static str,
     name: String,
     description: String,
@@ -111,13 +111,13 @@ struct Tool {
     strict: bool,
 }
 
-fn tool(Offered { name, description, parameters }: Offered) -> Tool {
-    Tool { r#type: "function", name, description, parameters, strict: false }
+fn tool(WireTool { name, description, parameters }: WireTool) -> ResponsesTool {
+    ResponsesTool { r#type: "function", name, description, parameters, strict: false }
 }
 
-impl Wire for OpenAiResponses {
-    fn check(&self, settings: &ModelSettings) -> Result<(), String> {
-        history::refuse_ours(settings, &OURS)?;
+impl WireProtocol for OpenAiResponses {
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
+        history::reject_reserved_keys(settings, &RESERVED_KEYS)?;
         let lacking = [
             ("frequency_penalty", settings.frequency_penalty.is_some()),
             ("presence_penalty", settings.presence_penalty.is_some()),
@@ -137,25 +137,25 @@ impl Wire for OpenAiResponses {
         }
     }
 
-    fn path(&self, _: &ModelSettings) -> String {
+    fn request_path(&self, _: &ModelSettings) -> String {
         "/responses".to_owned()
     }
 
-    fn body(&self, request: &Request<'_>, settings: &ModelSettings, memo: &Memo) -> Result<Vec<u8>, String> {
-        self.check(settings)?;
-        let frame = Self::frame(request, settings);
-        memo.with(|Remembered(transcript)| {
-            transcript.write(request.messages, || ItemForm);
-            Ok(transcript.body(&frame, "input", &[], request.tools, (&OPENAI, memo), tool))
+    fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
+        self.check_settings(settings)?;
+        let frame = Self::request_fields(request, settings);
+        memo.with(|ResponsesCache(transcript)| {
+            transcript.update(request.messages, || ResponsesItemWriter);
+            Ok(transcript.build_body(&frame, "input", &[], request.tools, (&OPENAI, memo), tool))
         })
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
-        Box::new(parse::ResponseParser::new())
+    fn parser(&self) -> Box<dyn ReplyParser> {
+        Box::new(parse::ResponsesParser::new())
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        common::refusal(status, body)
+    fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
+        common::error_from_response(status, body)
     }
 }
 

@@ -6,22 +6,22 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::form::sealed;
+use super::form::encrypted_reasoning;
 use crate::message::{Block, Call, Reply, StopReason, Usage};
-use crate::model::wire::Parser;
-use crate::model::wire::common::{Collector, bounded, count, number, stream_error, string, told_cost};
-use crate::model::wire::sse::{Sse, SseEvent};
-use crate::model::{Chunk, ModelErrorKind};
+use crate::model::wire::ReplyParser;
+use crate::model::wire::common::{BlockCollector, sanitized_line, token_count, raw_number, error_from_stream, raw_string, reported_cost};
+use crate::model::wire::sse::{SseParser, SseEvent};
+use crate::model::{ReplyChunk, ModelErrorKind};
 
 /// Takes a response as it comes.
-pub(super) struct ResponseParser {
-    sse: Sse,
-    answer: Answer,
+pub(super) struct ResponsesParser {
+    sse: SseParser,
+    answer: ResponsesReplyBuilder,
 }
 
 #[derive(Default)]
-struct Answer {
-    collector: Collector,
+struct ResponsesReplyBuilder {
+    collector: BlockCollector,
     /// Where the items are in the reply, by their place and by their ids.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
@@ -35,7 +35,7 @@ struct Answer {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ResponsesEvent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     object: Option<&'a RawValue>,
@@ -52,7 +52,7 @@ struct Event<'a> {
 }
 
 #[derive(Deserialize, Default)]
-struct Response<'a> {
+struct ResponsesObject<'a> {
     #[serde(borrow)]
     model: Option<&'a RawValue>,
     status: Option<&'a RawValue>,
@@ -62,96 +62,96 @@ struct Response<'a> {
     incomplete_details: Option<&'a RawValue>,
 }
 
-impl ResponseParser {
+impl ResponsesParser {
     pub(super) fn new() -> Self {
-        ResponseParser { sse: Sse::new(), answer: Answer::default() }
+        ResponsesParser { sse: SseParser::new(), answer: ResponsesReplyBuilder::default() }
     }
 }
 
-impl Parser for ResponseParser {
-    fn is_over(&self) -> bool {
+impl ReplyParser for ResponsesParser {
+    fn is_complete(&self) -> bool {
         self.answer.stop.is_some()
     }
 
-    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
-        let ResponseParser { sse, answer } = self;
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
+        let ResponsesParser { sse, answer } = self;
         sse.feed(bytes, |event| answer.event(event, chunks))
     }
 
-    fn end(&mut self) -> Result<Reply, ModelErrorKind> {
-        let ResponseParser { sse, answer } = self;
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
+        let ResponsesParser { sse, answer } = self;
         // What comes only now is in the reply, if it is anywhere.
-        sse.end(|event| answer.event(event, &mut Vec::new()))?;
+        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
         answer.reply()
     }
 }
 
-impl Answer {
-    fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<Chunk>) -> Result<(), ModelErrorKind> {
+impl ResponsesReplyBuilder {
+    fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
         let data = sse.data.trim();
         // Whatever follows the end is not part of it.
-        if self.stop.is_some() || (!data.starts_with(['{', '[']) && sse.event != "error") {
+        if self.stop.is_some() || (!data.starts_with(['{', '[']) && sse.name != "error") {
             return Ok(());
         }
-        let event: Event<'_> = match serde_json::from_str(data) {
+        let event: ResponsesEvent<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) if sse.event == "error" => return Err(stream_error(&json!(data))),
+            Err(_) if sse.name == "error" => return Err(error_from_stream(&json!(data))),
             Err(why) => {
-                return Err(ModelErrorKind::Cut(bounded(&format!(
+                return Err(ModelErrorKind::Truncated(sanitized_line(&format!(
                     "what came is no part of an answer: {why}"
                 ))));
             }
         };
-        let kind = string(event.kind).unwrap_or_else(|| sse.event.to_owned());
+        let kind = raw_string(event.kind).unwrap_or_else(|| sse.name.to_owned());
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.refused |= kind == "response.refusal.delta";
                 let at = self.place(&event, no_text());
-                self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
+                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 let at = self.place(&event, no_thinking());
-                self.collector.more(at, string(event.delta).unwrap_or_default(), chunks);
+                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
             }
             "response.function_call_arguments.delta" => {
                 let at = self.place(&event, no_call());
-                if let Some(call) = self.collector.call(at) {
-                    call.arguments.push_str(&string(event.delta).unwrap_or_default());
+                if let Some(call) = self.collector.call_mut(at) {
+                    call.arguments.push_str(&raw_string(event.delta).unwrap_or_default());
                 }
             }
             "response.output_text.done" | "response.refusal.done" => {
-                let said = string(event.text).or_else(|| string(event.refusal)).unwrap_or_default();
+                let said = raw_string(event.text).or_else(|| raw_string(event.refusal)).unwrap_or_default();
                 self.refused |= kind == "response.refusal.done";
                 let at = self.place(&event, no_text());
                 self.fill(at, said, chunks);
             }
-            "response.reasoning_summary_part.added" if number(event.summary_index).unwrap_or(0) > 0 => {
+            "response.reasoning_summary_part.added" if raw_number(event.summary_index).unwrap_or(0) > 0 => {
                 let at = self.place(&event, no_thinking());
-                self.collector.more(at, "\n\n".to_owned(), chunks);
+                self.collector.append(at, "\n\n".to_owned(), chunks);
             }
             "response.function_call_arguments.done" => {
                 let at = self.place(&event, no_call());
-                self.arguments(at, string(event.arguments));
+                self.arguments(at, raw_string(event.arguments));
             }
             "response.output_item.added" | "response.output_item.done" => {
                 self.item(&event, kind.ends_with("done"), chunks);
             }
             "response.created" | "response.in_progress" | "response.queued" => {
-                self.model(&told(event.response));
+                self.model(&parse_response(event.response));
             }
             "response.completed" | "response.done" | "response.incomplete" => {
-                self.ended(&told(event.response), &kind, chunks)?;
+                self.ended(&parse_response(event.response), &kind, chunks)?;
             }
-            "response.failed" | "response.cancelled" => return Err(failed(&told(event.response))),
-            "error" => return Err(stream_error(&serde_json::from_str(data).unwrap_or_default())),
+            "response.failed" | "response.cancelled" => return Err(failed(&parse_response(event.response))),
+            "error" => return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default())),
             _ if event.error.is_some() => {
                 // A response that is not streamed has an error too, most often none.
-                return Err(stream_error(&serde_json::from_str(data).unwrap_or_default()));
+                return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default()));
             }
-            _ if string(event.object).is_some_and(|object| object == "response") => {
-                let response: Response<'_> = serde_json::from_str(data).unwrap_or_default();
+            _ if raw_string(event.object).is_some_and(|object| object == "response") => {
+                let response: ResponsesObject<'_> = serde_json::from_str(data).unwrap_or_default();
                 // One that only says that it is under way has not ended.
-                if !matches!(string(response.status).as_deref(), None | Some("queued" | "in_progress")) {
+                if !matches!(raw_string(response.status).as_deref(), None | Some("queued" | "in_progress")) {
                     self.ended(&response, "", chunks)?;
                 }
             }
@@ -161,8 +161,8 @@ impl Answer {
     }
 
     /// The block of the item that an event is about; a new one if no item of its kind began there.
-    fn place(&mut self, event: &Event<'_>, new: Block) -> usize {
-        let (index, id) = (number(event.output_index), string(event.item_id).unwrap_or_default());
+    fn place(&mut self, event: &ResponsesEvent<'_>, new: Block) -> usize {
+        let (index, id) = (raw_number(event.output_index), raw_string(event.item_id).unwrap_or_default());
         match self.known(index, [&id], &new) {
             Some(at) => at,
             None => self.open(index, [id], new),
@@ -177,11 +177,11 @@ impl Answer {
             None => ids.iter().find_map(|id| self.by_id.get(*id).copied()),
         };
         let kind = std::mem::discriminant(like);
-        at.filter(|at| self.collector.block(*at).is_some_and(|block| std::mem::discriminant(block) == kind))
+        at.filter(|at| self.collector.block_mut(*at).is_some_and(|block| std::mem::discriminant(block) == kind))
     }
 
     fn open<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], block: Block) -> usize {
-        let at = self.collector.open(block);
+        let at = self.collector.open_block(block);
         self.last = Some(at);
         if let Some(index) = index {
             self.by_index.insert(index, at);
@@ -193,7 +193,7 @@ impl Answer {
     }
 
     /// An item began, or is whole.
-    fn item(&mut self, event: &Event<'_>, whole: bool, chunks: &mut Vec<Chunk>) {
+    fn item(&mut self, event: &ResponsesEvent<'_>, whole: bool, chunks: &mut Vec<ReplyChunk>) {
         let item: Value = event.item.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let block = match item.get("type").and_then(Value::as_str) {
@@ -202,7 +202,7 @@ impl Answer {
             Some("function_call") => no_call(),
             _ => return,
         };
-        let (index, ids) = (number(event.output_index), [said("id"), said("call_id")]);
+        let (index, ids) = (raw_number(event.output_index), [said("id"), said("call_id")]);
         let known = self.known(index, [&ids[0], &ids[1]], &block);
         let at = match known {
             // Where nothing tells items apart, one that begins is another.
@@ -213,9 +213,9 @@ impl Answer {
     }
 
     /// Takes from an item what is not there yet.
-    fn take(&mut self, at: usize, item: &Value, whole: bool, chunks: &mut Vec<Chunk>) {
+    fn take(&mut self, at: usize, item: &Value, whole: bool, chunks: &mut Vec<ReplyChunk>) {
         let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(call) = self.collector.call(at) {
+        if let Some(call) = self.collector.call_mut(at) {
             if call.tool.is_empty() {
                 call.tool = said("name");
             }
@@ -235,33 +235,33 @@ impl Answer {
             text.push_str(refusal.or_else(|| part.get("text")?.as_str()).unwrap_or_default());
         }
         self.fill(at, text, chunks);
-        if let Some(Block::Reasoning { opaque, .. }) = self.collector.block(at) {
-            *opaque = sealed(item).map(Value::Object);
+        if let Some(Block::Reasoning { opaque, .. }) = self.collector.block_mut(at) {
+            *opaque = encrypted_reasoning(item).map(Value::Object);
         }
     }
 
     /// The whole of a text of which no piece came.
-    fn fill(&mut self, at: usize, whole: String, chunks: &mut Vec<Chunk>) {
-        let nothing = match self.collector.block(at) {
+    fn fill(&mut self, at: usize, whole: String, chunks: &mut Vec<ReplyChunk>) {
+        let nothing = match self.collector.block_mut(at) {
             Some(Block::Text(text) | Block::Reasoning { text, .. }) => text.is_empty(),
             _ => false,
         };
         if nothing {
-            self.collector.more(at, whole, chunks);
+            self.collector.append(at, whole, chunks);
         }
     }
 
     /// The whole of some arguments, whatever pieces came. None at all is not more than some.
     fn arguments(&mut self, at: usize, whole: Option<String>) {
-        if let (Some(call), Some(whole)) = (self.collector.call(at), whole)
+        if let (Some(call), Some(whole)) = (self.collector.call_mut(at), whole)
             && (!whole.is_empty() || call.arguments.is_empty())
         {
             call.arguments = whole;
         }
     }
 
-    fn model(&mut self, response: &Response<'_>) {
-        if let Some(model) = string(response.model).filter(|model| !model.is_empty()) {
+    fn model(&mut self, response: &ResponsesObject<'_>) {
+        if let Some(model) = raw_string(response.model).filter(|model| !model.is_empty()) {
             self.model = model;
         }
     }
@@ -269,17 +269,17 @@ impl Answer {
     /// The response has ended, one way or the other.
     fn ended(
         &mut self,
-        response: &Response<'_>,
+        response: &ResponsesObject<'_>,
         kind: &str,
-        chunks: &mut Vec<Chunk>,
+        chunks: &mut Vec<ReplyChunk>,
     ) -> Result<(), ModelErrorKind> {
         self.model(response);
-        let status = string(response.status).unwrap_or_default();
+        let status = raw_string(response.status).unwrap_or_default();
         if response.error.is_some() || matches!(status.as_str(), "failed" | "cancelled") {
             return Err(failed(response));
         }
         if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
-            self.cost = told_cost(&told);
+            self.cost = reported_cost(&told);
             self.usage = usage(&told);
         }
         if self.collector.is_empty() {
@@ -301,7 +301,7 @@ impl Answer {
     }
 
     /// The items of a response of which none was streamed.
-    fn output(&mut self, raw: Option<&RawValue>, chunks: &mut Vec<Chunk>) {
+    fn output(&mut self, raw: Option<&RawValue>, chunks: &mut Vec<ReplyChunk>) {
         let items: Vec<Value> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         for item in &items {
             let block = match item.get("type").and_then(Value::as_str) {
@@ -310,7 +310,7 @@ impl Answer {
                 Some("function_call") => no_call(),
                 _ => continue,
             };
-            let at = self.collector.open(block);
+            let at = self.collector.open_block(block);
             self.take(at, item, true, chunks);
         }
     }
@@ -319,7 +319,7 @@ impl Answer {
         let Some(stop) = self.stop.take() else {
             let why =
                 if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
-            return Err(ModelErrorKind::Cut(why.to_owned()));
+            return Err(ModelErrorKind::Truncated(why.to_owned()));
         };
         let blocks = self.collector.finish(stop);
         Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
@@ -338,28 +338,28 @@ fn no_call() -> Block {
     Block::Call(Call { id: String::new(), tool: String::new(), arguments: String::new() })
 }
 
-fn told(raw: Option<&RawValue>) -> Response<'_> {
+fn parse_response(raw: Option<&RawValue>) -> ResponsesObject<'_> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-fn failed(response: &Response<'_>) -> ModelErrorKind {
-    let status = string(response.status).unwrap_or_default();
+fn failed(response: &ResponsesObject<'_>) -> ModelErrorKind {
+    let status = raw_string(response.status).unwrap_or_default();
     match response.error.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
-        Some(error) => stream_error(&json!({ "error": error })),
+        Some(error) => error_from_stream(&json!({ "error": error })),
         None => ModelErrorKind::Server { status: 500, message: format!("the response is {status}") },
     }
 }
 
 /// What was used, in our sense.
 fn usage(told: &Value) -> Usage {
-    let cached = count(told, &["/input_tokens_details/cached_tokens"]);
-    let cache_written = count(told, &["/input_tokens_details/cache_write_tokens"]);
-    let output = count(told, &["/output_tokens"]);
+    let cached = token_count(told, &["/input_tokens_details/cached_tokens"]);
+    let cache_written = token_count(told, &["/input_tokens_details/cache_write_tokens"]);
+    let output = token_count(told, &["/output_tokens"]);
     Usage {
-        input: count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
+        input: token_count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
         cached,
         cache_written,
         output,
-        reasoning: count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
+        reasoning: token_count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
     }
 }

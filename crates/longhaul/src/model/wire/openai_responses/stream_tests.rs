@@ -205,14 +205,14 @@ fn errors_end_it() {
         assert_eq!(failure(&WIRE, &format!("{begun}{end}")), expected, "{end}");
         assert_eq!(failure(&WIRE, end), expected, "{end}");
     }
-    assert!(failure(&WIRE, "data: {\"type\":\"response.failed\"}\n\n").is_passing());
+    assert!(failure(&WIRE, "data: {\"type\":\"response.failed\"}\n\n").is_transient());
 }
 
 #[test]
 fn a_stream_without_an_end_was_cut() {
     let begun = stream(&[added(0, message()), delta("output_text", 0, "a")]);
     for cut in ["", "data: [DONE]\n\n", &begun, "data: {\"type\":\"respon", "<html>"] {
-        assert!(matches!(failure(&WIRE, cut), ModelErrorKind::Cut(_)), "{cut}");
+        assert!(matches!(failure(&WIRE, cut), ModelErrorKind::Truncated(_)), "{cut}");
     }
 }
 
@@ -322,10 +322,10 @@ fn a_response_that_is_not_over_is_cut() {
     for status in ["queued", "in_progress"] {
         let whole =
             json!({"object": "response", "status": status, "model": "m", "error": null, "output": []});
-        assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Cut(_)), "{status}");
+        assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Truncated(_)), "{status}");
     }
     let whole = json!({"object": "response", "model": "m", "output": [message()]});
-    assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Cut(_)), "no status at all");
+    assert!(matches!(failure(&WIRE, &whole.to_string()), ModelErrorKind::Truncated(_)), "no status at all");
 }
 
 proptest! {

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::merge::{either, merge};
 use super::words::{bounded, describe, described, list, note, said, types};
-use super::{DEEPEST, LARGEST, SILENT, Walk};
+use super::{DEEPEST, LARGEST, SILENT, SchemaAdapter};
 
-impl Walk<'_> {
+impl SchemaAdapter<'_> {
     /// Takes the alternatives out of a schema.
     pub(super) fn alternatives(
         &self,
@@ -48,7 +48,7 @@ impl Walk<'_> {
         let maybe = |one: &Map<String, Value>| {
             one.get("type").is_some_and(Value::is_string) && !one.contains_key("enum")
         };
-        if self.dialect.plain
+        if self.dialect.explicit_types
             && made.len() == 2
             && made.iter().any(is_null)
             && made.iter().any(|one| !is_null(one) && maybe(one))
@@ -68,7 +68,7 @@ impl Walk<'_> {
         }
         notes.extend(["default", "examples"].iter().filter_map(|key| Some(note(key, map.get(*key)?))));
         let mut head = Map::new();
-        if self.dialect.plain {
+        if self.dialect.explicit_types {
             // Nothing may stand beside them there.
             if let Some(first) = made.first_mut() {
                 let inner = said(first);
@@ -137,11 +137,11 @@ impl Walk<'_> {
         let name = to.rsplit('/').next().unwrap_or_default().to_owned();
         let target = to.strip_prefix('#').and_then(|path| self.root.pointer(path)).and_then(Value::as_object);
         let Some(target) = target else {
-            self.narrowed |= self.dialect.closed;
+            self.narrowed |= self.dialect.closed_objects;
             return merge(map, described(format!("(see {})", bounded(&to))));
         };
         if self.open.contains(&to) {
-            self.narrowed |= self.dialect.closed;
+            self.narrowed |= self.dialect.closed_objects;
             let mut again = described(format!("(again as above: {name})"));
             again.extend(target.get("type").map(|kind| ("type".to_owned(), kind.clone())));
             return merge(map, again);

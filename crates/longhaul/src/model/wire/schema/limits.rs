@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::super::dialect::Limits;
+use super::super::dialect::SchemaLimits;
 
 /// An `enum` with more values than this has a limit of its own.
 const MANY_VALUES: usize = 250;
 
 /// Whether a schema that has been adapted stays within the limits.
-pub(super) fn fits(schema: &Value, limits: &Limits) -> bool {
+pub(super) fn fits(schema: &Value, limits: &SchemaLimits) -> bool {
     let mut counted = Counted::default();
     counted.add(schema, 0);
     counted.properties <= limits.properties

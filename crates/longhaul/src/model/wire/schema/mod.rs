@@ -12,7 +12,7 @@ mod words;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use super::dialect::Dialect;
+pub(crate) use super::dialect::SchemaDialect;
 use words::{describe, inferred, kind_of, note, said, types, values};
 
 /// A schema may have so many parts once its references are resolved.
@@ -43,7 +43,7 @@ const SILENT: [&str; 17] = [
 
 /// A schema that a provider takes.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Adapted {
+pub(crate) struct AdaptedSchema {
     /// The schema.
     pub(crate) schema: Value,
     /// What it does not say any more about the whole, in words.
@@ -51,8 +51,8 @@ pub(crate) struct Adapted {
 }
 
 /// The schema of a tool's arguments as a provider takes it: always that of an object. An error says why it cannot be said.
-pub(crate) fn arguments(schema: &Value, dialect: &Dialect) -> Result<Adapted, String> {
-    let mut walk = Walk::new(schema, dialect);
+pub(crate) fn adapt_arguments(schema: &Value, dialect: &SchemaDialect) -> Result<AdaptedSchema, String> {
+    let mut walk = SchemaAdapter::new(schema, dialect);
     let map = match schema {
         Value::Object(map) => map.clone(),
         _ => Map::new(),
@@ -62,13 +62,13 @@ pub(crate) fn arguments(schema: &Value, dialect: &Dialect) -> Result<Adapted, St
         Value::String(said) => Some(said),
         _ => None,
     });
-    Ok(Adapted { schema: Value::Object(whole), notes: notes.into_iter().collect() })
+    Ok(AdaptedSchema { schema: Value::Object(whole), notes: notes.into_iter().collect() })
 }
 
 /// The schema of an answer as a provider can hold a model to it; nothing where it cannot, without refusing answers that the
 /// schema allows.
-pub(crate) fn answer(schema: &Value, dialect: &Dialect) -> Option<Value> {
-    let mut walk = Walk::new(schema, dialect);
+pub(crate) fn adapt_output(schema: &Value, dialect: &SchemaDialect) -> Option<Value> {
+    let mut walk = SchemaAdapter::new(schema, dialect);
     let whole = walk.schema(schema, 0).ok()?;
     let is_object = whole.get("type").is_some_and(|kind| kind == "object");
     let whole = Value::Object(whole);
@@ -76,9 +76,9 @@ pub(crate) fn answer(schema: &Value, dialect: &Dialect) -> Option<Value> {
     (!walk.narrowed && fits && (is_object || !dialect.object_root)).then_some(whole)
 }
 
-struct Walk<'a> {
+struct SchemaAdapter<'a> {
     root: &'a Value,
-    dialect: &'a Dialect,
+    dialect: &'a SchemaDialect,
     /// The references that are being resolved.
     open: Vec<String>,
     parts: usize,
@@ -86,9 +86,9 @@ struct Walk<'a> {
     narrowed: bool,
 }
 
-impl<'a> Walk<'a> {
-    fn new(root: &'a Value, dialect: &'a Dialect) -> Self {
-        Walk { root, dialect, open: Vec::new(), parts: 0, narrowed: false }
+impl<'a> SchemaAdapter<'a> {
+    fn new(root: &'a Value, dialect: &'a SchemaDialect) -> Self {
+        SchemaAdapter { root, dialect, open: Vec::new(), parts: 0, narrowed: false }
     }
 
     fn knows(&self, keyword: &str) -> bool {
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         let map = match schema {
             Value::Object(map) if depth <= DEEPEST => map.clone(),
             Value::Object(_) => {
-                self.narrowed |= self.dialect.closed;
+                self.narrowed |= self.dialect.closed_objects;
                 return Ok(self.anything(&["nested deeper than can be told".to_owned()]));
             }
             _ => Map::new(),
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
             notes.extend(self.leftovers(&map, &[]));
             return Ok(self.anything(&notes));
         }
-        if self.dialect.plain && is_several(&map, &kinds) {
+        if self.dialect.explicit_types && is_several(&map, &kinds) {
             let mut head = Map::new();
             head.extend(map.get("description").map(|said| ("description".to_owned(), said.clone())));
             return self.any_of(head, one_by_one(&map, &kinds), notes, depth);
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         let mut out = Map::new();
         let mut kinds_said = kinds.clone();
         self.values(&map, &mut kinds_said, &mut out, &mut notes);
-        if self.dialect.plain && kinds_said.is_empty() {
+        if self.dialect.explicit_types && kinds_said.is_empty() {
             return Ok(self.anything(&said(&map).into_iter().chain(notes).collect::<Vec<_>>()));
         }
         match kinds_said.as_slice() {
@@ -206,8 +206,8 @@ impl<'a> Walk<'a> {
     /// A schema that allows everything.
     fn anything(&mut self, notes: &[String]) -> Map<String, Value> {
         let mut made = Map::new();
-        self.narrowed |= self.dialect.closed;
-        if self.dialect.plain {
+        self.narrowed |= self.dialect.closed_objects;
+        if self.dialect.explicit_types {
             let kinds = json!([
                 {"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object"},
                 {"type": "array", "items": {"type": "string"}},

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::words::{bounded, is_short_key, note, values};
-use super::{SILENT, Walk};
+use super::{SILENT, SchemaAdapter};
 
-impl Walk<'_> {
+impl SchemaAdapter<'_> {
     /// `enum` and `const`.
     pub(super) fn values(
         &mut self,
@@ -30,7 +30,7 @@ impl Walk<'_> {
             _ => None,
         };
         let Some(mut listed) = listed else { return };
-        if self.dialect.plain {
+        if self.dialect.explicit_types {
             let whole = Value::Array(listed.clone());
             // Not known there: none, and nothing.
             listed.retain(|value| !value.is_null() && value.as_str() != Some(""));
@@ -86,7 +86,7 @@ impl Walk<'_> {
         self.narrowed |=
             self.dialect.all_required && made.keys().any(|name| !required.contains(&name.as_str()));
         match map.get("additionalProperties") {
-            _ if self.dialect.closed => {
+            _ if self.dialect.closed_objects => {
                 let open = !matches!(map.get("additionalProperties"), None | Some(Value::Bool(false)));
                 self.narrowed |= open || (made.is_empty() && map.get("additionalProperties").is_none());
                 out.insert("additionalProperties".to_owned(), json!(false));
@@ -100,7 +100,7 @@ impl Walk<'_> {
             }
             _ => {}
         }
-        if !(self.dialect.plain && made.is_empty()) {
+        if !(self.dialect.explicit_types && made.is_empty()) {
             out.insert("properties".to_owned(), Value::Object(made));
         }
         // Who demands that all are listed demands the list, also of none.
@@ -159,7 +159,7 @@ impl Walk<'_> {
                 "default" => true,
                 _ => continue,
             };
-            let few = self.dialect.closed && !self.dialect.all_required && keyword == "minItems";
+            let few = self.dialect.closed_objects && !self.dialect.all_required && keyword == "minItems";
             if few && value.as_u64().is_some_and(|least| least > 1) {
                 notes.push(note(keyword, value));
                 out.insert(keyword.to_owned(), json!(1));

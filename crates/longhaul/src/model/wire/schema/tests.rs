@@ -3,8 +3,8 @@ use serde_json::json;
 use super::super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT, GEMINI, OPENAI, OPENAI_STRICT};
 use super::*;
 
-fn made(schema: Value, dialect: &Dialect) -> (Value, String) {
-    let adapted = arguments(&schema, dialect).unwrap();
+fn made(schema: Value, dialect: &SchemaDialect) -> (Value, String) {
+    let adapted = adapt_arguments(&schema, dialect).unwrap();
     (adapted.schema, adapted.notes.join(" "))
 }
 
@@ -44,10 +44,10 @@ fn nullable_for_gemini() {
 
 #[test]
 fn what_cannot_be_said_is_an_error_that_says_why() {
-    assert!(arguments(&json!({"type": "array"}), &OPENAI).unwrap_err().contains("array"));
+    assert!(adapt_arguments(&json!({"type": "array"}), &OPENAI).unwrap_err().contains("array"));
     let named = json!({"properties": {"a b": {"type": "string"}}, "required": ["a b"]});
-    assert!(arguments(&named, &ANTHROPIC).unwrap_err().contains("'a b'"));
-    assert!(arguments(&named, &OPENAI).is_ok());
+    assert!(adapt_arguments(&named, &ANTHROPIC).unwrap_err().contains("'a b'"));
+    assert!(adapt_arguments(&named, &OPENAI).is_ok());
     let (schema, words) = made(json!({"properties": {"a b": {"type": "string"}}}), &ANTHROPIC);
     assert_eq!(schema["properties"], json!({}));
     assert!(words.contains("'a b'"), "{words}");
@@ -62,27 +62,27 @@ fn schemas_that_would_never_end_end() {
         defs.insert(format!("d{n}"), json!({"type": "object", "properties": {"l": next, "r": next}}));
     }
     let bomb = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs});
-    assert!(arguments(&bomb, &OPENAI).unwrap_err().contains("parts"));
+    assert!(adapt_arguments(&bomb, &OPENAI).unwrap_err().contains("parts"));
     let circle =
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
-    assert!(arguments(&circle, &OPENAI).is_ok());
+    assert!(adapt_arguments(&circle, &OPENAI).is_ok());
     let own = json!({"$ref": "#"});
-    assert!(arguments(&own, &GEMINI).is_ok());
+    assert!(adapt_arguments(&own, &GEMINI).is_ok());
     let all = json!({"allOf": [{"$ref": "#"}]});
-    assert!(arguments(&all, &GEMINI).is_ok_and(|made| made.schema["type"] == "object"));
+    assert!(adapt_arguments(&all, &GEMINI).is_ok_and(|made| made.schema["type"] == "object"));
     let deep = (0..100).fold(json!({"type": "string"}), |inner, _| json!({"type": "array", "items": inner}));
-    assert!(arguments(&json!({"properties": {"x": deep}}), &GEMINI).is_ok());
+    assert!(adapt_arguments(&json!({"properties": {"x": deep}}), &GEMINI).is_ok());
 }
 
 #[test]
 fn an_answer_is_held_only_to_what_allows_all_that_its_schema_does() {
     let open = json!({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}, "required": ["a"]});
-    assert_eq!(answer(&open, &OPENAI_STRICT), None);
-    assert_eq!(answer(&open, &ANTHROPIC_OUTPUT), None);
-    assert!(answer(&open, &OPENAI).is_some() && answer(&open, &GEMINI).is_some());
+    assert_eq!(adapt_output(&open, &OPENAI_STRICT), None);
+    assert_eq!(adapt_output(&open, &ANTHROPIC_OUTPUT), None);
+    assert!(adapt_output(&open, &OPENAI).is_some() && adapt_output(&open, &GEMINI).is_some());
     let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
-    assert_eq!(answer(&recursive, &ANTHROPIC_OUTPUT), None);
+    assert_eq!(adapt_output(&recursive, &ANTHROPIC_OUTPUT), None);
     let optional = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    assert_eq!(answer(&optional, &OPENAI_STRICT), None);
-    assert!(answer(&optional, &ANTHROPIC_OUTPUT).is_some());
+    assert_eq!(adapt_output(&optional, &OPENAI_STRICT), None);
+    assert!(adapt_output(&optional, &ANTHROPIC_OUTPUT).is_some());
 }

@@ -11,8 +11,8 @@ use crate::message::{Message, Reply, ToolResult};
 use crate::model::settings::{ModelSettings, StructuredOutput, Thinking};
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
 use crate::model::wire::openai_responses::OpenAiResponses;
-use crate::model::wire::{Anthropic, Gemini, Memo, Wire};
-use crate::model::{Request, ToolSpec};
+use crate::model::wire::{Anthropic, Gemini, WireCache, WireProtocol};
+use crate::model::{ModelRequest, ToolSpec};
 
 /// The one of [`awkward`] that no provider can be told of.
 pub(in super::super) const CANNOT: &str = "not_an_object";
@@ -142,7 +142,7 @@ pub(in super::super) fn shape(strict: bool) -> StructuredOutput {
 }
 
 pub(in super::super) fn body_of(
-    wire: &dyn Wire,
+    wire: &dyn WireProtocol,
     model: &str,
     tools: &[Arc<ToolSpec>],
     output: Option<&StructuredOutput>,
@@ -157,15 +157,15 @@ pub(in super::super) fn body_of(
 
 /// The bodies of the conversation turn by turn, as it grows: what is remembered is the same as what is written at once.
 pub(in super::super) fn bodies_of(
-    wire: &dyn Wire,
+    wire: &dyn WireProtocol,
     settings: &ModelSettings,
     tools: &[Arc<ToolSpec>],
     output: Option<&StructuredOutput>,
 ) -> Vec<Value> {
-    let (agent, memo, messages) = (AgentName::from("worker"), Memo::default(), conversation());
-    let task = TaskKey::chosen("test").candidates().next().unwrap();
+    let (agent, memo, messages) = (AgentName::from("worker"), WireCache::default(), conversation());
+    let task = TaskKey::named("test").candidate_ids().next().unwrap();
     let ask = |end: usize| {
-        let request = Request {
+        let request = ModelRequest {
             task,
             agent: &agent,
             system: "Be brief.",
@@ -174,9 +174,9 @@ pub(in super::super) fn bodies_of(
             output,
             turn: 0,
             retry: 0,
-            memo: &memo,
+            wire_cache: &memo,
         };
-        serde_json::from_slice::<Value>(&wire.body(&request, settings, &memo).unwrap()).unwrap()
+        serde_json::from_slice::<Value>(&wire.request_body(&request, settings, &memo).unwrap()).unwrap()
     };
     let bodies = [1, 4, 9, 11, messages.len()].map(ask).to_vec();
     // Whoever asked several times is warned once of a tool that is left out.
@@ -190,7 +190,7 @@ pub(in super::super) fn bodies_of(
     bodies
 }
 
-pub(in super::super) fn families() -> [(&'static str, &'static str, Box<dyn Wire>); 4] {
+pub(in super::super) fn families() -> [(&'static str, &'static str, Box<dyn WireProtocol>); 4] {
     [
         ("openai", "gpt-5", Box::new(OpenAiChat::new(Quirks::OPENAI))),
         ("responses", "gpt-5.4", Box::new(OpenAiResponses::new())),

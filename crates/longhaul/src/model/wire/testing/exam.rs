@@ -5,15 +5,15 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Memo, Wire};
+use super::super::{WireCache, WireProtocol};
 use crate::id::AgentName;
 use crate::message::{Block, Message, Reply, StopReason, ToolResult};
 use crate::model::settings::ModelSettings;
-use crate::model::{Chunk, ModelErrorKind, Request, ToolSpec};
+use crate::model::{ReplyChunk, ModelErrorKind, ModelRequest, ToolSpec};
 
 /// What came of an answer: the reply or the error, and what was said and thought on the way.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::model::wire) struct Came {
+pub(in crate::model::wire) struct ParseOutcome {
     pub(in crate::model::wire) reply: Result<Reply, ModelErrorKind>,
     pub(in crate::model::wire) said: String,
     pub(in crate::model::wire) thought: String,
@@ -21,12 +21,12 @@ pub(in crate::model::wire) struct Came {
 
 /// Feeds an answer in pieces that end at the given positions.
 pub(in crate::model::wire) fn feed(
-    wire: &dyn Wire,
+    wire: &dyn WireProtocol,
     answer: &[u8],
     cuts: impl IntoIterator<Item = usize>,
-) -> Came {
+) -> ParseOutcome {
     let mut parser = wire.parser();
-    let mut came = Came { reply: Ok(Reply::default()), said: String::new(), thought: String::new() };
+    let mut came = ParseOutcome { reply: Ok(Reply::default()), said: String::new(), thought: String::new() };
     let mut at = 0;
     for cut in cuts.into_iter().chain([answer.len()]) {
         let mut chunks = Vec::new();
@@ -34,8 +34,8 @@ pub(in crate::model::wire) fn feed(
         at = cut;
         for chunk in chunks {
             match chunk {
-                Chunk::Text(text) => came.said.push_str(&text),
-                Chunk::Reasoning(text) => came.thought.push_str(&text),
+                ReplyChunk::Text(text) => came.said.push_str(&text),
+                ReplyChunk::Reasoning(text) => came.thought.push_str(&text),
                 _ => panic!("a parser is never done"),
             }
         }
@@ -44,17 +44,17 @@ pub(in crate::model::wire) fn feed(
             return came;
         }
     }
-    came.reply = parser.end();
+    came.reply = parser.finish();
     came
 }
 
 /// The answer, which is the same however it is cut.
-pub(in crate::model::wire) fn cut_everywhere(wire: &dyn Wire, answer: &str) -> Came {
+pub(in crate::model::wire) fn cut_everywhere(wire: &dyn WireProtocol, answer: &str) -> ParseOutcome {
     super::seed(wire, answer);
     cut(wire, answer, 1)
 }
 
-fn cut(wire: &dyn Wire, answer: &str, step: usize) -> Came {
+fn cut(wire: &dyn WireProtocol, answer: &str, step: usize) -> ParseOutcome {
     let answer = answer.as_bytes();
     let whole = feed(wire, answer, []);
     assert_eq!(feed(wire, answer, 1..answer.len()), whole, "byte by byte");
@@ -66,17 +66,17 @@ fn cut(wire: &dyn Wire, answer: &str, step: usize) -> Came {
 
 /// The reply, which is the same however the answer is cut, and which is what was streamed, but for an event that
 /// only the end of the stream completes.
-pub(in crate::model::wire) fn reply(wire: &dyn Wire, answer: &str) -> Reply {
+pub(in crate::model::wire) fn reply(wire: &dyn WireProtocol, answer: &str) -> Reply {
     streamed(answer, cut_everywhere(wire, answer))
 }
 
 /// The reply of a recording: the same cut byte by byte, and at many places; with `LONGHAUL_WIRE_CASES`, at all.
-pub(in crate::model::wire) fn recorded(wire: &dyn Wire, answer: &str) -> Reply {
+pub(in crate::model::wire) fn recorded(wire: &dyn WireProtocol, answer: &str) -> Reply {
     let step = if std::env::var_os("LONGHAUL_WIRE_CASES").is_some() { 1 } else { 41 };
     streamed(answer, cut(wire, answer, step))
 }
 
-fn streamed(answer: &str, came: Came) -> Reply {
+fn streamed(answer: &str, came: ParseOutcome) -> Reply {
     let reply = came.reply.expect("a reply");
     assert!(reply.text().starts_with(&came.said) && reply.reasoning().starts_with(&came.thought));
     if answer.ends_with(['\n', '\r']) {
@@ -86,12 +86,12 @@ fn streamed(answer: &str, came: Came) -> Reply {
 }
 
 /// The error that an answer ends in.
-pub(in crate::model::wire) fn failure(wire: &dyn Wire, answer: &str) -> ModelErrorKind {
+pub(in crate::model::wire) fn failure(wire: &dyn WireProtocol, answer: &str) -> ModelErrorKind {
     cut_everywhere(wire, answer).reply.expect_err("an error")
 }
 
 /// Any bytes, and any answer with some of its bytes changed, cut anywhere: never a panic, always the same.
-pub(in crate::model::wire) fn survives(wire: &dyn Wire, answers: &[String]) {
+pub(in crate::model::wire) fn survives(wire: &dyn WireProtocol, answers: &[String]) {
     let answers = answers.to_vec();
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..400),
@@ -123,34 +123,34 @@ pub(in crate::model::wire) fn survives(wire: &dyn Wire, answers: &[String]) {
 }
 
 /// A conversation to be made into bodies.
-pub(in crate::model::wire) struct Talk {
+pub(in crate::model::wire) struct TestConversation {
     pub(in crate::model::wire) system: &'static str,
     pub(in crate::model::wire) messages: Vec<Message>,
     pub(in crate::model::wire) tools: Vec<Arc<ToolSpec>>,
-    pub(in crate::model::wire) memo: Memo,
+    pub(in crate::model::wire) memo: WireCache,
 }
 
-impl Talk {
+impl TestConversation {
     pub(in crate::model::wire) fn new(messages: impl IntoIterator<Item = Message>) -> Self {
         let schema =
             json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
         let tool =
             ToolSpec { name: "weather".into(), description: "The weather.".into(), parameters: schema };
-        Talk {
+        TestConversation {
             system: "Be brief.",
             messages: messages.into_iter().collect(),
             tools: vec![Arc::new(tool)],
-            memo: Memo::default(),
+            memo: WireCache::default(),
         }
     }
 
     pub(in crate::model::wire) fn try_body(
         &self,
-        wire: &dyn Wire,
+        wire: &dyn WireProtocol,
         settings: &ModelSettings,
     ) -> Result<Value, String> {
         let agent: AgentName = AgentName::from("agent");
-        let request = Request {
+        let request = ModelRequest {
             task: "t-7f3k2".parse().unwrap(),
             agent: &agent,
             system: self.system,
@@ -159,13 +159,13 @@ impl Talk {
             output: None,
             turn: 0,
             retry: 0,
-            memo: &self.memo,
+            wire_cache: &self.memo,
         };
-        let body = wire.body(&request, settings, &self.memo)?;
+        let body = wire.request_body(&request, settings, &self.memo)?;
         Ok(serde_json::from_slice(&body).expect("JSON"))
     }
 
-    pub(in crate::model::wire) fn body(&self, wire: &dyn Wire, settings: &ModelSettings) -> Value {
+    pub(in crate::model::wire) fn body(&self, wire: &dyn WireProtocol, settings: &ModelSettings) -> Value {
         self.try_body(wire, settings).unwrap()
     }
 }
@@ -215,6 +215,6 @@ pub(in crate::model::wire) fn settings(model: &str) -> ModelSettings {
 }
 
 /// What a wire says to settings.
-pub(in crate::model::wire) fn refused(wire: &dyn Wire, settings: &ModelSettings) -> String {
-    wire.check(settings).expect_err("refused")
+pub(in crate::model::wire) fn refused(wire: &dyn WireProtocol, settings: &ModelSettings) -> String {
+    wire.check_settings(settings).expect_err("refused")
 }

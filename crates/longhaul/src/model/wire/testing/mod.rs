@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Memo, Wire};
+use super::{WireCache, WireProtocol};
 use crate::id::{AgentName, TaskKey};
 use crate::message::{Block, Call, Message, Reply, ToolResult};
 use crate::model::settings::ModelSettings;
-use crate::model::{Chunk, ModelErrorKind, Request, ToolSpec};
+use crate::model::{ReplyChunk, ModelErrorKind, ModelRequest, ToolSpec};
 
-pub(super) type Read = Result<(Reply, Vec<Chunk>), ModelErrorKind>;
+pub(super) type ParsedStream = Result<(Reply, Vec<ReplyChunk>), ModelErrorKind>;
 
 /// What a stream is when it comes in these pieces.
-pub(super) fn pieces<'a>(wire: &dyn Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
+pub(super) fn pieces<'a>(wire: &dyn WireProtocol, pieces: impl IntoIterator<Item = &'a [u8]>) -> ParsedStream {
     let mut parser = wire.parser();
     let mut chunks = Vec::new();
     for piece in pieces {
         parser.feed(piece, &mut chunks)?;
     }
-    Ok((parser.end()?, chunks))
+    Ok((parser.finish()?, chunks))
 }
 
 /// How far apart the places are at which a stream of so many bytes is cut, so that no more than so many are read in all.
@@ -33,7 +33,7 @@ fn stride(len: usize, in_all: usize) -> usize {
 }
 
 /// What a stream is: the same byte by byte, and cut in two at every position, or in a long one at many.
-pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
+pub(super) fn read(wire: &dyn WireProtocol, stream: &str) -> ParsedStream {
     seed(wire, stream);
     let stream = stream.as_bytes();
     let whole = pieces(wire, [stream]);
@@ -45,16 +45,16 @@ pub(super) fn read(wire: &dyn Wire, stream: &str) -> Read {
 }
 
 /// Gives a stream to the fuzzer to begin with, where `LONGHAUL_FUZZ_SEEDS` says where such things are kept.
-pub(super) fn seed(wire: &dyn Wire, stream: &str) {
+pub(super) fn seed(wire: &dyn WireProtocol, stream: &str) {
     let Some(folder) = std::env::var_os("LONGHAUL_FUZZ_SEEDS") else { return };
-    let path = wire.path(&settings());
+    let path = wire.request_path(&settings());
     let family = match path.as_str() {
         path if path.ends_with("/chat/completions") => "openai_chat",
         path if path.ends_with("/responses") => "openai_responses",
         path if path.ends_with("/messages") => "anthropic",
         _ => "gemini",
     };
-    let name = TaskKey::chosen(stream).candidates().last().unwrap().to_string();
+    let name = TaskKey::named(stream).candidate_ids().last().unwrap().to_string();
     for target in [family, "sse"] {
         let folder = PathBuf::from(&folder).join(target);
         std::fs::create_dir_all(&folder).unwrap();
@@ -64,7 +64,7 @@ pub(super) fn seed(wire: &dyn Wire, stream: &str) {
 }
 
 /// The reply that a stream is; what was streamed is what is in it.
-pub(super) fn reply(wire: &dyn Wire, stream: &str) -> Reply {
+pub(super) fn reply(wire: &dyn WireProtocol, stream: &str) -> Reply {
     let (reply, chunks) = read(wire, stream).unwrap_or_else(|why| panic!("{why}\n{stream}"));
     let (text, reasoning) = streamed(&chunks);
     assert_eq!(text, reply.text());
@@ -73,7 +73,7 @@ pub(super) fn reply(wire: &dyn Wire, stream: &str) -> Reply {
 }
 
 /// Why a stream is no reply.
-pub(super) fn failure(wire: &dyn Wire, stream: &str) -> ModelErrorKind {
+pub(super) fn failure(wire: &dyn WireProtocol, stream: &str) -> ModelErrorKind {
     match read(wire, stream) {
         Err(why) => why,
         Ok((reply, _)) => panic!("{reply:?}"),
@@ -81,12 +81,12 @@ pub(super) fn failure(wire: &dyn Wire, stream: &str) -> ModelErrorKind {
 }
 
 /// The text and the thinking of some chunks.
-pub(super) fn streamed(chunks: &[Chunk]) -> (String, String) {
+pub(super) fn streamed(chunks: &[ReplyChunk]) -> (String, String) {
     let (mut text, mut reasoning) = (String::new(), String::new());
     for chunk in chunks {
         match chunk {
-            Chunk::Text(piece) => text.push_str(piece),
-            Chunk::Reasoning(piece) => reasoning.push_str(piece),
+            ReplyChunk::Text(piece) => text.push_str(piece),
+            ReplyChunk::Reasoning(piece) => reasoning.push_str(piece),
             _ => panic!("a parser does not end the stream"),
         }
     }
@@ -143,15 +143,15 @@ pub(super) fn settings() -> ModelSettings {
 
 /// The body of a request, as bytes and as JSON.
 pub(super) fn body(
-    wire: &dyn Wire,
+    wire: &dyn WireProtocol,
     messages: &[Message],
     tools: &[Arc<ToolSpec>],
     settings: &ModelSettings,
-    memo: &Memo,
+    memo: &WireCache,
 ) -> (Vec<u8>, Value) {
     let agent = AgentName::from("worker");
-    let task = TaskKey::chosen("test").candidates().next().unwrap();
-    let request = Request {
+    let task = TaskKey::named("test").candidate_ids().next().unwrap();
+    let request = ModelRequest {
         task,
         agent: &agent,
         system: "Be brief.",
@@ -160,23 +160,23 @@ pub(super) fn body(
         output: None,
         turn: 0,
         retry: 0,
-        memo,
+        wire_cache: memo,
     };
-    let bytes = wire.body(&request, settings, memo).unwrap();
+    let bytes = wire.request_body(&request, settings, memo).unwrap();
     let value =
         serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&bytes)));
     (bytes, value)
 }
 
 /// One recorded exchange.
-pub(super) struct Recorded {
+pub(super) struct RecordedCase {
     pub(super) case: String,
     pub(super) status: u16,
     pub(super) body: String,
 }
 
 /// The recorded traffic of a family, if there is any on this machine.
-pub(super) fn traffic(family: &str) -> Vec<Recorded> {
+pub(super) fn traffic(family: &str) -> Vec<RecordedCase> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let folder = match std::env::var_os("LONGHAUL_TRAFFIC") {
         Some(folder) => Some(PathBuf::from(folder)),
@@ -195,7 +195,7 @@ pub(super) fn traffic(family: &str) -> Vec<Recorded> {
         }
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             let value: Value = serde_json::from_str(line).unwrap();
-            recorded.push(Recorded {
+            recorded.push(RecordedCase {
                 case: format!("{name}: {}", value["case"].as_str().unwrap()),
                 status: value["status"].as_u64().unwrap() as u16,
                 body: value["body"].as_str().unwrap().to_owned(),
@@ -206,7 +206,7 @@ pub(super) fn traffic(family: &str) -> Vec<Recorded> {
 }
 
 /// What a recorded stream is, the same in pieces of many sizes.
-pub(super) fn read_recorded(wire: &dyn Wire, case: &Recorded) -> Reply {
+pub(super) fn read_recorded(wire: &dyn WireProtocol, case: &RecordedCase) -> Reply {
     let stream = case.body.as_bytes();
     let whole = pieces(wire, [stream]);
     for size in [1, 7, 1009] {
@@ -232,8 +232,8 @@ pub(super) fn data_lines(body: &str) -> Vec<Value> {
 }
 
 /// An error is what its status says, and says what the provider said.
-pub(super) fn check_refusal(wire: &dyn Wire, case: &Recorded) {
-    let kind = wire.refusal(case.status, case.body.as_bytes());
+pub(super) fn check_refusal(wire: &dyn WireProtocol, case: &RecordedCase) {
+    let kind = wire.error_from_response(case.status, case.body.as_bytes());
     let error: Value = serde_json::from_str(&case.body).unwrap();
     let said = [&error["error"]["message"], &error["error"], &error["message"]];
     let said = said.iter().find_map(|said| said.as_str()).unwrap();

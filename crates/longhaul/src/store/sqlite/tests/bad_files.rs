@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::*;
-use crate::entry::{CodecError, FORMAT};
+use crate::entry::{EntryCodecError, FORMAT};
 
 #[test]
 fn a_file_that_is_not_a_database_is_left_alone() {
@@ -11,11 +11,11 @@ fn a_file_that_is_not_a_database_is_left_alone() {
     let path = file(&directory);
     let text = "Dear diary, today I learned to write.\n".repeat(100);
     std::fs::write(&path, &text).unwrap();
-    assert!(!trouble(Sqlite::open(&path), &path, &["is not a database", "give another path"]));
+    assert!(!trouble(SqliteStore::open(&path), &path, &["is not a database", "give another path"]));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    assert!(!trouble(Sqlite::open(directory.path()), directory.path(), &["is a directory"]));
-    assert!(!trouble(Sqlite::open(path.join("below.db")), &path, &["is a file", "a directory"]));
-    assert!(!trouble(Sqlite::open(path.join("a/below.db")), &path, &["cannot be made", "another path"]));
+    assert!(!trouble(SqliteStore::open(directory.path()), directory.path(), &["is a directory"]));
+    assert!(!trouble(SqliteStore::open(path.join("below.db")), &path, &["is a file", "a directory"]));
+    assert!(!trouble(SqliteStore::open(path.join("a/below.db")), &path, &["cannot be made", "another path"]));
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_database_of_another_program_is_left_alone() {
     let path = file(&directory);
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
     let before = std::fs::read(&path).unwrap();
-    assert!(!trouble(Sqlite::open(&path), &path, &["of another program"]));
+    assert!(!trouble(SqliteStore::open(&path), &path, &["of another program"]));
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -34,7 +34,7 @@ async fn a_database_of_a_newer_longhaul_is_left_alone() {
     let path = file(&directory);
     written(&path, 1).await;
     Connection::open(&path).unwrap().pragma_update(None, "user_version", schema::VERSION as i64 + 1).unwrap();
-    assert!(!trouble(Sqlite::open(&path), &path, &["newer Longhaul", "upgrade"]));
+    assert!(!trouble(SqliteStore::open(&path), &path, &["newer Longhaul", "upgrade"]));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_database_that_was_cut_short_is_not_written_to() {
     let whole = std::fs::metadata(&path).unwrap().len();
     for left in [whole - 4096, whole / 2, 5000, 700] {
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(left).unwrap();
-        trouble(Sqlite::open(&path), &path, &["damaged"]);
+        trouble(SqliteStore::open(&path), &path, &["damaged"]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), left);
     }
 }
@@ -59,8 +59,8 @@ async fn a_damaged_page_is_an_error_and_not_a_panic() {
     bytes[8192..].fill(0xA5);
     std::fs::write(&path, &bytes).unwrap();
     // Where the damage is noticed depends on what is looked at first.
-    let Ok(store) = Sqlite::open(&path) else { return };
-    trouble(store.list(Filter::default()).await, &path, &["damaged", "backup"]);
+    let Ok(store) = SqliteStore::open(&path) else { return };
+    trouble(store.list(TaskFilter::default()).await, &path, &["damaged", "backup"]);
     trouble(store.append(submission(id(99), "")).await, &path, &["damaged"]);
 }
 
@@ -78,12 +78,12 @@ async fn an_entry_of_the_future_says_so_and_hides_nothing_else() {
     let path = file(&directory);
     written(&path, 2).await;
     from_the_future(&path);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let read = store.read(id(1), Seq(0), 9).await;
-    let Err(StoreError::Entry { task, seq: Seq(1), why }) = read else { panic!("{read:?}") };
-    assert_eq!((task, why), (id(1), CodecError::Future { format: FORMAT + 1 }));
+    let Err(StoreError::BadEntry { task, seq: Seq(1), why }) = read else { panic!("{read:?}") };
+    assert_eq!((task, why), (id(1), EntryCodecError::NewerFormat { format: FORMAT + 1 }));
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 1);
-    assert_eq!(store.list(Filter::default()).await.unwrap().len(), 2);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -92,11 +92,11 @@ async fn a_task_that_cannot_be_read_keeps_no_other_from_being_claimed() {
     let path = file(&directory);
     written(&path, 3).await;
     from_the_future(&path);
-    let store = Sqlite::open(&path).unwrap();
-    let claimed: Vec<_> = store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.head.id).collect();
+    let store = SqliteStore::open(&path).unwrap();
+    let claimed: Vec<_> = store.claim(claim("w", 9)).await.unwrap().iter().map(|task| task.state.id).collect();
     assert_eq!(claimed, [id(0), id(2)]);
     assert_eq!(
-        store.head(id(1)).await.unwrap().unwrap().status,
+        store.task_state(id(1)).await.unwrap().unwrap().status,
         crate::task::Status::Pending,
         "it waits for who can read it"
     );
@@ -107,28 +107,28 @@ async fn a_head_that_cannot_be_read_is_made_again_from_its_journal() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
     written(&path, 2).await;
-    let before = Sqlite::open(&path).unwrap().list(Filter::default()).await.unwrap();
+    let before = SqliteStore::open(&path).unwrap().list(TaskFilter::default()).await.unwrap();
     Connection::open(&path).unwrap().execute("UPDATE tasks SET head = '{}'", []).unwrap();
-    let store = Sqlite::open(&path).unwrap();
-    assert_eq!(store.list(Filter::default()).await.unwrap(), before);
-    let head = &store.claim(claim("w", 1)).await.unwrap()[0].head;
-    assert_eq!(store.head(id(0)).await.unwrap().as_ref(), Some(head));
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap(), before);
+    let head = &store.claim(claim("w", 1)).await.unwrap()[0].state;
+    assert_eq!(store.task_state(id(0)).await.unwrap().as_ref(), Some(head));
 }
 
 #[tokio::test]
 async fn a_locked_file_is_waited_for_and_then_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    let store = Sqlite::open_with(&path, hasty()).unwrap();
+    let store = SqliteStore::open_with(&path, hasty()).unwrap();
     let holder = Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert!(trouble(store.append(submission(id(0), "")).await, &path, &["locked by another program"]));
-    assert_eq!(store.head(id(0)).await.unwrap(), None, "reading goes on");
+    assert_eq!(store.task_state(id(0)).await.unwrap(), None, "reading goes on");
     holder.execute_batch("ROLLBACK").unwrap();
     store.append(submission(id(0), "")).await.unwrap();
     drop(store);
     holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
-    assert!(trouble(Sqlite::open_with(&path, hasty()), &path, &["locked by another program"]));
+    assert!(trouble(SqliteStore::open_with(&path, hasty()), &path, &["locked by another program"]));
 }
 
 /// A small file system of its own, where this is allowed.
@@ -145,7 +145,7 @@ impl Disk {
         if mounted.is_ok_and(|o| o.status.success()) {
             return Some(Disk(directory));
         }
-        crate::testing::skipped("it mounts a file system, which is not permitted here");
+        crate::testing::report_skipped("it mounts a file system, which is not permitted here");
         None
     }
 
@@ -167,7 +167,7 @@ async fn on_a_full_disk_appends_are_refused_until_there_is_room_and_nothing_is_l
     let path = file(&disk.0);
     let filler = disk.0.path().join("filler");
     std::fs::write(&filler, vec![1; 700_000]).unwrap();
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let mut stored = 0;
     let refused = loop {
         match store.append(submission(id(stored), &"text ".repeat(5000))).await {
@@ -178,12 +178,12 @@ async fn on_a_full_disk_appends_are_refused_until_there_is_room_and_nothing_is_l
     };
     assert!(trouble(Err::<(), _>(refused), &path, &["is full", "Free some space"]), "it may pass");
     assert!(store.append(submission(id(stored), &"text ".repeat(5000))).await.is_err(), "it is still full");
-    assert_eq!(store.list(Filter::default()).await.unwrap().len(), stored);
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), stored);
     std::fs::remove_file(&filler).unwrap();
     store.append(submission(id(stored), &"text ".repeat(5000))).await.unwrap();
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
-    assert_eq!(store.list(Filter::default()).await.unwrap().len(), stored + 1);
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), stored + 1);
     for n in 0..=stored {
         assert_eq!(store.read(id(n), Seq(0), 9).await.unwrap().len(), 1);
     }
@@ -195,9 +195,9 @@ async fn a_read_only_place_is_named() {
     let path = file(&disk.0);
     written(&path, 1).await;
     disk.remount("ro");
-    assert!(!trouble(Sqlite::open(&path), &path, &["read-only"]));
+    assert!(!trouble(SqliteStore::open(&path), &path, &["read-only"]));
     let absent = disk.0.path().join("absent.db");
-    trouble(Sqlite::open(&absent), &absent, &["cannot be opened", "write"]);
+    trouble(SqliteStore::open(&absent), &absent, &["cannot be opened", "write"]);
     disk.remount("rw");
-    Sqlite::open(&path).unwrap();
+    SqliteStore::open(&path).unwrap();
 }

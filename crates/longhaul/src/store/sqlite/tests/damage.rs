@@ -21,37 +21,37 @@ impl Seeded {
 }
 
 fn said(text: &str) -> Entry {
-    Entry::Said { voice: Voice::Text, text: text.to_owned() }
+    Entry::Said { voice: LiveTextKind::Text, text: text.to_owned() }
 }
 
 /// A database with a task in each of several states, of a team that is kept; closed again.
 async fn rich(path: &Path) -> TeamRef {
-    let store = Sqlite::open(path).unwrap();
-    let team = TeamRef::File(store.keep(b"a team with a deny rule".to_vec()).await.unwrap());
+    let store = SqliteStore::open(path).unwrap();
+    let team = TeamRef::File(store.put_blob(b"a team with a deny rule".to_vec()).await.unwrap());
     let mut ids = Vec::new();
     for n in 0..5 {
-        let key = TaskKey::chosen(&n.to_string());
-        let id = key.candidates().next().unwrap();
-        let submitted = Submitted::root(id, key, Order::new("worker", format!("Task {n}")), team.clone());
+        let key = TaskKey::named(&n.to_string());
+        let id = key.candidate_ids().next().unwrap();
+        let submitted = Submission::root(id, key, Order::new("worker", format!("Task {n}")), team.clone());
         let entry = Entry::Submitted(Box::new(submitted));
         store.append(Batch::one(id, Fence::New, vec![entry])).await.unwrap();
         ids.push(id);
     }
-    store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
-    let claim = Claim { worker: "w".into(), teams: vec![team.clone()], roots: None, fresh: false, max: 4 };
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+    let claim = ClaimRequest { worker: "w".into(), teams: vec![team.clone()], roots: None, fresh_only: false, max: 4 };
     assert_eq!(store.claim(claim).await.unwrap().len(), 4);
     let mine = Fence::Attempt(Attempt(1));
-    let key = TaskKey::child(ids[0], CallId { turn: 1, index: 0 });
-    let child = key.candidates().next().unwrap();
-    let submitted = Submitted {
+    let key = TaskKey::for_child(ids[0], CallId { turn: 1, index: 0 });
+    let child = key.candidate_ids().next().unwrap();
+    let submitted = Submission {
         parent: Some(ids[0]),
         depth: 1,
-        ..Submitted::root(ids[0], key, Order::new("worker", "Below"), team.clone())
+        ..Submission::root(ids[0], key, Order::new("worker", "Below"), team.clone())
     };
     let entry = Entry::Submitted(Box::new(submitted));
     store.append(Batch::one(child, Fence::New, vec![entry])).await.unwrap();
-    let whole = store.keep(vec![b'x'; 5000]).await.unwrap();
-    let returned = Returned {
+    let whole = store.put_blob(vec![b'x'; 5000]).await.unwrap();
+    let returned = CallResult {
         call: CallId { turn: 1, index: 0 },
         output: "a part".into(),
         is_error: false,
@@ -68,7 +68,7 @@ async fn rich(path: &Path) -> TeamRef {
         from: Sender::Person,
         text: "Go on.".into(),
         summary: None,
-        deliver: crate::entry::Deliver::Asap,
+        deliver: crate::entry::Delivery::Asap,
         ending: None,
     };
     store.append(Batch::one(ids[1], Fence::Anyone, vec![Entry::Letter(Box::new(letter))])).await.unwrap();
@@ -76,34 +76,34 @@ async fn rich(path: &Path) -> TeamRef {
     store.append(Batch::one(ids[1], mine, more)).await.unwrap();
     let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
     store.append(Batch::one(ids[2], mine, vec![Entry::Finished(Box::new(outcome))])).await.unwrap();
-    let stop = crate::entry::Stop { cause: StopCause::Person, note: None };
+    let stop = crate::entry::StopRequest { cause: StopCause::Person, note: None };
     store.append(Batch::one(ids[3], Fence::Anyone, vec![Entry::StopRequested(stop)])).await.unwrap();
-    assert!(store.write_slip("task:todo", 0, b"a list".to_vec()).await.unwrap());
-    assert!(store.write_slip("task:todo", 1, b"a longer list".to_vec()).await.unwrap());
+    assert!(store.put_stored_value("task:todo", 0, b"a list".to_vec()).await.unwrap());
+    assert!(store.put_stored_value("task:todo", 1, b"a longer list".to_vec()).await.unwrap());
     team
 }
 
 /// What anybody can read.
 #[derive(Debug, PartialEq)]
 struct Content {
-    heads: Vec<Head>,
+    heads: Vec<TaskState>,
     journals: Vec<Vec<Record>>,
     kept: Vec<Option<Vec<u8>>>,
-    slip: Slip,
+    slip: StoredValue,
 }
 
 /// All that is in a store; an error as soon as something cannot be read.
-async fn content(store: &Sqlite, like: Option<&Content>, team: &TeamRef) -> Result<Content, StoreError> {
-    let heads = store.list(Filter::default()).await?;
+async fn content(store: &SqliteStore, like: Option<&Content>, team: &TeamRef) -> Result<Content, StoreError> {
+    let heads = store.list(TaskFilter::default()).await?;
     let known = like.map_or(&heads, |like| &like.heads);
     let mut journals = Vec::new();
     for head in known {
         journals.push(store.read(head.id, Seq(0), 1000).await?);
-        store.head(head.id).await?;
+        store.task_state(head.id).await?;
     }
     let TeamRef::File(team) = team else { unreachable!() };
-    let kept = vec![store.kept(team.clone()).await?, store.kept(Digest::of(&[b'x'; 5000])).await?];
-    Ok(Content { kept, journals, slip: store.slip("task:todo").await?, heads })
+    let kept = vec![store.blob(team.clone()).await?, store.blob(Digest::of_bytes(&[b'x'; 5000])).await?];
+    Ok(Content { kept, journals, slip: store.stored_value("task:todo").await?, heads })
 }
 
 /// Copies a database that is closed.
@@ -182,8 +182,8 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
     let directory = tempfile::tempdir().unwrap();
     let pristine = directory.path().join("pristine.db");
     let team = rich(&pristine).await;
-    let before = content(&Sqlite::open(&pristine).unwrap(), None, &team).await.unwrap();
-    assert_eq!(Sqlite::examine(&pristine).unwrap().unwrap().wrong, Vec::<String>::new());
+    let before = content(&SqliteStore::open(&pristine).unwrap(), None, &team).await.unwrap();
+    assert_eq!(SqliteStore::examine(&pristine).unwrap().unwrap().problems, Vec::<String>::new());
     let mut flips = 0;
     for (table, columns) in COLUMNS {
         for column in columns {
@@ -195,20 +195,20 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 }
                 flips += 1;
                 let what = format!("{table}.{column}, seed {seed}");
-                let wrong = Sqlite::examine(&path).unwrap().unwrap().wrong;
+                let wrong = SqliteStore::examine(&path).unwrap().unwrap().problems;
                 assert!(!wrong.is_empty(), "the doctor sees nothing: {what}");
 
-                let store = Sqlite::open(&path).unwrap();
-                let damaged = store.check(Filter::default(), true).await.unwrap();
+                let store = SqliteStore::open(&path).unwrap();
+                let damaged = store.find_damaged(TaskFilter::default(), true).await.unwrap();
                 let after = content(&store, Some(&before), &team).await;
                 if table == "tasks" {
                     assert_eq!(damaged, [], "{what}");
                     assert_eq!(after.as_ref().ok(), Some(&before), "it was not made again: {what}");
-                    let claim = Claim {
+                    let claim = ClaimRequest {
                         worker: "w".into(),
                         teams: vec![team.clone()],
                         roots: None,
-                        fresh: false,
+                        fresh_only: false,
                         max: 9,
                     };
                     assert_eq!(store.claim(claim).await.unwrap().len(), 2, "{what}");
@@ -220,7 +220,7 @@ async fn a_changed_bit_in_any_column_is_noticed_and_what_derives_is_made_again()
                 for (found, was) in after.kept.iter().zip(&before.kept) {
                     assert!(found.is_none() || found == was, "{what}");
                 }
-                assert!(after.slip == before.slip || after.slip == Slip::default(), "{what}");
+                assert!(after.slip == before.slip || after.slip == StoredValue::default(), "{what}");
                 for ((found, was), head) in after.journals.iter().zip(&before.journals).zip(&before.heads) {
                     assert!(was.starts_with(found), "{what}");
                     let told = damaged.iter().any(|damage| damage.task == head.id);
@@ -237,7 +237,7 @@ async fn a_changed_byte_anywhere_in_the_file_is_noticed_or_does_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let pristine = directory.path().join("pristine.db");
     let team = rich(&pristine).await;
-    let before = content(&Sqlite::open(&pristine).unwrap(), None, &team).await.unwrap();
+    let before = content(&SqliteStore::open(&pristine).unwrap(), None, &team).await.unwrap();
     let bytes = std::fs::read(&pristine).unwrap();
     let (mut noticed, mut unchanged) = (0, 0);
     for seed in 0..150 {
@@ -248,9 +248,9 @@ async fn a_changed_byte_anywhere_in_the_file_is_noticed_or_does_nothing() {
         let path = directory.path().join(format!("{seed}.db"));
         std::fs::write(&path, &bytes).unwrap();
         let sound =
-            Sqlite::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.wrong.is_empty()));
-        let read = match Sqlite::open(&path) {
-            Ok(store) => match store.check(Filter::default(), true).await {
+            SqliteStore::examine(&path).is_ok_and(|health| health.is_some_and(|health| health.problems.is_empty()));
+        let read = match SqliteStore::open(&path) {
+            Ok(store) => match store.find_damaged(TaskFilter::default(), true).await {
                 Ok(damaged) if damaged.is_empty() => content(&store, Some(&before), &team).await,
                 Ok(_) => Err(StoreError::Closed),
                 Err(error) => Err(error),
@@ -273,13 +273,13 @@ async fn a_damaged_team_is_an_error_that_says_what_to_do_and_keeping_it_again_me
     let TeamRef::File(digest) = rich(&path).await else { unreachable!() };
     let sql = "UPDATE kept SET bytes = CAST(replace(CAST(bytes AS TEXT), 'deny', 'demy') AS BLOB) WHERE digest = ?1";
     assert_eq!(Connection::open(&path).unwrap().execute(sql, [digest.as_str()]).unwrap(), 1);
-    let store = Sqlite::open(&path).unwrap();
-    let Err(StoreError::Damaged { what }) = store.kept(digest.clone()).await else { panic!("it was taken") };
+    let store = SqliteStore::open(&path).unwrap();
+    let Err(StoreError::Damaged { what }) = store.blob(digest.clone()).await else { panic!("it was taken") };
     for words in [digest.as_str(), &path.display().to_string(), "backup", "longhaul doctor"] {
         assert!(what.contains(words), "'{words}' in: {what}");
     }
-    store.keep(b"a team with a deny rule".to_vec()).await.unwrap();
-    assert_eq!(store.kept(digest).await.unwrap().unwrap(), b"a team with a deny rule");
+    store.put_blob(b"a team with a deny rule".to_vec()).await.unwrap();
+    assert_eq!(store.blob(digest).await.unwrap().unwrap(), b"a team with a deny rule");
 }
 
 #[tokio::test]
@@ -289,12 +289,12 @@ async fn rows_from_before_there_were_checksums_are_read_and_new_ones_must_have_t
     written(&path, 2).await;
     let database = Connection::open(&path).unwrap();
     database.execute("UPDATE journal SET sum = NULL WHERE task = 1", []).unwrap();
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let read = store.read(id(0), Seq(0), 9).await;
-    assert!(matches!(read, Err(StoreError::Entry { .. })), "{read:?}");
-    assert_eq!(store.check(Filter::default(), true).await.unwrap().len(), 1);
+    assert!(matches!(read, Err(StoreError::BadEntry { .. })), "{read:?}");
+    assert_eq!(store.find_damaged(TaskFilter::default(), true).await.unwrap().len(), 1);
     database.execute("UPDATE store SET since = 1", []).unwrap();
     assert_eq!(store.read(id(0), Seq(0), 9).await.unwrap().len(), 1);
-    assert_eq!(store.check(Filter::default(), true).await.unwrap(), []);
-    assert_eq!(store.head(id(0)).await.unwrap().unwrap().status, Status::Pending);
+    assert_eq!(store.find_damaged(TaskFilter::default(), true).await.unwrap(), []);
+    assert_eq!(store.task_state(id(0)).await.unwrap().unwrap().status, Status::Pending);
 }

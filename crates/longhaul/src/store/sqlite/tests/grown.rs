@@ -25,33 +25,33 @@ fn searches(connection: &Connection, sql: &str) {
 async fn whatever_is_asked_for_is_found_by_an_index() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    drop(Sqlite::open(&path).unwrap());
+    drop(SqliteStore::open(&path).unwrap());
     // As the readers open it: the planner's settings are theirs.
-    let connection = schema::open_reader(&Place::of(&path).unwrap(), Duration::ZERO).unwrap();
+    let connection = schema::open_reader(&DatabasePath::prepare(&path).unwrap(), Duration::ZERO).unwrap();
     let (some, now) = (Some(id(0)), Some(jiff::Timestamp::now()));
-    let all = Filter::default;
-    let status = |status| Filter { status: vec![status], ..Filter::default() };
+    let all = TaskFilter::default;
+    let status = |status| TaskFilter { status: vec![status], ..TaskFilter::default() };
     let agents = vec![AgentName::from("a"), AgentName::from("b")];
     for (filter, by) in [
         (all().live(), "tasks_by_status"),
         (status(Status::Failed), "tasks_by_status"),
-        (Filter { since: now, ..status(Status::Completed) }, "tasks_by_created"),
-        (Filter { agents: agents.clone(), ..all().live() }, "tasks_by_status"),
-        (Filter { agents: agents.clone(), ..status(Status::Completed) }, "tasks_by_agent"),
-        (Filter::tree(id(0)), "tasks_by_root"),
-        (Filter { agents: agents.clone(), since: now, ..Filter::tree(id(0)).live() }, "tasks_by_root"),
-        (Filter::children(id(0)).live(), "tasks_by_parent"),
-        (Filter { continues: some, ..all() }, "tasks_by_continues"),
-        (Filter { retries: some, ..all().live() }, "tasks_by_retries"),
-        (Filter { agents, ..all() }, "tasks_by_agent"),
-        (Filter { roots: true, ..all() }, "tasks_by_parent"),
-        (Filter { since: now, ..all() }, "tasks_by_created"),
-        (Filter { before: now, roots: true, ..all() }, "tasks_by_created"),
-        (Filter { active_since: now, ..all() }, "tasks_by_quiet"),
-        (Filter { active_since: now, ..all() }, "tasks_by_status"),
-        (Filter { quiet_before: now, roots: true, ..all() }, "tasks_by_quiet"),
+        (TaskFilter { since: now, ..status(Status::Completed) }, "tasks_by_created"),
+        (TaskFilter { agents: agents.clone(), ..all().live() }, "tasks_by_status"),
+        (TaskFilter { agents: agents.clone(), ..status(Status::Completed) }, "tasks_by_agent"),
+        (TaskFilter::tree(id(0)), "tasks_by_root"),
+        (TaskFilter { agents: agents.clone(), since: now, ..TaskFilter::tree(id(0)).live() }, "tasks_by_root"),
+        (TaskFilter::children(id(0)).live(), "tasks_by_parent"),
+        (TaskFilter { continues: some, ..all() }, "tasks_by_continues"),
+        (TaskFilter { retries: some, ..all().live() }, "tasks_by_retries"),
+        (TaskFilter { agents, ..all() }, "tasks_by_agent"),
+        (TaskFilter { roots: true, ..all() }, "tasks_by_parent"),
+        (TaskFilter { since: now, ..all() }, "tasks_by_created"),
+        (TaskFilter { before: now, roots: true, ..all() }, "tasks_by_created"),
+        (TaskFilter { active_since: now, ..all() }, "tasks_by_quiet"),
+        (TaskFilter { active_since: now, ..all() }, "tasks_by_status"),
+        (TaskFilter { quiet_before: now, roots: true, ..all() }, "tasks_by_quiet"),
     ] {
-        let (condition, _) = rows::condition(&filter);
+        let (condition, _) = rows::filter_condition(&filter);
         for sql in [
             format!("SELECT n FROM tasks WHERE {condition}"),
             format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT 5)"),
@@ -69,19 +69,19 @@ async fn whatever_is_asked_for_is_found_by_an_index() {
 #[tokio::test]
 async fn a_deletion_looks_at_nothing_but_what_it_deletes() {
     let directory = tempfile::tempdir().unwrap();
-    drop(Sqlite::open(file(&directory)).unwrap());
-    let connection = schema::open(&Place::of(&file(&directory)).unwrap(), Duration::ZERO).unwrap();
+    drop(SqliteStore::open(file(&directory)).unwrap());
+    let connection = schema::open(&DatabasePath::prepare(&file(&directory)).unwrap(), Duration::ZERO).unwrap();
     for sql in deletion::STATEMENTS {
         searches(&connection, sql);
     }
 }
 
 /// A task that has ended, with a journal as long as that.
-async fn long(store: &Sqlite, n: usize, entries: usize) -> (TaskId, Seq) {
+async fn long(store: &SqliteStore, n: usize, entries: usize) -> (TaskId, Seq) {
     store.append(submission(id(n), "long")).await.unwrap();
-    store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     assert_eq!(store.claim(claim("w", 1)).await.unwrap().len(), 1);
-    let said = |n: usize| Entry::Said { voice: Voice::Text, text: format!("{n} {}", "word ".repeat(50)) };
+    let said = |n: usize| Entry::Said { voice: LiveTextKind::Text, text: format!("{n} {}", "word ".repeat(50)) };
     let said = (0..entries).map(said).collect();
     store.append(Batch::one(id(n), Fence::Attempt(Attempt(1)), said)).await.unwrap();
     let outcome = Outcome::Completed { output: "done".into(), cut_short: None };
@@ -95,7 +95,7 @@ async fn long(store: &Sqlite, n: usize, entries: usize) -> (TaskId, Seq) {
 async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let task = long(&store, 0, 30_000).await;
     // The first transaction is late from the beginning.
     let held = Box::new(|_: &Connection| {
@@ -103,22 +103,22 @@ async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
         Ok(())
     });
     let (held, first) = tokio::join!(
-        store.writer.ask(Ask::Test { durable: true, act: held }),
-        store.writer.ask(Ask::Delete(vec![task])),
+        store.writer.request(WriterRequest::Test { durable: true, act: held }),
+        store.writer.request(WriterRequest::Delete(vec![task])),
     );
     held.unwrap();
-    assert!(matches!(first.unwrap(), Answer::Fits(false)), "not all of it went at once");
-    assert_eq!(store.head(task.0).await.unwrap(), None);
+    assert!(matches!(first.unwrap(), WriterReply::Flag(false)), "not all of it went at once");
+    assert_eq!(store.task_state(task.0).await.unwrap(), None);
     assert!(store.read(task.0, Seq(0), 9).await.unwrap().is_empty());
     let rows = |connection: &Connection| -> i64 {
         connection.query_row("SELECT count(*) FROM journal WHERE task = 1", [], |row| row.get(0)).unwrap()
     };
     let database = Connection::open(&path).unwrap();
     assert!(rows(&database) > 0);
-    assert_eq!(Sqlite::examine(&path).unwrap().unwrap().wrong, Vec::<String>::new(), "that is no damage");
+    assert_eq!(SqliteStore::examine(&path).unwrap().unwrap().problems, Vec::<String>::new(), "that is no damage");
     // Whoever deletes next clears it away: this process may have died here.
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let other = long(&store, 1, 1).await;
     store.delete(vec![other]).await.unwrap();
     assert_eq!(rows(&database), 0);
@@ -131,23 +131,23 @@ async fn a_long_journal_is_deleted_in_steps_that_let_others_through() {
 async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     store.append(submission(id(0), "stays open")).await.unwrap();
     let old = {
-        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         store.claim(claim("w", 1)).await.unwrap();
         long(&store, 1, 3).await.0
     };
-    for n in 2..Health::NEWEST + 10 {
+    for n in 2..DatabaseHealth::NEWEST + 10 {
         store.append(submission(id(n), &"text ".repeat(4000))).await.unwrap();
-        let stop = crate::entry::Stop { cause: crate::entry::StopCause::Person, note: None };
+        let stop = crate::entry::StopRequest { cause: crate::entry::StopCause::Person, note: None };
         store.append(Batch::one(id(n), Fence::Anyone, vec![Entry::StopRequested(stop)])).await.unwrap();
     }
     drop(store);
     let quick = || {
-        let health = Sqlite::examine_newest(&path).unwrap().unwrap();
-        assert!(!health.all && health.size > Health::SMALL, "{health:?}");
-        health.wrong
+        let health = SqliteStore::examine_newest(&path).unwrap().unwrap();
+        assert!(!health.checked_all && health.size > DatabaseHealth::SMALL, "{health:?}");
+        health.problems
     };
     assert_eq!(quick(), Vec::<String>::new());
     let database = Connection::open(&path).unwrap();
@@ -157,8 +157,8 @@ async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
     };
     journal(2, 77);
     assert_eq!(quick(), Vec::<String>::new(), "it has ended long ago");
-    let full = Sqlite::examine(&path).unwrap().unwrap();
-    assert!(full.all && full.wrong.iter().any(|wrong| wrong.contains(&old.to_string())), "{full:?}");
+    let full = SqliteStore::examine(&path).unwrap().unwrap();
+    assert!(full.checked_all && full.problems.iter().any(|wrong| wrong.contains(&old.to_string())), "{full:?}");
     journal(1, 77);
     assert!(quick().iter().any(|wrong| wrong.contains(&id(0).to_string())), "{:?}", quick());
     journal(1, i64::from(crate::entry::FORMAT));
@@ -167,8 +167,8 @@ async fn the_quick_look_finds_harm_to_open_tasks_and_the_full_one_all_of_it() {
         database.execute(&format!("UPDATE tasks SET {damage} WHERE n = 1"), []).unwrap();
         assert!(quick().iter().any(|wrong| wrong.contains(&id(0).to_string())), "{damage}: {:?}", quick());
         // And it is made again by whoever carries on what is open.
-        let store = Sqlite::open(&path).unwrap();
-        assert_eq!(store.check(Filter::default().live(), true).await.unwrap(), []);
+        let store = SqliteStore::open(&path).unwrap();
+        assert_eq!(store.find_damaged(TaskFilter::default().live(), true).await.unwrap(), []);
         drop(store);
         assert_eq!(quick(), Vec::<String>::new(), "{damage}");
     }

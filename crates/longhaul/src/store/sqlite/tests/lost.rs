@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::*;
 
 /// Waits until the store says that it is lost.
-async fn lost(store: &Sqlite) -> String {
+async fn lost(store: &SqliteStore) -> String {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match Store::lost(store) {
+        match Store::file_lost(store) {
             Some(error) => return error.to_string(),
             None => assert!(Instant::now() < deadline, "nobody noticed"),
         }
@@ -18,14 +18,14 @@ async fn lost(store: &Sqlite) -> String {
 }
 
 /// Takes the log into the database.
-async fn checkpoint(store: &Sqlite) {
+async fn checkpoint(store: &SqliteStore) {
     let act = Box::new(|connection: &Connection| {
         connection.execute_batch("COMMIT").unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         Ok(())
     });
-    store.writer.ask(Ask::Test { durable: false, act }).await.unwrap();
+    store.writer.request(WriterRequest::Test { durable: false, act }).await.unwrap();
 }
 
 #[tokio::test]
@@ -40,21 +40,21 @@ async fn a_file_that_is_taken_away_is_noticed_and_what_runs_goes_on() {
             fs::copy(path, &other).unwrap();
             fs::rename(other, path).unwrap();
         }),
-        ("has lost its log", |path| fs::remove_file(beside(path, "-wal")).unwrap()),
-        ("has lost the index of its log", |path| fs::remove_file(beside(path, "-shm")).unwrap()),
+        ("has lost its log", |path| fs::remove_file(with_suffix(path, "-wal")).unwrap()),
+        ("has lost the index of its log", |path| fs::remove_file(with_suffix(path, "-shm")).unwrap()),
     ];
     for (says, act) in ways {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("below/tasks.db");
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         let _hints = store.hints();
         store.append(submission(id(0), "")).await.unwrap();
-        assert!(Store::lost(&store).is_none());
+        assert!(Store::file_lost(&store).is_none());
         act(&path);
         let told = lost(&store).await;
         assert!(told.contains(says) && told.contains("tasks.db"), "{told}");
         store.append(submission(id(1), "")).await.unwrap();
-        assert_eq!(store.list(Filter::default()).await.unwrap().len(), 2, "{says}");
+        assert_eq!(store.list(TaskFilter::default()).await.unwrap().len(), 2, "{says}");
     }
 }
 
@@ -66,7 +66,7 @@ async fn a_file_that_is_written_over_in_place_is_noticed() {
     fs::copy(&path, &backup).unwrap();
     written(&directory.path().join("other"), 3).await;
     for over in ["backup", "other"] {
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         let _hints = store.hints();
         for n in 10..20 {
             let _ = store.append(submission(id(n), "")).await;
@@ -88,14 +88,14 @@ async fn a_file_that_is_written_over_in_place_is_noticed() {
 async fn what_two_processes_do_to_a_file_is_not_taken_for_its_loss() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    let one = Sqlite::open(&path).unwrap();
+    let one = SqliteStore::open(&path).unwrap();
     let _hints = one.hints();
     for n in 0..40 {
-        let other = Sqlite::open(&path).unwrap();
+        let other = SqliteStore::open(&path).unwrap();
         other.append(submission(id(n), &"text ".repeat(2000))).await.unwrap();
         checkpoint(&other).await;
         drop(other);
         tokio::time::sleep(Duration::from_millis(30)).await;
-        assert!(Store::lost(&one).is_none(), "{:?}", Store::lost(&one));
+        assert!(Store::file_lost(&one).is_none(), "{:?}", Store::file_lost(&one));
     }
 }

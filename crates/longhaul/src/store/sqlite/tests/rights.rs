@@ -28,11 +28,11 @@ fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
 async fn all_that_is_made_is_the_owners_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("made/for/tasks.db");
-    let store = Sqlite::open(&path).unwrap();
-    store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     store.append(submission(id(0), "")).await.unwrap();
-    assert!(beside(&path, "-wal").exists() && beside(&path, "-shm").exists());
-    assert!(beside(&path, "-workers").join("w.lock").exists());
+    assert!(with_suffix(&path, "-wal").exists() && with_suffix(&path, "-shm").exists());
+    assert!(with_suffix(&path, "-workers").join("w.lock").exists());
     assert_eq!(open_to_others(directory.path()), []);
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
 }
@@ -43,10 +43,10 @@ async fn what_an_earlier_longhaul_made_for_all_to_read_is_mended() {
     let data = directory.path().join("data");
     let path = data.join("tasks.db");
     {
-        let store = Sqlite::open(&path).unwrap();
-        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        let store = SqliteStore::open(&path).unwrap();
+        store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     }
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     fs::create_dir(data.join("carriers")).unwrap();
     for (name, mode) in [
         ("", 0o755),
@@ -57,7 +57,7 @@ async fn what_an_earlier_longhaul_made_for_all_to_read_is_mended() {
     ] {
         fs::set_permissions(data.join(name), Permissions::from_mode(mode)).unwrap();
     }
-    let second = Sqlite::open(&path).unwrap();
+    let second = SqliteStore::open(&path).unwrap();
     assert_eq!(mode(&data), 0o700);
     for name in ["tasks.db", "tasks.db-wal", "tasks.db-shm"] {
         assert_eq!(mode(&data.join(name)), 0o600, "{name}");
@@ -75,8 +75,8 @@ async fn a_directory_that_is_not_ours_alone_is_left_as_it_is() {
     fs::set_permissions(shared.join("letter.txt"), Permissions::from_mode(0o644)).unwrap();
     for is in [0o755, 0o1777] {
         fs::set_permissions(&shared, Permissions::from_mode(is)).unwrap();
-        let store = Sqlite::open(shared.join("tasks.db")).unwrap();
-        store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+        let store = SqliteStore::open(shared.join("tasks.db")).unwrap();
+        store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
         store.append(submission(id(is as usize), "")).await.unwrap();
         assert_eq!(mode(&shared), is);
         assert_eq!(mode(&shared.join("letter.txt")), 0o644);

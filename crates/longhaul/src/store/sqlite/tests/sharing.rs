@@ -5,17 +5,17 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::entry::{Kind, Release};
+use crate::entry::{EntryKind, ReleaseReason};
 use crate::id::Attempt;
-use crate::store::{Hint, Kinds};
+use crate::store::{Hint, EntryKinds};
 use crate::task::Status;
 
 /// Waits for a hint about a task. Five seconds are far more than any hint takes.
-async fn hint_of(hints: &mut Hints, wanted: TaskId, of: Kind) {
+async fn hint_of(hints: &mut HintStream, wanted: TaskId, of: EntryKind) {
     let search = async {
         loop {
             match hints.next().await {
-                Some(Hint::Task { task, kinds, .. }) if task == wanted && kinds.has(Kinds::of([of])) => {
+                Some(Hint::Task { task, kinds, .. }) if task == wanted && kinds.intersects(EntryKinds::from_kinds([of])) => {
                     return;
                 }
                 Some(_) => {}
@@ -29,14 +29,14 @@ async fn hint_of(hints: &mut Hints, wanted: TaskId, of: Kind) {
 #[tokio::test]
 async fn two_handles_on_one_file_see_and_hear_each_other() {
     let directory = tempfile::tempdir().unwrap();
-    let (a, b) = (Sqlite::open(file(&directory)).unwrap(), Sqlite::open(file(&directory)).unwrap());
+    let (a, b) = (SqliteStore::open(file(&directory)).unwrap(), SqliteStore::open(file(&directory)).unwrap());
     let (mut of_a, mut of_b) = (a.hints(), b.hints());
     for n in 0..3 {
         let (one, other) = if n % 2 == 0 { (&a, &b) } else { (&b, &a) };
         one.append(submission(id(n), "")).await.unwrap();
         assert_eq!(other.read(id(n), Seq(0), 9).await.unwrap().len(), 1);
-        hint_of(&mut of_a, id(n), Kind::Submitted).await;
-        hint_of(&mut of_b, id(n), Kind::Submitted).await;
+        hint_of(&mut of_a, id(n), EntryKind::Submitted).await;
+        hint_of(&mut of_b, id(n), EntryKind::Submitted).await;
         // The other's remembered heads are out of date now.
         let exists = other.append(submission(id(n), "")).await;
         assert!(matches!(exists, Err(StoreError::Exists(_))), "{exists:?}");
@@ -51,14 +51,14 @@ async fn two_handles_on_one_file_see_and_hear_each_other() {
     // What one writes in between, the other's own hints do not hide.
     a.append(reply(1)).await.unwrap();
     b.append(reply(2)).await.unwrap();
-    hint_of(&mut of_b, id(1), Kind::Replied).await;
-    hint_of(&mut of_a, id(2), Kind::Replied).await;
+    hint_of(&mut of_b, id(1), EntryKind::Replied).await;
+    hint_of(&mut of_a, id(2), EntryKind::Replied).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
     let directory = tempfile::tempdir().unwrap();
-    let stores = [0, 1].map(|_| Arc::new(Sqlite::open(file(&directory)).unwrap()));
+    let stores = [0, 1].map(|_| Arc::new(SqliteStore::open(file(&directory)).unwrap()));
     let submitted = (0..1000).map(|n| stores[0].append(submission(id(n), "")));
     futures::future::try_join_all(submitted).await.unwrap();
     let claimers: Vec<_> = (0..8)
@@ -71,7 +71,7 @@ async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
                     if heads.is_empty() {
                         return mine;
                     }
-                    mine.extend(heads.into_iter().map(|task| task.head.id));
+                    mine.extend(heads.into_iter().map(|task| task.state.id));
                 }
             })
         })
@@ -82,7 +82,7 @@ async fn two_handles_race_for_a_thousand_tasks_and_share_them() {
     }
     assert_eq!(claimed.len(), 1000);
     assert_eq!(claimed.iter().collect::<HashSet<_>>().len(), 1000);
-    let running = Filter { status: vec![Status::Running], ..Filter::default() };
+    let running = TaskFilter { status: vec![Status::Running], ..TaskFilter::default() };
     assert_eq!(stores[1].list(running).await.unwrap().len(), 1000);
 }
 
@@ -91,55 +91,55 @@ async fn a_worker_whose_process_ends_is_known_to_be_dead_before_its_lease_has_en
     let directory = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
     let (w, v) = (WorkerId::from("w"), WorkerId::from("v"));
-    let lock = beside(&file(&directory), "-workers").join("w.lock");
-    let released = || Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    let lock = with_suffix(&file(&directory), "-workers").join("w.lock");
+    let released = || Entry::Released { attempt: Attempt(1), why: ReleaseReason::Lost };
     let release = || Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released()]);
 
-    let mine = Sqlite::open(file(&directory)).unwrap();
-    let other = Sqlite::open(file(&directory)).unwrap();
+    let mine = SqliteStore::open(file(&directory)).unwrap();
+    let other = SqliteStore::open(file(&directory)).unwrap();
     other.append(submission(id(0), "")).await.unwrap();
-    mine.renew(w.clone(), hour).await.unwrap();
-    other.renew(v, hour).await.unwrap();
+    mine.renew_lease(w.clone(), hour).await.unwrap();
+    other.renew_lease(v, hour).await.unwrap();
     mine.claim(claim("w", 1)).await.unwrap();
     assert!(lock.exists());
     for store in [&mine, &other] {
-        assert!(store.abandoned().await.unwrap().is_empty());
+        assert!(store.abandoned_tasks().await.unwrap().is_empty());
         let refused = store.append(release()).await;
         assert!(matches!(refused, Err(StoreError::Superseded { .. })), "{refused:?}");
     }
     // What the kernel does for a process that is killed: its files are closed.
     drop(mine);
-    assert_eq!(other.abandoned().await.unwrap().len(), 1);
+    assert_eq!(other.abandoned_tasks().await.unwrap().len(), 1);
     other.append(release()).await.unwrap();
     assert!(!lock.exists(), "nothing is left of it");
     let workers = Connection::open(file(&directory)).unwrap();
     let left: String =
         workers.query_row("SELECT group_concat(id) FROM workers", [], |row| row.get(0)).unwrap();
     assert_eq!(left, "v");
-    other.renew(w.clone(), hour).await.unwrap();
+    other.renew_lease(w.clone(), hour).await.unwrap();
     assert!(lock.exists());
-    other.retire(w).await.unwrap();
+    other.retire_worker(w).await.unwrap();
     assert!(!lock.exists());
 }
 
 #[tokio::test]
 async fn without_a_lock_file_only_the_lease_counts() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(file(&directory)).unwrap();
+    let store = SqliteStore::open(file(&directory)).unwrap();
     store.append(submission(id(0), "")).await.unwrap();
-    store.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
     store.claim(claim("w", 1)).await.unwrap();
     drop(store);
-    std::fs::remove_dir_all(beside(&file(&directory), "-workers")).unwrap();
-    let store = Sqlite::open(file(&directory)).unwrap();
-    assert!(store.abandoned().await.unwrap().is_empty());
+    std::fs::remove_dir_all(with_suffix(&file(&directory), "-workers")).unwrap();
+    let store = SqliteStore::open(file(&directory)).unwrap();
+    assert!(store.abandoned_tasks().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_writes_all_the_time_lets_others_have_their_turn() {
     let directory = tempfile::tempdir().unwrap();
-    let busy = Arc::new(Sqlite::open(file(&directory)).unwrap());
-    let other = Sqlite::open(file(&directory)).unwrap();
+    let busy = Arc::new(SqliteStore::open(file(&directory)).unwrap());
+    let other = SqliteStore::open(file(&directory)).unwrap();
     let enough = tokio_util::sync::CancellationToken::new();
     let hammers: Vec<_> = (0..16)
         .map(|hammer| {
@@ -169,8 +169,8 @@ const FILE_OF_THE_KILLED: &str = "LONGHAUL_TEST_FILE_OF_THE_KILLED";
 #[ignore = "run by the test below, as a process of its own"]
 async fn a_process_that_is_killed() {
     let Ok(path) = std::env::var(FILE_OF_THE_KILLED) else { return };
-    let store = Sqlite::open(path).unwrap();
-    store.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    let store = SqliteStore::open(path).unwrap();
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
     store.append(submission(id(0), "")).await.unwrap();
     store.claim(claim("w", 1)).await.unwrap();
     for n in 1.. {
@@ -182,7 +182,7 @@ async fn a_process_that_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be_dead() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(file(&directory)).unwrap();
+    let store = SqliteStore::open(file(&directory)).unwrap();
     let mut hints = store.hints();
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -198,22 +198,22 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged_and_is_known_to_be
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut stored = lines.by_ref().filter_map(|line| line.strip_prefix("stored ")?.parse::<usize>().ok());
     assert_eq!(stored.nth(29), Some(30));
-    hint_of(&mut hints, id(30), Kind::Submitted).await;
-    assert!(store.abandoned().await.unwrap().is_empty(), "it lives");
+    hint_of(&mut hints, id(30), EntryKind::Submitted).await;
+    assert!(store.abandoned_tasks().await.unwrap().is_empty(), "it lives");
     process.kill().unwrap();
     let last = stored.last().unwrap_or(30);
     assert!(!process.wait().unwrap().success(), "it was killed");
 
-    let abandoned = store.abandoned().await.unwrap();
+    let abandoned = store.abandoned_tasks().await.unwrap();
     assert_eq!(
         abandoned.iter().map(|h| h.id).collect::<Vec<_>>(),
         [id(0)],
         "though its lease has an hour left"
     );
     for n in 0..=last {
-        assert!(store.head(id(n)).await.unwrap().is_some(), "task {n} of {last} was acknowledged");
+        assert!(store.task_state(id(n)).await.unwrap().is_some(), "task {n} of {last} was acknowledged");
     }
-    let released = Entry::Released { attempt: Attempt(1), why: Release::Lost };
+    let released = Entry::Released { attempt: Attempt(1), why: ReleaseReason::Lost };
     store.append(Batch::one(id(0), Fence::Abandoned(Attempt(1)), vec![released])).await.unwrap();
 }
 
@@ -227,7 +227,7 @@ fn many_may_be_the_first_to_open_a_file() {
             for _ in 0..6 {
                 scope.spawn(|| {
                     together.wait();
-                    Sqlite::open(file(&directory)).map(drop).unwrap();
+                    SqliteStore::open(file(&directory)).map(drop).unwrap();
                 });
             }
         });
@@ -239,24 +239,24 @@ fn many_may_be_the_first_to_open_a_file() {
 async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory);
-    let lock = beside(&path, "-workers").join("w.lock");
-    let dead = Sqlite::open(&path).unwrap();
-    dead.renew(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
+    let lock = with_suffix(&path, "-workers").join("w.lock");
+    let dead = SqliteStore::open(&path).unwrap();
+    dead.renew_lease(WorkerId::from("w"), Duration::from_secs(3600)).await.unwrap();
     drop(dead);
     assert!(lock.exists());
 
-    let place = Place::of(&path).unwrap();
+    let place = DatabasePath::prepare(&path).unwrap();
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
-    let bell = Arc::new(Bell::new(&connection, &place).unwrap());
-    let others = (Roll::beside(&path), Arc::default());
-    let mut desk = apply::Desk::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
+    let bell = Arc::new(HintSender::new(&connection, &place).unwrap());
+    let others = (WorkerLocks::for_database(&path), Arc::default());
+    let mut desk = apply::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
     desk.begin().unwrap();
-    desk.sweep().unwrap();
+    desk.forget_dead_workers().unwrap();
     assert!(lock.exists(), "nothing is on disk yet");
     desk.roll_back();
     assert!(lock.exists(), "and now nothing ever will be");
     desk.begin().unwrap();
-    desk.sweep().unwrap();
+    desk.forget_dead_workers().unwrap();
     desk.commit().unwrap();
     assert!(!lock.exists());
 }
@@ -264,13 +264,13 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
 #[tokio::test]
 async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(file(&directory)).unwrap();
-    let locks = beside(&file(&directory), "-workers");
+    let store = SqliteStore::open(file(&directory)).unwrap();
+    let locks = with_suffix(&file(&directory), "-workers");
     std::fs::create_dir_all(&locks).unwrap();
     std::fs::write(locks.join("stray.lock"), "").unwrap();
     let held = std::fs::File::create(locks.join("held.lock")).unwrap();
     held.lock().unwrap();
-    store.renew(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
+    store.renew_lease(WorkerId::from("w"), Duration::from_secs(60)).await.unwrap();
     let mut left: Vec<_> = std::fs::read_dir(&locks)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -283,17 +283,17 @@ async fn lock_files_without_a_worker_are_cleared_away_unless_somebody_holds_them
 #[test]
 fn whoever_signs_holds_the_file_that_others_see() {
     let directory = tempfile::tempdir().unwrap();
-    let roll = Roll::beside(&file(&directory));
+    let roll = WorkerLocks::for_database(&file(&directory));
     let (w, enough) = (WorkerId::from("w"), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !enough.load(std::sync::atomic::Ordering::SeqCst) {
-                roll.clear(&w);
+                roll.remove_if_unlocked(&w);
             }
         });
         for _ in 0..500 {
-            let held = roll.sign(&w).unwrap().unwrap();
-            assert!(roll.file(&w).exists() && !roll.is_dead(&w), "it lives, and looks dead");
+            let held = roll.lock(&w).unwrap().unwrap();
+            assert!(roll.lock_path(&w).exists() && !roll.is_dead(&w), "it lives, and looks dead");
             drop(held);
         }
         enough.store(true, std::sync::atomic::Ordering::SeqCst);
