@@ -4,10 +4,10 @@
 //! peak memory are its own. `./bench/fanout [AGENTS]` (1,000 unless told) compares many agents over HTTP with a bare loop
 //! that makes the same requests. `./bench/grow DIR TASKS` makes a store with many tasks that have ended.
 
-mod crowd;
+mod waiting_memory;
 mod fanout;
 mod gauge;
-mod grown;
+mod grown_store;
 mod latency;
 mod throughput;
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["grow", directory, tasks] => {
             let tasks = tasks.parse().map_err(|_| format!("'{tasks}' is not a number of tasks"))?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(grown::grow_store(directory.as_ref(), tasks))
+            runtime.block_on(grown_store::grow_store(directory.as_ref(), tasks))
         }
         ["--one", what, tasks] => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -53,7 +53,7 @@ async fn run_measurement(what: &str, tasks: usize) -> Result<Measurement, Box<dy
     match what {
         "throughput" => throughput::measure(store, tasks).await,
         "latency" => latency::measure(store, tasks).await,
-        "crowd" => crowd::measure(store, tasks).await,
+        "crowd" => waiting_memory::measure(store, tasks).await,
         _ => Err(format!("no measurement '{what}'").into()),
     }
 }

@@ -2,8 +2,8 @@
 
 mod groups;
 mod ids;
-mod meant;
-mod words;
+mod suggest;
+mod task_args;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::view::OutputStream;
 
 pub(crate) use groups::command;
 pub(crate) use ids::task_ids;
-pub(crate) use meant::parse;
-pub(crate) use words::*;
+pub(crate) use suggest::parse;
+pub(crate) use task_args::*;
 
 /// Background agents that survive: run, watch and steer them from a terminal.
 #[derive(Debug, Parser)]

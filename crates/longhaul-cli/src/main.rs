@@ -1,24 +1,24 @@
 //! The `longhaul` command: run, watch and steer background agents from a terminal.
 
 mod args;
-mod audience;
-mod carrier;
-mod carry;
+mod presenter;
+mod background;
+mod run_session;
 mod cmd;
 mod demo;
 mod exit;
-mod heard;
-mod holder;
-mod keys;
+mod seen_events;
+mod tree_owner;
+mod keyboard;
 mod notify;
-mod outside;
-mod place;
+mod provider_setup;
+mod data_dir;
 mod project;
 mod signals;
 mod team;
 mod trust;
 mod tui;
-mod verdict;
+mod run_exit_code;
 mod view;
 
 use std::process::ExitCode;

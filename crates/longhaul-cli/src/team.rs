@@ -20,8 +20,8 @@ use crate::args::{ProviderArgs, RunArgs};
 use crate::cmd::CliContext;
 use crate::demo::{self, DemoPace};
 use crate::exit::{CliExitCode, CliError};
-use crate::outside::{self, EnvFileVariables};
-use crate::place::DataDir;
+use crate::provider_setup::{self, EnvFileVariables};
+use crate::data_dir::DataDir;
 use crate::view::sanitize;
 
 /// A team that was made of a file.
@@ -46,7 +46,7 @@ fn host_of(page: &str) -> &str {
 pub(crate) fn build_environment(desk: &CliContext, outside: &ProviderArgs, place: &DataDir) -> Result<Environment, CliError> {
     let variables = EnvFileVariables::read(outside)?;
     let data = place.path().to_owned();
-    let http = outside::build_http(outside, &variables)?;
+    let http = provider_setup::build_http(outside, &variables)?;
     let outfit = Environment::new(http, move |name| variables.get(name), data);
     #[cfg(unix)]
     let watchman = supervised(outfit.watchman.clone());

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cmd::CliContext;
 use crate::exit::{CliExitCode, CliError};
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 use crate::view::{Ink, OutputStream, TerminalOutput, sanitize, one_line};
 
 /// The directory of what was agreed to, in that of the data.

@@ -11,7 +11,7 @@ use longhaul::id::{AgentName, Attempt, CallId, Seq, TaskId, TaskKey, WorkerId};
 use longhaul::message::{Block, Call, Reply};
 use longhaul::snapshot::Snapshot;
 use longhaul::task::TaskState;
-use longhaul::turn::Conversation;
+use longhaul::conversation::Conversation;
 
 fn main() {
     divan::main();

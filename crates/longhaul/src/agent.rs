@@ -1,8 +1,8 @@
 //! Who can be asked: agents as data, and the checked [`Team`].
 
-mod habits;
+mod policy;
 mod preamble;
-mod shape;
+mod output_schema;
 mod team;
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::model::Model;
 use crate::permission::Permissions;
 use crate::tool::Tool;
 use crate::toolset::{BackgroundAgents, Delegation, ManagedAgents, SubAgentTools, Tools, Toolset};
-pub use habits::{AtTurnLimit, SubAgentDialect, Policy, LaunchLimits, Unattended, CompletionNotice, RetryPolicy};
+pub use policy::{AtTurnLimit, SubAgentDialect, Policy, LaunchLimits, Unattended, CompletionNotice, RetryPolicy};
 pub use preamble::Preamble;
-pub use shape::OutputSchema;
-pub(crate) use shape::compile_schema;
+pub use output_schema::OutputSchema;
+pub(crate) use output_schema::compile_schema;
 pub use team::{Team, TeamError};
 
 /// An agent: a model, what it is told, what it can do and whom it can ask.

@@ -55,7 +55,7 @@ pub mod tool;
 pub mod toolset;
 pub mod hook;
 pub mod agent;
-pub mod turn;
+pub mod conversation;
 mod runner;
 pub mod worker;
 pub mod supervisor;

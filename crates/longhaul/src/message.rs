@@ -3,7 +3,7 @@
 //! A [`Reply`] keeps its [`Block`]s in the order in which the model gave them, with whatever the provider wants
 //! to see again (signatures, encrypted reasoning), so that a conversation can be sent back as it was.
 
-pub(crate) mod envelope;
+pub(crate) mod prompt_tags;
 
 use std::ops::{Add, AddAssign};
 use std::sync::Arc;

@@ -22,11 +22,11 @@ use crate::model::{Model, ToolSpec};
 use crate::permission::{RuleNames, ToolIdentity};
 
 mod ask_model;
-mod canonical;
-mod scratch;
+mod arguments;
+mod storage;
 
-pub use canonical::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
-pub use scratch::{ToolStorage, StorageScope};
+pub use arguments::{ArgumentAliases, canonical_arguments, parse_arguments, parse_arguments_with_aliases};
+pub use storage::{ToolStorage, StorageScope};
 
 /// A tool, as its author writes it.
 ///

@@ -10,7 +10,7 @@ use bench::*;
 use super::*;
 use crate::agent::{AtTurnLimit, CompletionNotice};
 use crate::entry::{Delivery, Entry, FailureKind, Outcome, Record, Sender, LiveTextKind, WaitReason};
-use crate::message::envelope::tests::{nasty, tags_in};
+use crate::message::prompt_tags::tests::{nasty, tags_in};
 use crate::testing::reply;
 
 #[test]

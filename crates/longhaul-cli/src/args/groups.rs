@@ -6,7 +6,7 @@ use clap::builder::styling::Style;
 use clap::{Command, CommandFactory as _};
 
 use super::Cli;
-use crate::view::words::wrap_text;
+use crate::view::text_format::wrap_text;
 
 /// What the commands are for, as docs/commands.md has them. One that is in none of them is listed below all of them; a test sees to it that there is none.
 const GROUPS: [(&str, &[&str]); 4] = [

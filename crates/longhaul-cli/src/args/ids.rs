@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use longhaul::store::{TaskFilter, SqliteStore};
 
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 use crate::view::{truncate, one_line};
 
 /// How many of the newest tasks are looked at.

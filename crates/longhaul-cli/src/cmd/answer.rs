@@ -10,8 +10,8 @@ use super::CliContext;
 use super::send::join_or_read_stdin;
 use crate::args::AnswerArgs;
 use crate::exit::{CliExitCode, CliError};
-use crate::heard::descendants;
-use crate::place::DataDir;
+use crate::seen_events::descendants;
+use crate::data_dir::DataDir;
 use crate::view::{Ink, truncate, pluralize, one_line};
 
 /// How much of a question is repeated.

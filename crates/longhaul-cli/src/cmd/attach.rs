@@ -5,11 +5,11 @@ use longhaul::store::TaskFilter;
 
 use super::CliContext;
 use crate::args::AttachArgs;
-use crate::carrier;
-use crate::carry::{RunSession, OutputMode};
+use crate::background;
+use crate::run_session::{RunSession, OutputMode};
 use crate::exit::{CliExitCode, CliError};
-use crate::heard;
-use crate::holder;
+use crate::seen_events;
+use crate::tree_owner;
 use crate::view::{Ink, pluralize};
 
 pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitCode, CliError> {
@@ -20,10 +20,10 @@ pub(super) async fn run(desk: &CliContext, args: &AttachArgs) -> Result<CliExitC
     let id = longhaul.find(&args.id).await?;
     let root = longhaul.state(id).await?.root;
     let open = longhaul.list(TaskFilter::tree(root).live()).await?;
-    let subjects = heard::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
+    let subjects = seen_events::tasks_to_report(&longhaul.list(TaskFilter::tree(root)).await?, root, &[id]);
     if !open.is_empty()
-        && !holder::owned_trees(&**longhaul.store()).await?.contains(&root)
-        && carrier::running_pid(&place, root).is_none()
+        && !tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root)
+        && background::running_pid(&place, root).is_none()
     {
         return Err(CliError::new(CliExitCode::Failed, format!("nobody runs {root} now: there is nothing to watch"))
             .with_hint(format!("carry it on: {}", place.resume_command(root))));

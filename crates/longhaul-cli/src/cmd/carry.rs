@@ -8,12 +8,12 @@ use longhaul::store::{TaskFilter, Store};
 use super::CliContext;
 use super::resume::{TreeRunner, AttendanceOptions, why_not_runnable};
 use crate::args::{CarryArgs, UnattendedArg};
-use crate::carrier::{self, BackgroundStartup, PidFileLock};
-use crate::carry::{RunSession, OutputMode};
+use crate::background::{self, BackgroundStartup, PidFileLock};
+use crate::run_session::{RunSession, OutputMode};
 use crate::demo;
 use crate::exit::{CliExitCode, CliError};
-use crate::holder;
-use crate::place::DataDir;
+use crate::tree_owner;
+use crate::data_dir::DataDir;
 use crate::signals::ExitSignals;
 use crate::team::{self, StoredTeamLoader};
 use crate::view::sanitize;
@@ -41,7 +41,7 @@ pub(super) async fn run(desk: &CliContext, args: &CarryArgs) -> Result<CliExitCo
     let done = carry.run_with_signals(signals).await;
     team::close_environment(&hands.environment).await;
     drop(signed);
-    let log = carrier::log_path(&place, args.root);
+    let log = background::log_path(&place, args.root);
     // Nothing went wrong: nothing is left.
     if done.is_ok() && log.metadata().is_ok_and(|log| log.len() == 0) {
         let _ = std::fs::remove_file(log);
@@ -54,14 +54,14 @@ async fn prepare_tree(desk: &CliContext, args: &CarryArgs, place: &DataDir) -> R
     let root = args.root;
     let tree = store.list(TaskFilter::tree(root).live()).await?;
     let Some(task) = tree.first() else { return Err(nothing_to_run_error(place, &*store, root).await?) };
-    let signed = carrier::lock_tree(place, root);
-    let was_owned = holder::owned_trees(&*store).await?.contains(&root);
+    let signed = background::lock_tree(place, root);
+    let was_owned = tree_owner::owned_trees(&*store).await?.contains(&root);
     let owned = match was_owned {
         // Nobody is there to be told what is waited for.
         true => {
-            holder::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
+            tree_owner::wait_until_free(&*store, place, &HashSet::from([root]), |_| {}).await?.contains(&root)
         }
-        false => signed.is_none() && carrier::running_pid(place, root).is_some(),
+        false => signed.is_none() && background::running_pid(place, root).is_some(),
     };
     if owned {
         return Err(CliError::new(CliExitCode::Failed, format!("{root} is run by another process already"))

@@ -9,7 +9,7 @@ use longhaul::model::scripted::ModelScript;
 
 use super::CliContext;
 use crate::args::DemoArgs;
-use crate::carry::{RunSession, OutputMode};
+use crate::run_session::{RunSession, OutputMode};
 use crate::demo;
 use crate::exit::{CliExitCode, CliError};
 use crate::view::{Ink, sanitize};

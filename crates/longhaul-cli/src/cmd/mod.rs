@@ -14,13 +14,13 @@ mod resume;
 mod retry;
 mod run;
 mod send;
-mod shell;
+mod completions_and_man;
 mod show;
 mod stop;
 mod tasks;
 mod wait;
 
-pub(crate) use shell::complete;
+pub(crate) use completions_and_man::complete;
 
 use std::path::PathBuf;
 
@@ -28,10 +28,10 @@ use longhaul::task::TaskState;
 use longhaul::{Longhaul, TaskId};
 
 use crate::args::{AttachArgs, CliCommand, ProviderArgs, ResumeArgs};
-use crate::carrier::{self, BackgroundOptions};
+use crate::background::{self, BackgroundOptions};
 use crate::exit::{CliExitCode, CliError};
-use crate::holder;
-use crate::place::DataDir;
+use crate::tree_owner;
+use crate::data_dir::DataDir;
 use crate::view::{LiveRegion, TerminalOutput};
 
 /// What every command has before it.
@@ -86,11 +86,11 @@ async fn start_background_process(
     head: &TaskState,
     outside: &ProviderArgs,
 ) -> Result<bool, CliError> {
-    let owned = holder::owned_trees(&**longhaul.store()).await?.contains(&head.root);
-    if owned || carrier::running_pid(place, head.root).is_some() {
+    let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&head.root);
+    if owned || background::running_pid(place, head.root).is_some() {
         return Ok(false);
     }
-    carrier::start(place, head.root, BackgroundOptions::new(outside)).await?;
+    background::start(place, head.root, BackgroundOptions::new(outside)).await?;
     Ok(true)
 }
 
@@ -127,8 +127,8 @@ async fn wait_until_ended(
     let (mut free, mut code) = (Vec::new(), CliExitCode::Success);
     for task in tasks {
         let root = longhaul.state(task).await?.root;
-        let owned = holder::owned_trees(&**longhaul.store()).await?.contains(&root);
-        if owned || carrier::running_pid(&place, root).is_some() {
+        let owned = tree_owner::owned_trees(&**longhaul.store()).await?.contains(&root);
+        if owned || background::running_pid(&place, root).is_some() {
             let watched = attach::run(desk, &AttachArgs { id: task.to_string(), json }).await?;
             code = if code == CliExitCode::Success { watched } else { code };
         } else {
@@ -163,8 +163,8 @@ pub(crate) async fn run(desk: &CliContext, command: CliCommand) -> Result<CliExi
         CliCommand::Carry(args) => carry::run(desk, &args).await,
         CliCommand::Check(args) => check::run(desk, &args).await,
         CliCommand::Doctor(args) => doctor::run(desk, &args).await,
-        CliCommand::Completions(args) => shell::completions(desk, &args),
-        CliCommand::Man(args) => shell::man(desk, &args),
+        CliCommand::Completions(args) => completions_and_man::completions(desk, &args),
+        CliCommand::Man(args) => completions_and_man::man(desk, &args),
         CliCommand::Schema(args) => check::print_schema(desk, args.of),
         CliCommand::Init(args) => init::run(desk, &args),
     }

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::CliContext;
 use crate::args::PruneArgs;
-use crate::carrier;
+use crate::background;
 use crate::exit::{CliExitCode, CliError};
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 use crate::view::{Ink, TerminalOutput, format_ago, format_bytes, truncate, pluralize, one_line};
 
 /// How long tasks that are stopped first may take for that.
@@ -79,7 +79,7 @@ pub(super) async fn run(desk: &CliContext, args: &PruneArgs) -> Result<CliExitCo
         some.push((grove, kept));
     }
     // What a process in the background wrote of a tree that is gone, or long ago, helps nobody.
-    for log in carrier::old_logs(&place, &gone, before) {
+    for log in background::old_logs(&place, &gone, before) {
         let deleted = !args.dry_run && std::fs::remove_file(&log).is_ok();
         tally.logs += usize::from(deleted || args.dry_run);
         if args.json {

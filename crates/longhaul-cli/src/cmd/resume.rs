@@ -20,17 +20,17 @@ use longhaul::{Budget, Longhaul, TaskId, Team};
 use super::CliContext;
 use super::run::{bounds, check_prices_known};
 use crate::args::{ProviderArgs, ResumeArgs, UnattendedArg};
-use crate::carrier::{self, BackgroundOptions};
-use crate::carry::{RunSession, OutputMode};
+use crate::background::{self, BackgroundOptions};
+use crate::run_session::{RunSession, OutputMode};
 use crate::demo::{self, DemoPace};
 use crate::exit::{CliExitCode, CliError};
-use crate::heard;
-use crate::holder;
-use crate::place::DataDir;
+use crate::seen_events;
+use crate::tree_owner;
+use crate::data_dir::DataDir;
 use crate::project::{project_of, project_of_run};
 use crate::team::{self, StoredTeamLoader};
 use crate::trust::ask_yes_no;
-use crate::verdict::exit_code_of_run;
+use crate::run_exit_code::exit_code_of_run;
 use crate::view::{Ink, sanitize, pluralize, one_line};
 
 pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitCode, CliError> {
@@ -115,7 +115,7 @@ pub(super) async fn run(desk: &CliContext, args: &ResumeArgs) -> Result<CliExitC
 
     let mut subjects = Vec::new();
     for root in &roots {
-        subjects.extend(heard::tasks_to_report(&store.list(TaskFilter::tree(*root)).await?, *root, &named));
+        subjects.extend(seen_events::tasks_to_report(&store.list(TaskFilter::tree(*root)).await?, *root, &named));
     }
     if args.detach {
         let done = start_in_background(desk, args, &place, &roots).await;
@@ -152,12 +152,12 @@ async fn trees_run_elsewhere(
     store: &dyn Store,
     is_asked: impl Fn(&TaskId) -> bool,
 ) -> Result<HashSet<TaskId>, CliError> {
-    let owned = holder::owned_trees(store).await?;
+    let owned = tree_owner::owned_trees(store).await?;
     let wanted: HashSet<TaskId> = owned.iter().copied().filter(is_asked).collect();
     if wanted.is_empty() {
         return Ok(owned);
     }
-    let still = holder::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
+    let still = tree_owner::wait_until_free(store, place, &wanted, |text| desk.note(text)).await?;
     Ok(owned.into_iter().filter(|root| !wanted.contains(root) || still.contains(root)).collect())
 }
 
@@ -233,7 +233,7 @@ async fn start_in_background(desk: &CliContext, args: &ResumeArgs, place: &DataD
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        carrier::start(place, *root, options).await?;
+        background::start(place, *root, options).await?;
         if args.json {
             desk.term.print_json(&serde_json::json!({ "task": root }))?;
             continue;

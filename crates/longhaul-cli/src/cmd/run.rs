@@ -16,13 +16,13 @@ use longhaul::{Budget, Longhaul, Order, TaskId, Team};
 use super::CliContext;
 use super::resume::{AttendanceOptions, priced_tree, why_not_runnable};
 use crate::args::{OnFinishArg, RunArgs, UnattendedArg};
-use crate::carrier::{self, BackgroundOptions, SessionLock};
-use crate::carry::{RunSession, OutputMode};
+use crate::background::{self, BackgroundOptions, SessionLock};
+use crate::run_session::{RunSession, OutputMode};
 use crate::demo::{self, DemoPace};
 use crate::exit::{CliExitCode, CliError};
-use crate::holder;
+use crate::tree_owner;
 use crate::notify::Notifier;
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 use crate::team::{self, StoredTeamLoader};
 use crate::trust::TeamFileTrust;
 use crate::view::{Ink, OutputStream, TerminalOutput, sanitize};
@@ -203,7 +203,7 @@ impl RunInvocation<'_> {
     ) -> Result<CliExitCode, CliError> {
         let mut at = store.find(session).await?;
         // Until the end: whoever comes meanwhile is refused, and not answered with what another has asked.
-        let _turn = match carrier::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
+        let _turn = match background::lock_session(self.data_dir, first_task_of_session(&*store, at).await?) {
             SessionLock::HeldElsewhere { process } => {
                 let who = process.map(|pid| format!("process {pid}")).unwrap_or("another process".to_owned());
                 let what = format!("--session: {who} goes on with {session} now; your prompt was not sent");
@@ -219,8 +219,8 @@ impl RunInvocation<'_> {
         while let Some(prompt) = prompts.pop_front() {
             let root = current_root_of_session(&*store, at).await?;
             let tell = |text: &str| self.context.note(text);
-            if holder::owned_trees(&*store).await?.contains(&root)
-                && !holder::wait_until_free(&*store, self.data_dir, &HashSet::from([root]), tell)
+            if tree_owner::owned_trees(&*store).await?.contains(&root)
+                && !tree_owner::wait_until_free(&*store, self.data_dir, &HashSet::from([root]), tell)
                     .await?
                     .is_empty()
             {
@@ -269,7 +269,7 @@ impl RunInvocation<'_> {
             timeout: args.timeout,
             ..BackgroundOptions::new(&args.providers)
         };
-        carrier::start(place, root, options).await?;
+        background::start(place, root, options).await?;
         if args.json {
             desk.term.print_json(&serde_json::json!({ "task": root }))?;
             return Ok(CliExitCode::Success);

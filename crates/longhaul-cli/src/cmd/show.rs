@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::CliContext;
 use crate::args::ShowArgs;
 use crate::exit::{CliExitCode, CliError};
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 use crate::team;
 use crate::view::{
     self, EventDetail, Ink, TaskLayout, EventFormatter, TerminalOutput, format_ago, sanitize, format_count, format_dollars, truncate, pluralize, format_timestamp, one_line,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::args::ProviderArgs;
-use crate::place::DataDir;
+use crate::data_dir::DataDir;
 
 /// A store that remembers what is read from it.
 struct CountingStore {

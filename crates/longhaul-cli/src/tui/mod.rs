@@ -4,32 +4,32 @@
 //! the rest: it reads keys, listens to the store, does what is wished for and draws, at most thirty times a second and only
 //! when something has changed.
 
-mod areas;
-mod blocks;
-mod calls;
-mod deeds;
+mod layout;
+mod transcript_view;
+mod signals;
+mod side_effects;
 mod draw;
-mod edge;
-mod find;
-mod forest;
+mod event_loop;
+mod text_search;
+mod tree;
 mod help;
-mod input;
-mod keys;
+mod text_input;
+mod key_bindings;
 mod model;
 mod mouse;
-mod moves;
-mod pages;
+mod navigation;
+mod detail_page;
 mod running;
-mod talk;
+mod transcript;
 mod terminal;
 mod theme;
-mod typing;
+mod prompt_input;
 mod update;
-mod wishes;
+mod actions;
 
-use crate::view::wrap;
+use crate::view::graphemes;
 
-pub(crate) use edge::run;
+pub(crate) use event_loop::run;
 
 #[cfg(test)]
 mod testing;

@@ -10,15 +10,15 @@ use longhaul::entry::{Order, Record};
 use longhaul::id::{CallId, QuestionId, Seq};
 use longhaul::task::TaskState;
 
-use super::areas::{ScreenAreas, screen_areas};
-use super::find::TextSearch;
-use super::forest::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
-use super::input::TextInput;
-use super::pages::DetailPage;
+use super::layout::{ScreenAreas, screen_areas};
+use super::text_search::TextSearch;
+use super::tree::{TaskTreeView, TreeViewOptions, TuiRow, is_interrupted};
+use super::text_input::TextInput;
+use super::detail_page::DetailPage;
 use super::running::RunningCalls;
-use super::talk::TuiTranscript;
+use super::transcript::TuiTranscript;
 use super::theme::Theme;
-use super::wrap::wrap_graphemes;
+use super::graphemes::wrap_graphemes;
 use crate::view::markdown::SyntaxHighlighter;
 use crate::view::{Ink, one_line};
 
@@ -362,7 +362,7 @@ impl TuiModel {
         let Some((head, question)) = self.open_question() else { return Vec::new() };
         let agent = one_line(head.agent.as_str());
         let left =
-            question.until.map(|until| format!(" ({})", crate::view::words::format_time_left(until, self.now)));
+            question.until.map(|until| format!(" ({})", crate::view::text_format::format_time_left(until, self.now)));
         let left = left.unwrap_or_default();
         wrap_graphemes(&format!("{agent} {} asks{left}: {}", head.id, one_line(&question.text)), columns)
     }

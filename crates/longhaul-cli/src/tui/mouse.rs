@@ -4,7 +4,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
 use super::draw::tab_at;
-use super::forest::TuiRow;
+use super::tree::TuiRow;
 use super::model::{TuiEffect, Focus, TuiModel, Pane};
 
 /// How far the wheel goes.

@@ -9,10 +9,10 @@ use longhaul::entry::{Entry, Record};
 use longhaul::id::{CallId, Seq};
 use longhaul::task::TaskState;
 
-use super::forest::TuiRow;
+use super::tree::TuiRow;
 use super::model::{TuiEffect, TuiModel};
 use crate::view::one_line;
-use crate::view::tell::brief_call;
+use crate::view::event_text::brief_call;
 
 /// How much of a call is kept: a line has no room for more.
 const KEPT: usize = 200;

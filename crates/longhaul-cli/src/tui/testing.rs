@@ -269,7 +269,7 @@ pub(super) fn picture(model: &mut TuiModel) -> String {
             let symbol = buffer[(column, row)].symbol();
             line.push_str(symbol);
             // What is wide covers the next cell.
-            column += super::wrap::grapheme_width(symbol).max(1) as u16;
+            column += super::graphemes::grapheme_width(symbol).max(1) as u16;
         }
         line.trim_end().to_owned()
     };

@@ -5,12 +5,12 @@ use longhaul::entry::{Order, Record};
 use longhaul::id::Seq;
 use longhaul::task::TaskState;
 
-use super::forest::TuiRow;
+use super::tree::TuiRow;
 use super::model::{
     Confirmation, TuiDetail, TuiEffect, Focus, MAX_ENTRIES, INITIAL_ENTRIES, TuiModel, TuiMessage, TuiNotice, Pane, PromptPurpose, READ_CHUNK, ActionReport, MAX_TASKS,
     DetailTab,
 };
-use super::talk::TuiTranscript;
+use super::transcript::TuiTranscript;
 use crate::view::Ink;
 
 /// Takes a message in.

@@ -1,29 +1,29 @@
 //! What people see.
 
-mod asked;
-mod block;
-mod board;
-mod clean;
-mod flow;
-mod grid;
+mod questions;
+mod live_block;
+mod live_board;
+mod sanitize;
+mod answer_stream;
+mod text_table;
 pub(crate) mod letter;
 pub(crate) mod markdown;
-mod paint;
-mod screen;
-mod tables;
-pub(crate) mod tell;
-pub(crate) mod words;
-pub(crate) mod wrap;
+mod terminal_output;
+mod live_region;
+mod task_tables;
+pub(crate) mod event_text;
+pub(crate) mod text_format;
+pub(crate) mod graphemes;
 
-pub(crate) use asked::{QuestionQueue, TypedAnswer};
-pub(crate) use block::{LiveBlockFrame, live_block_lines};
-pub(crate) use board::LiveTaskBoard;
-pub(crate) use clean::{sanitize, one_line, strip_control_chars, escape_invisible, escape_invisible_line};
-pub(crate) use flow::AnswerStream;
-pub(crate) use paint::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
-pub(crate) use screen::{StyledLine, LiveRegion};
-pub(crate) use tables::{TaskLayout, summary_table, task_table, time_of, task_description};
-pub(crate) use tell::{EventDetail, EventFormatter, describe_wait};
-pub(crate) use words::{
+pub(crate) use questions::{QuestionQueue, TypedAnswer};
+pub(crate) use live_block::{LiveBlockFrame, live_block_lines};
+pub(crate) use live_board::LiveTaskBoard;
+pub(crate) use sanitize::{sanitize, one_line, strip_control_chars, escape_invisible, escape_invisible_line};
+pub(crate) use answer_stream::AnswerStream;
+pub(crate) use terminal_output::{Ink, OutputStream, TerminalOutput, status_glyph, status_label};
+pub(crate) use live_region::{StyledLine, LiveRegion};
+pub(crate) use task_tables::{TaskLayout, summary_table, task_table, time_of, task_description};
+pub(crate) use event_text::{EventDetail, EventFormatter, describe_wait};
+pub(crate) use text_format::{
     parse_age, format_ago, parse_dollars, format_bytes, format_clock, format_count, format_dollars, parse_duration, truncate, align_left, pluralize, format_timestamp, display_width,
 };

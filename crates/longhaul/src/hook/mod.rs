@@ -6,8 +6,8 @@
 //! `docs/hooks.md` has the whole contract. [`Counsel::of`] decides what several hooks together mean, and does no IO;
 //! [`Porter`] runs them.
 
-mod counsel;
-mod porter;
+mod verdict;
+mod hook_runner;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,8 +20,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::id::{AgentName, TaskId};
-pub use counsel::{HookVerdict, HookDecision, HookResult};
-pub use porter::HookRunner;
+pub use verdict::{HookVerdict, HookDecision, HookResult};
+pub use hook_runner::HookRunner;
 
 /// How long a hook may take where its author does not say.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

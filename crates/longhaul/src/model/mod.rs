@@ -13,17 +13,17 @@ use settings::StructuredOutput;
 use wire::WireCache;
 
 #[cfg(any(test, feature = "testing"))]
-mod function;
+mod fn_model;
 pub mod http;
 pub mod prices;
 pub mod scripted;
 pub mod settings;
 mod spelling;
-mod windows;
+mod context_windows;
 pub mod wire;
 
 #[cfg(any(test, feature = "testing"))]
-pub use function::FnModel;
+pub use fn_model::FnModel;
 
 /// A language model. Always used as `Arc<dyn Model>`.
 pub trait Model: Send + Sync + 'static {

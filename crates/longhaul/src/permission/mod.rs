@@ -8,9 +8,9 @@
 //! Patterns see what the model wrote. They keep an agent from what it should not do by accident or whim; what keeps in
 //! one that wants out is the sandbox.
 
-mod command;
+mod command_line;
 mod glob;
-mod identity;
+mod tool_identity;
 mod pattern;
 mod request;
 mod shell;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use identity::join_with_and;
-pub use identity::{Consent, ToolIdentity};
+pub(crate) use tool_identity::join_with_and;
+pub use tool_identity::{Consent, ToolIdentity};
 pub use pattern::{PatternMatch, Pattern};
 pub use request::{PermissionRequest, RuleNames};
 

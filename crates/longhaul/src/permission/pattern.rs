@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::command::{SHELL_METACHARACTERS, has_parent_component, is_command_argument, normalize_path};
+use super::command_line::{SHELL_METACHARACTERS, has_parent_component, is_command_argument, normalize_path};
 use super::glob::{Glob, lowercase};
 use super::request::PermissionRequest;
 use super::shell::{self, WordPiece};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::command::normalize_path;
+use super::command_line::normalize_path;
 use super::shell;
 
 /// By which names rules know a tool and its arguments, besides its own.

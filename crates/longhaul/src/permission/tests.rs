@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::command::SHELL_METACHARACTERS;
+use super::command_line::SHELL_METACHARACTERS;
 use super::glob::Glob;
 use super::*;
 

@@ -1,19 +1,19 @@
 //! Child processes that never outlive Longhaul, however it ends.
 
 #[cfg(target_os = "linux")]
-mod descent;
+mod process_tree;
 mod group;
 #[cfg(target_os = "linux")]
-mod supervise;
+mod supervisor_process;
 #[cfg(target_os = "linux")]
-mod supervisor;
-mod watchman;
+mod supervisor_client;
+mod guardian;
 
 pub(crate) use group::run_to_output;
 pub use group::{ProcessGroup, LeftoverProcesses};
 #[cfg(target_os = "linux")]
-pub use supervise::{SUPERVISE_COMMAND, run_supervisor};
-pub use watchman::{GuardedGroup, ProcessGuardian};
+pub use supervisor_process::{SUPERVISE_COMMAND, run_supervisor};
+pub use guardian::{GuardedGroup, ProcessGuardian};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use tokio::time::Instant;
 
 use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed};
 use crate::entry::Entry;
-use crate::message::envelope::escape_tags;
+use crate::message::prompt_tags::escape_tags;
 use crate::message::{Message, Reply};
 use crate::model::wire::WireCache;
 use crate::model::{ReplyChunk, Model, ModelRequest};
 use crate::store::TaskFilter;
-use crate::turn::summary_text;
+use crate::conversation::summary_text;
 
 /// What the model is told when it is asked for a summary.
 const SUMMARY_INSTRUCTION: &str = "You write summaries of conversations of an agent with its tools, so that the agent can go on with its \
@@ -51,7 +51,7 @@ impl TaskRun {
         let reply = self.summarise(model, &old.transcript).await?;
         let (summary, usage, cost) = match reply {
             Some(reply) => (reply.text(), reply.usage, reply.cost),
-            None => (crate::turn::truncate_middle(&old.transcript, FALLBACK), Default::default(), None),
+            None => (crate::conversation::truncate_middle(&old.transcript, FALLBACK), Default::default(), None),
         };
         let open = self.open_tasks().await?;
         let summary = summary_text(&summary, &open);

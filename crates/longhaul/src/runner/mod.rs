@@ -4,27 +4,27 @@
 //! for letters. Everything that came of it is written down before it counts. Whatever interrupts a run is a
 //! [`Halt`], and `settle` turns that into the one entry that ends the attempt.
 
-mod act;
-mod aside;
-mod brief;
+mod tool_calls;
+mod poll_on_wake;
+mod system_prompt;
 mod compact;
-mod gear;
-mod leave;
+mod open_tools;
+mod approval;
 mod lease;
 mod ledger;
-mod orders;
-mod owed;
-mod recall;
-mod rest;
+mod submissions;
+mod deferred_entries;
+mod load_task;
+mod idle;
 mod seat;
-mod seen;
+mod seen_tools;
 mod settle;
-mod starting;
-mod think;
-mod usher;
+mod startup;
+mod model_call;
+mod call_hooks;
 mod worktime;
 mod worktree;
-mod writing;
+mod journal_writer;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use act::panic_message;
-pub(crate) use aside::PollOnWake;
-pub(crate) use gear::ToolCache;
+pub(crate) use tool_calls::panic_message;
+pub(crate) use poll_on_wake::PollOnWake;
+pub(crate) use open_tools::ToolCache;
 pub(crate) use lease::{LeaseKeeper, RunLease};
 pub(crate) use ledger::subtree;
-pub(crate) use orders::{SubmissionCache, read_submission};
-pub(crate) use recall::read_journal;
+pub(crate) use submissions::{SubmissionCache, read_submission};
+pub(crate) use load_task::read_journal;
 pub(crate) use seat::{Seat, Seats};
 pub(crate) use settle::{fail_task, release_task, settle_halt, stop_task};
-pub(crate) use writing::append_with_retry;
+pub(crate) use journal_writer::append_with_retry;
 
 use crate::agent::{Agent, Policy, Unattended, Team};
 use crate::dispatch::{Caller, Dispatcher};
@@ -58,12 +58,12 @@ use crate::store::{Subscription, Subscriptions, ClaimedTask, EntryKinds, Store, 
 use crate::task::TaskState;
 use crate::tool::ProcessSlots;
 use crate::toolset::read_tool_output;
-use crate::turn::{PendingCall, NextStep, Conversation};
-use gear::OpenTools;
+use crate::conversation::{PendingCall, NextStep, Conversation};
+use open_tools::OpenTools;
 use ledger::Ledger;
-use owed::DeferredEntries;
-use recall::{continued_tasks, fresh_journal, load_task};
-use starting::TaskStartup;
+use deferred_entries::DeferredEntries;
+use load_task::{continued_tasks, fresh_journal, load_task};
+use startup::TaskStartup;
 use worktime::{PeopleSubscription, Stopwatch};
 use worktree::Worktree;
 
@@ -508,7 +508,7 @@ async fn open_agent_tools(
     if let Some(names) = &order.tools {
         gear = Arc::new(gear.restricted_to(names));
     }
-    let system = brief::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
+    let system = system_prompt::build_system_prompt(&gear, agent, around.store.now(), order.working_dir.clone()).await;
     Ok((gear, system, told))
 }
 
@@ -566,7 +566,7 @@ async fn open_worktree(around: &RunContext, submitted: &Submission) -> Result<Wo
     };
     let mut key = submitted.key.clone();
     if let Some(first) = continued_tasks(&*around.store, submitted.continues).await?.last() {
-        key = orders::read_submission(&*around.store, *first).await?.key;
+        key = submissions::read_submission(&*around.store, *first).await?.key;
     }
     // The longest, which no task of another store has either.
     let name = key.candidate_ids().last().map(|id| id.to_string()).unwrap_or_default();

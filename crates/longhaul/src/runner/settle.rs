@@ -9,11 +9,11 @@ use super::worktree::Worktree;
 use super::{AttemptEnd, Halt, RECHECK_INTERVAL, TaskRun, append_with_retry, hint_or_recheck};
 use crate::entry::{Delivery, Entry, Failure, Letter, OnFinish, Outcome, ReleaseReason, Sender, StopRequest, StopCause};
 use crate::id::{Attempt, LetterId, Seq, TaskId};
-use crate::message::envelope::{escape_attribute, escape};
+use crate::message::prompt_tags::{escape_attribute, escape};
 use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fence, TaskFilter, Store, StoreError};
 use crate::task::{TaskState, IllegalTransition, Status};
-use crate::turn::NextStep;
+use crate::conversation::NextStep;
 
 /// How much of an answer the letter to the parent carries, in bytes; the rest can be looked up.
 const LETTER_CAP: usize = 32 * 1024;
@@ -418,7 +418,7 @@ mod tests {
     /// Whatever a child says, its letter is one envelope; what looks like no tag of ours comes as it was said.
     #[tokio::test]
     async fn a_letter_about_an_end_is_one_envelope() {
-        use crate::message::envelope::tests::tags_in;
+        use crate::message::prompt_tags::tests::tags_in;
         let store = MemoryStore::new();
         let id = submit(&store, None).await;
         let mut head = store.task_state(id).await.unwrap().unwrap();

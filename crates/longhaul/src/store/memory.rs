@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
-use super::judge::{StoreLookup, TaskLinks, WriteDraft, validate_batch, check_deletable};
+use super::validate::{StoreLookup, TaskLinks, WriteDraft, validate_batch, check_deletable};
 use super::leases::{LeaseWatch, LeaseRenewal};
 use super::{
     CountCondition, Batch, ClaimRequest, ClaimedTask, Clock, Fence, TaskFilter, Hint, HintStream, EntryKinds, Lease, StoredValue, Store, StoreError,

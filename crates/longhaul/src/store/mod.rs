@@ -13,22 +13,22 @@ use crate::entry::{EntryCodecError, Entry, EntryKind, Record, TeamRef};
 use crate::id::{AgentName, Attempt, Digest, Seq, TaskId, WorkerId};
 use crate::task::{TaskState, IllegalTransition, Status};
 
-mod bells;
+mod subscriptions;
 mod clock;
-mod judge;
+mod validate;
 mod leases;
 mod memory;
-mod pages;
+mod journal_pages;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use bells::{Subscription, Subscriptions, Wake};
+pub use subscriptions::{Subscription, Subscriptions, Wake};
 pub use clock::Clock;
 pub(crate) use clock::since_boot;
 pub use memory::MemoryStore;
-pub use pages::pages;
+pub use journal_pages::pages;
 #[cfg(feature = "sqlite")]
-pub(crate) use sqlite::private;
+pub(crate) use sqlite::private_files;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, DatabaseHealth, SqliteStore, SqliteOptions, Vacuumed};
 

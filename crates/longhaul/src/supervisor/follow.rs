@@ -10,8 +10,8 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
 use super::LonghaulError;
-use super::office::{RECHECK_INTERVAL, TaskService};
-use super::sequence::sort_events;
+use super::task_service::{RECHECK_INTERVAL, TaskService};
+use super::event_order::sort_events;
 use crate::entry::{Sender, WaitReason};
 use crate::id::{LetterId, Seq, TaskId};
 use crate::runner::{subtree, read_journal};

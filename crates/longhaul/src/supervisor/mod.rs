@@ -1,14 +1,14 @@
 //! The cloneable handle that every door holds.
 
 mod answer;
-mod build;
-mod desk;
+mod builder;
+mod dispatcher;
 mod error;
 mod follow;
-mod grove;
-mod office;
-mod sequence;
-mod talk;
+mod tree_group;
+mod task_service;
+mod event_order;
+mod messaging;
 mod wait;
 
 use std::collections::HashMap;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use answer::AnswerReceipt;
-pub use build::LonghaulBuilder;
+pub use builder::LonghaulBuilder;
 use error::check_text;
 pub use error::{MAX_TEXT_BYTES, LonghaulError};
 pub use follow::TaskEvents;
 use follow::FollowUntil;
-pub use grove::TreeGroup;
-use office::{TaskService, NewTask};
+pub use tree_group::TreeGroup;
+use task_service::{TaskService, NewTask};
 pub use wait::TaskWait;
 
 use crate::agent::Team;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LonghaulError;
-use super::office::TaskService;
+use super::task_service::TaskService;
 use crate::dispatch::{WaitMode, WaitResult};
 use crate::id::TaskId;
 

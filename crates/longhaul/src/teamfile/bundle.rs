@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{AgentReference, resolve_reference};
+use super::references::{AgentReference, resolve_reference};
 use super::{MAX_TEAM_FILE_BYTES, ModelOverride, Problem, Severity, TeamFile, parse};
 
 /// What a kept bundle begins with.

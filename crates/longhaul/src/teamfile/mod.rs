@@ -17,19 +17,19 @@
 
 mod assemble;
 mod bundle;
-mod check;
-mod circles;
-mod form;
-mod near;
-mod node;
-mod parts;
+mod references;
+mod cycles;
+mod file_schema;
+mod suggestions;
+mod yaml;
+mod config;
 mod problem;
-mod survey;
+mod host_check;
 mod trust;
 mod upgrade;
-mod value;
+mod normal_value;
 mod variables;
-mod walk;
+mod reader;
 
 #[cfg(test)]
 mod tests;
@@ -38,12 +38,12 @@ use serde::Deserialize as _;
 
 pub use assemble::{AssembleError, AssembledTeam, BundleLoader, VariableLookup, ModelOverride, Environment, assemble};
 pub use bundle::{TeamBundle, TeamBundleError, FileProblem};
-pub use circles::find_cycles;
-pub use form::json_schema;
-pub use node::MAX_TEAM_FILE_BYTES;
-pub use parts::*;
+pub use cycles::find_cycles;
+pub use file_schema::json_schema;
+pub use yaml::MAX_TEAM_FILE_BYTES;
+pub use config::*;
 pub use problem::{SourceSpan, Problem, Severity};
-pub use survey::{HostProbe, check_host};
+pub use host_check::{HostProbe, check_host};
 pub use trust::{TrustItem, trust_digest, trust_items};
 pub use variables::{VariableError, fill_variables, required_variables};
 
@@ -65,18 +65,18 @@ impl ParsedTeamFile {
 
 /// Reads a team file.
 pub fn parse(text: &str) -> ParsedTeamFile {
-    let (node, mut told) = match node::parse_yaml(text) {
+    let (node, mut told) = match yaml::parse_yaml(text) {
         Ok(read) => parse,
         Err(problem) => return ParsedTeamFile { file: None, problems: vec![problem] },
     };
-    let mut walk = walk::TeamFileReader::default();
+    let mut walk = reader::TeamFileReader::default();
     let mut file = None;
     if let Some(mut value) = walk.read_team(&node) {
         upgrade::upgrade(&mut value);
         match TeamFile::deserialize(value) {
             Ok(read) => {
                 let read = TeamFile { spans: std::mem::take(&mut walk.spans), ..parse };
-                told.append(check::check_references(&parse, walk.problems.as_slice()));
+                told.append(references::check_references(&parse, walk.problems.as_slice()));
                 file = Some(parse);
             }
             // The tables allow what the types do not: ours to mend.

@@ -123,7 +123,7 @@ fn fits(pattern: &str, place: &str) -> bool {
 
 /// The paths of all keys, as far as they do not repeat themselves.
 fn keys() -> Vec<String> {
-    use super::form::{ObjectSchema, KeyStatus, TEAM, TOOLSETS, ValueType};
+    use super::file_schema::{ObjectSchema, KeyStatus, TEAM, TOOLSETS, ValueType};
     fn object(path: &str, object: &'static ObjectSchema, found: &mut Vec<String>) {
         for key in object.keys {
             let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::bundle::{join_normalized, parent_dir};
-use super::check::{AgentReference, resolve_reference};
+use super::references::{AgentReference, resolve_reference};
 use super::variables::all_variables;
 use super::{
     AgentConfig, TeamBundle, HookConfig, HooksConfig, McpConfig, ModelConfig, SandboxConfig, SkillsConfig, TeamFile,

@@ -1,6 +1,6 @@
 //! Older spellings, brought to the ones of today.
 
-use super::value::NormalValue;
+use super::normal_value::NormalValue;
 
 /// Brings a whole file up to date.
 pub(super) fn upgrade(team: &mut NormalValue) {

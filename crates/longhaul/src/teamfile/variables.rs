@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::MAX_TEAM_FILE_BYTES;
-use super::near::join_bounded;
+use super::suggestions::join_bounded;
 
 /// Why the variables of a text cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,7 +23,7 @@ mod claims;
 mod deletion;
 mod fences;
 mod journal;
-mod setting;
+mod setup;
 mod views;
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub use self::claims::*;
 pub use self::deletion::*;
 pub use self::fences::*;
 pub use self::journal::*;
-pub use self::setting::{ExamSetup, TestClock};
+pub use self::setup::{ExamSetup, TestClock};
 pub use self::views::*;
 use crate::store::{Clock, Store};
 

@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::outward::{SecretHeaders, ToolHttpClient, display_url, sanitize_tool_name, unique_name, parse_web_url};
+use super::http_client::{SecretHeaders, ToolHttpClient, display_url, sanitize_tool_name, unique_name, parse_web_url};
 use super::text::truncate;
-use super::verb::non_blank;
+use super::fn_tool::non_blank;
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::model::wire::sse::SseParser;
 use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments, arguments_schema};
-use card::{AgentCard, A2aSkill, check_headers_allowed};
+use agent_card::{AgentCard, A2aSkill, check_headers_allowed};
 use wire::{A2aReply, A2aMessage, A2aVersion, A2aTaskState, A2aMethod};
 
-mod card;
+mod agent_card;
 mod wire;
 
 /// How long a card or a look at a task may take, and how much of either is read.

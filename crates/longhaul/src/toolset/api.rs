@@ -7,16 +7,16 @@ use futures::future::BoxFuture;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::outward::{SecretHeaders, ToolHttpClient, percent_encode, has_dot_segments, value_text, display_url, parse_web_url};
+use super::http_client::{SecretHeaders, ToolHttpClient, percent_encode, has_dot_segments, value_text, display_url, parse_web_url};
 use super::text::truncate;
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;
 use crate::model::ToolSpec;
 use crate::permission::ToolIdentity;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, identity_from_spec, parse_arguments};
-use template::{UrlPart, UrlTemplate};
+use url_template::{UrlPart, UrlTemplate};
 
-mod template;
+mod url_template;
 
 /// How much of an answer is read, and how long it may take.
 const MOST: usize = 1 << 20;

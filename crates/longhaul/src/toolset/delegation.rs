@@ -6,9 +6,9 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::errand;
-use super::verb::{ToolCallResult, non_blank, fn_tool};
-use super::wording;
+use super::task_ops;
+use super::fn_tool::{ToolCallResult, non_blank, fn_tool};
+use super::task_text;
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::dispatch::{AgentInfo, DispatchError};
 use crate::entry::Order;
@@ -42,11 +42,11 @@ impl Toolset for Delegation {
         if !patron.sub_agents.is_empty() {
             text += "With transfer_task you give a task to one of these agents and get its result back. \
                      The agent sees only what you write in `task`: say all it needs to know.\n";
-            text += &wording::agent_list(&patron.sub_agents);
+            text += &task_text::agent_list(&patron.sub_agents);
         }
         if !patron.handoffs.is_empty() {
             text += "With handoff you give this whole conversation to one of these agents, who goes on in your place:\n";
-            text += &wording::agent_list(&patron.handoffs);
+            text += &task_text::agent_list(&patron.handoffs);
         }
         (!text.is_empty()).then_some(text)
     }
@@ -69,10 +69,10 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
         ToolEffects::INTERNAL,
         format!(
             "Gives a task to a sub-agent, waits until it is done and returns the result.\nAgents:\n{}",
-            wording::agent_list(cards)
+            task_text::agent_list(cards)
         ),
         move |args: TransferTaskArgs, cx| {
-            let agent = errand::match_agent(&mine, &args.agent);
+            let agent = task_ops::match_agent(&mine, &args.agent);
             Box::pin(transfer(
                 Order { expected_output: non_blank(args.expected_output), ..Order::new(agent, args.task) },
                 cx,
@@ -84,20 +84,20 @@ fn transfer_task(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
 }
 
 async fn transfer(order: Order, cx: &CallContext) -> ToolCallResult {
-    let waited = errand::launch_and_wait(cx, order).await?;
+    let waited = task_ops::launch_and_wait(cx, order).await?;
     let Some(snapshot) = waited.tasks.first() else {
         return Err(ToolError::Failed("the task was started, but cannot be found any more".to_owned()));
     };
     let head = &snapshot.state;
     if !head.status.is_final() {
-        return Ok(errand::moved_to_background_note(head).into());
+        return Ok(task_ops::moved_to_background_note(head).into());
     }
     // Whole: what is too long of it the runner cuts as it does any tool's output, and says how to read the rest.
-    let (output, _) = wording::output_text(snapshot, None, usize::MAX, |_| String::new());
+    let (output, _) = task_text::output_text(snapshot, None, usize::MAX, |_| String::new());
     let is_error = head.status != Status::Completed;
     let text = if is_error {
         let (id, agent, status) = (head.id, &head.agent, head.status);
-        let why = wording::failure_reason(head).unwrap_or_default();
+        let why = task_text::failure_reason(head).unwrap_or_default();
         match output.trim() {
             "" => format!("Task {id} of {agent} {status}: {why}\nThere is no output."),
             _ => format!(
@@ -123,7 +123,7 @@ fn handoff(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
         ToolEffects::INTERNAL,
         format!(
             "Hands this whole conversation over to another agent, who goes on in your place.\nAgents:\n{}",
-            wording::agent_list(cards)
+            task_text::agent_list(cards)
         ),
         move |args: HandoffArgs, _| {
             let answer = hand_over(&mine, &args.agent);
@@ -135,7 +135,7 @@ fn handoff(cards: &[AgentInfo]) -> Arc<dyn DynTool> {
 }
 
 fn hand_over(cards: &[AgentInfo], typed: &str) -> ToolCallResult {
-    let agent = errand::match_agent(cards, typed);
+    let agent = task_ops::match_agent(cards, typed);
     if !cards.iter().any(|card| card.name == agent) {
         let may = cards.iter().map(|card| card.name.clone()).collect();
         return Err(DispatchError::UnknownAgent { asked: agent.to_string(), may }.into());

@@ -14,20 +14,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::{truncate, pluralize, group_digits};
-use super::verb::{self, duration_from_secs};
+use super::fn_tool::{self, duration_from_secs};
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
 #[cfg(all(unix, feature = "mcp"))]
-pub(super) use way::system_lookup;
+pub(super) use fetch_client::system_lookup;
 
 pub(super) use address::why_private;
 use page::PageKind;
-use way::{AddressFilter, DnsLookup, FetchClient};
+use fetch_client::{AddressFilter, DnsLookup, FetchClient};
 
 mod address;
 mod page;
-mod strip;
-mod way;
+mod html_text;
+mod fetch_client;
 
 /// The toolset `fetch`: one tool of that name, which reads one or more URLs.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl Fetch {
     /// Reads public addresses: a megabyte of each, within 30 seconds.
     pub fn new() -> Self {
         let limits = FetchLimits { time: Duration::from_secs(30), bytes: 1 << 20 };
-        Fetch { limits, address_filter: why_private, lookup: way::system_lookup(), private: false }
+        Fetch { limits, address_filter: why_private, lookup: fetch_client::system_lookup(), private: false }
     }
 
     /// How long each URL may take, unless a call says otherwise.
@@ -267,9 +267,9 @@ impl FetchedPage {
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => break,
-                Err(error) if bytes.is_empty() => return Err(way::explain_body_error(&error)),
+                Err(error) if bytes.is_empty() => return Err(fetch_client::explain_body_error(&error)),
                 Err(error) => {
-                    cut = Some(format!("the rest did not come: {}", way::explain_body_error(&error)));
+                    cut = Some(format!("the rest did not come: {}", fetch_client::explain_body_error(&error)));
                     break;
                 }
             }

@@ -16,25 +16,25 @@ use serde_json::Value;
 
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};
-use ground::{FileRoots, FileAccess};
-use post::PostEditCommands;
+use file_roots::{FileRoots, FileAccess};
+use post_edit::PostEditCommands;
 
 pub use filesystem::{Filesystem, FilesystemBuilder};
-pub use post::PostEdit;
-pub(super) use way::find_vcs_dir;
+pub use post_edit::PostEdit;
+pub(super) use path_resolver::find_vcs_dir;
 
 mod count;
 mod edit;
 mod filesystem;
-mod ground;
+mod file_roots;
 mod lines;
 mod list;
-mod post;
+mod post_edit;
 mod read;
 mod search;
 mod tree;
 mod walk;
-mod way;
+mod path_resolver;
 mod write;
 
 /// The toolset `files`: `list_directory`, `read_file`, `search_files_content` and `count_lines`, all for what is below

@@ -8,15 +8,15 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::derived::candidate_ids;
+use super::stable_ids::candidate_ids;
 use super::text::{pluralize, group_digits};
-use super::verb::{ToolCallResult, NoArgs, non_blank, fn_tool};
+use super::fn_tool::{ToolCallResult, NoArgs, non_blank, fn_tool};
 use super::{ToolsetContext, Toolset, ToolsetError};
-use crate::store::private;
+use crate::store::private_files;
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
-use book::{MemoryDatabase, MemoryMatches};
+use database::{MemoryDatabase, MemoryMatches};
 
-mod book;
+mod database;
 
 /// The longest memory, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -186,7 +186,7 @@ fn with_database<'a>(
     Box::pin(super::run_blocking(move || {
         let place = database_path(&path, context.working_dir.as_deref())?;
         // What is remembered is nobody else's; a file that is there stays as it is.
-        let _ = private::create_private_file(&place);
+        let _ = private_files::create_private_file(&place);
         let told = MemoryDatabase::open(&place).map_err(MemoryError::Database).and_then(|mut book| act(&mut book, context));
         match told {
             Ok(text) => Ok(text.into()),
@@ -225,7 +225,7 @@ fn database_path(path: &Path, working_dir: Option<&Path>) -> Result<PathBuf, Too
         let leads_out = whole.canonicalize().is_ok_and(|target| !target.starts_with(&root));
         return if real.starts_with(&root) && !leads_out { Ok(whole) } else { Err(out()) };
     }
-    private::create_private_dir(above).map_err(|error| failed(&error))?;
+    private_files::create_private_dir(above).map_err(|error| failed(&error))?;
     Ok(whole)
 }
 

@@ -10,28 +10,28 @@ use crate::tool::{DynTool, Tool};
 
 mod a2a;
 mod api;
-mod aside;
-mod background;
+mod blocking;
+mod background_agents;
 #[cfg(unix)]
 mod command;
 mod delegation;
-mod derived;
-mod errand;
-mod excerpt;
-mod explained;
+mod stable_ids;
+mod task_ops;
+mod text_paging;
+mod call_description;
 mod fetch;
 mod files;
-mod managed;
+mod managed_agents;
 #[cfg(all(unix, feature = "mcp"))]
 mod mcp;
 #[cfg(feature = "sqlite")]
 mod memory;
 mod openapi;
 mod model_picker;
-mod names;
-mod outputs;
-mod outward;
-mod redacted;
+mod tool_names;
+mod output_truncation;
+mod http_client;
+mod redaction;
 #[cfg(unix)]
 mod sandbox;
 #[cfg(unix)]
@@ -39,33 +39,33 @@ mod script;
 #[cfg(unix)]
 mod shell;
 mod skills;
-mod subagents;
-mod tasks;
+mod sub_agent_tools;
+mod project_tasks;
 mod text;
 mod think;
 mod todo;
 mod user_prompt;
-mod verb;
-mod wording;
-mod wrap;
+mod fn_tool;
+mod task_text;
+mod wrappers;
 
 #[cfg(test)]
 mod dialect_tests;
 #[cfg(test)]
-mod fake_desk;
+mod fake_dispatcher;
 #[cfg(test)]
 pub(crate) mod loopback;
 #[cfg(test)]
-mod no_desk;
+mod no_dispatcher;
 
 pub use a2a::A2a;
 pub use api::{Api, ApiSettings};
-pub use background::BackgroundAgents;
+pub use background_agents::BackgroundAgents;
 pub use delegation::Delegation;
-pub use explained::with_call_description;
+pub use call_description::with_call_description;
 pub use fetch::Fetch;
 pub use files::{ReadOnlyFiles, Filesystem, FilesystemBuilder, PostEdit};
-pub use managed::ManagedAgents;
+pub use managed_agents::ManagedAgents;
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{
     FileTokenStore, Mcp, McpCommand, McpOptions, McpPool, McpRemote, McpServer, McpTransport, McpEndpoint,
@@ -74,11 +74,11 @@ pub use mcp::{
 #[cfg(feature = "sqlite")]
 pub use memory::AgentMemory;
 pub use model_picker::ModelPicker;
-pub(crate) use names::{is_reserved, qualified_tool_name};
+pub(crate) use tool_names::{is_reserved, qualified_tool_name};
 pub use openapi::OpenApi;
-pub(crate) use outputs::{truncate_output, read_tool_output};
-pub use outward::SecretHeaders;
-pub use redacted::with_redaction;
+pub(crate) use output_truncation::{truncate_output, read_tool_output};
+pub use http_client::SecretHeaders;
+pub use redaction::with_redaction;
 #[cfg(unix)]
 pub(crate) use sandbox::linked_git_dirs;
 #[cfg(target_os = "linux")]
@@ -90,15 +90,15 @@ pub use script::{ScriptTools, ScriptToolsBuilder, ScriptTool};
 #[cfg(unix)]
 pub use shell::{Shell, ShellBuilder};
 pub use skills::Skills;
-pub use subagents::SubAgentTools;
-pub use tasks::ProjectTasks;
+pub use sub_agent_tools::SubAgentTools;
+pub use project_tasks::ProjectTasks;
 pub use think::Think;
 pub use todo::Todo;
 pub use user_prompt::UserPrompt;
-pub(crate) use wrap::rename_tool;
-pub use wrap::{with_instruction, only_tools, with_prefix};
+pub(crate) use wrappers::rename_tool;
+pub use wrappers::{with_instruction, only_tools, with_prefix};
 
-use aside::run_blocking;
+use blocking::run_blocking;
 
 /// A group of tools. Always used as `Arc<dyn Toolset>`; one instance serves all tasks of its agent.
 ///

@@ -9,7 +9,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::outward::{SecretHeaders, ToolHttpClient, display_url, parse_web_url};
+use super::http_client::{SecretHeaders, ToolHttpClient, display_url, parse_web_url};
 use super::text::{truncate, pluralize};
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::Digest;

@@ -18,10 +18,10 @@ use tokio::sync::OnceCell;
 
 use super::command::{DEFAULT_PATH, CommandSpec};
 use crate::tool::ToolError;
-use git::GitDirs;
-pub(crate) use git::linked_git_dirs;
+use git_dirs::GitDirs;
+pub(crate) use git_dirs::linked_git_dirs;
 
-mod git;
+mod git_dirs;
 #[cfg(target_os = "linux")]
 mod landlock;
 

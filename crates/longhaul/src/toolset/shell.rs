@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{CommandEnv, CommandSpec, command_dir, default_env, run_command};
 use super::sandbox::Sandbox;
-use super::verb::{NoArgs, number, to_index, duration_from_secs, fn_tool};
+use super::fn_tool::{NoArgs, number, to_index, duration_from_secs, fn_tool};
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::id::TaskId;
 use crate::process::ProcessGuardian;
@@ -20,7 +20,7 @@ use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, Tool, Tool
 use jobs::BackgroundJobs;
 
 mod jobs;
-mod tape;
+mod output_buffer;
 
 /// How long a command may take when nobody says, and the most that a model can ask for, in seconds.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -194,7 +194,7 @@ fn others(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::no_desk::call_context_in;
+    use crate::toolset::no_dispatcher::call_context_in;
     use serde_json::json;
 
     async fn tools(dir: &Path) -> (Skills, Vec<Arc<dyn DynTool>>) {

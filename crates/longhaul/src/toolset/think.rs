@@ -77,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::toolset::no_desk::ToolFixture;
+    use crate::toolset::no_dispatcher::ToolFixture;
 
     #[tokio::test]
     async fn a_thought_is_taken_and_not_said_again() {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::truncate;
-use super::verb::{self, ToolCallResult, NoArgs, fn_tool};
+use super::fn_tool::{self, ToolCallResult, NoArgs, fn_tool};
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput, StorageScope};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::text::truncate;
-use super::verb::non_blank;
+use super::fn_tool::non_blank;
 use super::{ToolsetContext, Toolset, ToolsetError};
 use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
 use crate::tool::{CallContext, DynTool, ToolEffects, Tool, ToolError, ToolOutput};

@@ -8,7 +8,7 @@ use longhaul::TaskId;
 use super::transcript::{ExportedItem, ExportedTask, ExportedItemKind, status_line, pretty_arguments};
 use crate::view::letter::ending;
 use crate::view::markdown::{escaped, html};
-use crate::view::tell::main_argument;
+use crate::view::event_text::main_argument;
 use crate::view::{sanitize, format_clock, truncate, format_timestamp, one_line, escape_invisible, escape_invisible_line};
 
 const STYLE: &str = "\

@@ -9,7 +9,7 @@ use longhaul::{Status, TaskId};
 use serde::Serialize;
 
 use crate::exit::CliError;
-use crate::view::tell::{budget_words, describe_sampling};
+use crate::view::event_text::{budget_words, describe_sampling};
 use crate::view::{TerminalOutput, format_count, format_dollars, one_line, time_of, describe_wait};
 
 /// A task, whole.

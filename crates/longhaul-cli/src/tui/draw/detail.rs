@@ -6,11 +6,11 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::{task_activity, focused, cost_label};
-use crate::tui::areas::ScreenAreas;
-use crate::tui::find::TextSearchPattern;
+use crate::tui::layout::ScreenAreas;
+use crate::tui::text_search::TextSearchPattern;
 use crate::tui::model::{TuiModel, Pane, DetailTab};
-use crate::tui::wrap::{truncate_graphemes, grapheme_width, wrap_graphemes};
-use crate::view::words::format_short_count;
+use crate::tui::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use crate::view::text_format::format_short_count;
 use crate::view::{Ink, status_label};
 
 /// What a tab is called where there is so much room.

@@ -6,10 +6,10 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::{task_activity, focused, cost_label};
-use crate::tui::forest::{TuiGroup, TreePosition, TuiRow};
+use crate::tui::tree::{TuiGroup, TreePosition, TuiRow};
 use crate::tui::model::{TuiModel, Pane};
-use crate::tui::wrap::{truncate_graphemes, grapheme_width};
-use crate::view::words::format_short_count;
+use crate::tui::graphemes::{truncate_graphemes, grapheme_width};
+use crate::view::text_format::format_short_count;
 use crate::view::{Ink, one_line, status_label};
 
 pub(super) fn draw_list(model: &TuiModel, area: Rect, buffer: &mut Buffer) {

@@ -12,12 +12,12 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget as _};
 
-use super::areas::{ScreenAreas, MIN_SIZE};
-use super::forest::TuiGroup;
+use super::layout::{ScreenAreas, MIN_SIZE};
+use super::tree::TuiGroup;
 use super::help;
 use super::model::{Focus, TuiModel, Pane};
-use super::wrap::{truncate_graphemes, grapheme_width, wrap_graphemes};
-use crate::view::words::format_short_count;
+use super::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use crate::view::text_format::format_short_count;
 use crate::view::{Ink, one_line, status_label};
 
 pub(crate) use detail::tab_at;
@@ -267,7 +267,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
     use longhaul::Status;
     let now = model.now;
     if let Some(asked) = head.asked.first().filter(|_| !head.status.is_final()) {
-        let left = asked.until.map(|until| format!("{}: ", crate::view::words::format_time_left(until, now)));
+        let left = asked.until.map(|until| format!("{}: ", crate::view::text_format::format_time_left(until, now)));
         let asks = format!("asks: {}{}", left.unwrap_or_default(), one_line(&asked.text));
         return (Ink::Attention, asks, String::new());
     }
@@ -279,7 +279,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
         Status::Running => {
             let silent = std::time::Duration::try_from(now.duration_since(head.active)).unwrap_or_default();
             let silent = if silent.as_secs() >= 30 {
-                format!(" · silent for {}", crate::view::words::format_duration(silent))
+                format!(" · silent for {}", crate::view::text_format::format_duration(silent))
             } else {
                 String::new()
             };
@@ -287,7 +287,7 @@ fn does(head: &TaskState, model: &TuiModel) -> (Ink, String, String) {
                 return (Ink::Attention, format!("stopping: {}", stop.cause), silent);
             }
             if let Some(waiting) = head.waiting_at(now) {
-                let on = crate::view::tell::describe_wait(&waiting.on);
+                let on = crate::view::event_text::describe_wait(&waiting.on);
                 return (Ink::Faint, format!("waits for {on}"), String::new());
             }
             let calls = model.calls.told(head).join(", ");

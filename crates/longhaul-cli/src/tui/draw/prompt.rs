@@ -5,12 +5,12 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::task_label;
-use crate::tui::areas::{ScreenAreas, most_typed};
-use crate::tui::input::{TextInput, Rows};
+use crate::tui::layout::{ScreenAreas, most_typed};
+use crate::tui::text_input::{TextInput, Rows};
 use crate::tui::model::{Confirmation, Focus, TuiModel, PromptPurpose};
-use crate::tui::wishes::can_be_retried;
-use crate::tui::wrap::{truncate_graphemes, grapheme_width};
-use crate::view::words::pluralize;
+use crate::tui::actions::can_be_retried;
+use crate::tui::graphemes::{truncate_graphemes, grapheme_width};
+use crate::view::text_format::pluralize;
 use crate::view::{Ink, one_line};
 
 /// How far the rows below the first are indented.

@@ -1,25 +1,25 @@
 //! Markdown as a terminal shows it: wrapped to the width, tables aligned, code in colours.
 
 mod aligned;
-mod code;
+mod highlight;
 mod html;
-mod ink;
+mod span;
 mod source;
 mod table;
-mod wrap;
+mod span_wrap;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::clean::sanitize;
-use super::screen::StyledLine;
-use super::words::display_width;
-pub(crate) use code::SyntaxHighlighter;
+use super::sanitize::sanitize;
+use super::live_region::StyledLine;
+use super::text_format::display_width;
+pub(crate) use highlight::SyntaxHighlighter;
 pub(crate) use html::{escaped, html};
-use ink::FAINT;
-pub(crate) use ink::{MarkdownSpan, Style};
+use span::FAINT;
+pub(crate) use span::{MarkdownSpan, Style};
 use source::MarkdownParser;
 use table::MarkdownTable;
-use wrap::{break_line, kept, wrap_spans};
+use span_wrap::{break_line, kept, wrap_spans};
 
 /// How code is indented.
 const INDENT: &str = "  ";
@@ -53,7 +53,7 @@ pub(crate) fn stable_prefix_len(source: &str) -> usize {
 /// The lines of a text, as they are sent to a terminal. What is in it commands none. Lines of code may be wider: so they can
 /// be copied.
 pub(crate) fn render(source: &str, columns: usize, colors: &SyntaxHighlighter) -> Vec<StyledLine> {
-    parse_lines(source, columns, colors).iter().map(|spans| ink::styled_line(spans)).collect()
+    parse_lines(source, columns, colors).iter().map(|spans| span::styled_line(spans)).collect()
 }
 
 /// The lines of a text, none wider than this, in pieces of one style each.
@@ -284,7 +284,7 @@ fn inline(event: Event<'_>, events: MarkdownParserMut<'_, '_>, style: Style, spa
     match event {
         // Numbers of characters are made characters only now.
         Event::Text(text) => spans.push(MarkdownSpan::new(style, sanitize(&text))),
-        Event::Code(text) => spans.push(MarkdownSpan::new(style.fg_color(Some(ink::CODE)), sanitize(&text))),
+        Event::Code(text) => spans.push(MarkdownSpan::new(style.fg_color(Some(span::CODE)), sanitize(&text))),
         Event::SoftBreak => spans.push(MarkdownSpan::new(style, events.soft_break())),
         Event::HardBreak => spans.push(MarkdownSpan::new(style, "\n")),
         Event::Html(html) | Event::InlineHtml(html) => spans.push(MarkdownSpan::new(FAINT, sanitize(&html))),

@@ -3,10 +3,10 @@
 
 use pulldown_cmark::{Alignment, Event, Tag};
 
-use super::ink::{FAINT, MarkdownSpan, Style};
-use super::wrap::wrap_spans;
+use super::span::{FAINT, MarkdownSpan, Style};
+use super::span_wrap::wrap_spans;
 use super::{MarkdownParser, inlines};
-use crate::view::words::display_width;
+use crate::view::text_format::display_width;
 
 /// No column is narrower than this.
 const LEAST: usize = 5;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::endpoint::Endpoint;
-use super::exchange::{HttpResponse, ResponseBody};
-use super::keys::{self, ApiKey};
+use super::transport::{HttpResponse, ResponseBody};
+use super::api_keys::{self, ApiKey};
 use crate::model::ModelErrorKind;
 
 /// A recording: being made, or being played.
@@ -236,7 +236,7 @@ impl Cassette {
 
 impl CassetteState {
     fn redact(&self, text: String) -> String {
-        keys::scrub(text, &self.secrets)
+        api_keys::scrub(text, &self.secrets)
     }
 }
 

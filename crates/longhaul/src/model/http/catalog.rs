@@ -8,8 +8,8 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Auth, Endpoint};
-use super::keys::{self, ApiKey, KeySource};
-use super::{HttpClient, HttpError, HttpModel, options};
+use super::api_keys::{self, ApiKey, KeySource};
+use super::{HttpClient, HttpError, HttpModel, provider_opts};
 use crate::model::settings::ModelSettings;
 use crate::model::wire::openai_chat::{OpenAiChat, Quirks};
 use crate::model::wire::openai_responses::OpenAiResponses;
@@ -252,13 +252,13 @@ impl HttpClient {
         let base_url = if entry.auth == Auth::Azure { azure(base_url) } else { base_url.to_owned() };
         let wrong = |why: String| HttpError::Settings { model: name.clone(), why };
         let mut settings = spec.settings.clone();
-        let told = options::take_api_type(&mut settings).map_err(wrong)?;
+        let told = provider_opts::take_api_type(&mut settings).map_err(wrong)?;
         let by_model = || match matches!(entry.name, "openai" | "azure") && spec.custom.is_none() {
-            true if options::needs_responses(&settings.model) => ApiType::Responses,
+            true if provider_opts::needs_responses(&settings.model) => ApiType::Responses,
             _ => entry.api,
         };
         let api = spec.api_type.or(told).or(custom.api_type).unwrap_or_else(by_model);
-        let beside = options::translate_opts(provider, api, &mut settings).map_err(wrong)?;
+        let beside = provider_opts::translate_opts(provider, api, &mut settings).map_err(wrong)?;
         let base_url = with_version(api, base_url);
         let base_url = match beside.api_version {
             Some(version) => with_api_version(base_url, &version),
@@ -314,9 +314,9 @@ fn find_key(
         names: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     if let Some(name) = token_key {
-        return keys::first_key(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
+        return api_keys::first_key(keys, &[name]).map(|(_, key)| Some(key)).ok_or_else(|| missing(&[name]));
     }
-    match keys::first_key(keys, entry.keys) {
+    match api_keys::first_key(keys, entry.keys) {
         Some((name, key)) => match own_url.and_then(|url| foreign_host(url, entry)) {
             None => Ok(Some(key)),
             Some(host) => Err(CatalogError::KeyForOtherHost { model: model.to_owned(), host, name }),

@@ -7,7 +7,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::HttpError;
-use super::keys::{self, ApiKey};
+use super::api_keys::{self, ApiKey};
 
 /// How a provider is shown a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Endpoint {
 
     /// A text without the key, and without whatever the URL has in its query.
     pub(super) fn redact(&self, text: String) -> String {
-        keys::scrub(text, &self.secrets())
+        api_keys::scrub(text, &self.secrets())
     }
 
     /// What must not be seen: the key, and the values of the query, also as they are written there.

@@ -21,15 +21,15 @@ mod cassette;
 mod catalog;
 mod client;
 mod endpoint;
-mod exchange;
+mod transport;
 mod fallback;
-mod foreign;
-mod gate;
-mod keys;
-mod limits;
-mod local;
-mod options;
-mod provider;
+mod unexpected_body;
+mod rate_limit_gate;
+mod api_keys;
+mod retry_after;
+mod auto_detect;
+mod provider_opts;
+mod http_model;
 
 pub(crate) use client::tls_config;
 
@@ -40,15 +40,15 @@ pub use catalog::{
 pub(crate) use catalog::{is_provider_or_local_url, key_variables_of};
 pub use endpoint::{Auth, Endpoint};
 pub use fallback::FallbackModel;
-pub use keys::{ApiKey, KeySource, NoKeys};
-pub use provider::HttpModel;
+pub use api_keys::{ApiKey, KeySource, NoKeys};
+pub use http_model::HttpModel;
 
 use crate::model::prices::PriceTable;
 use crate::model::settings::ModelSettings;
 use crate::model::wire::WireProtocol;
 use endpoint::EndpointId;
-use exchange::Transport;
-use gate::RateLimitGate;
+use transport::Transport;
+use rate_limit_gate::RateLimitGate;
 
 /// How providers are asked.
 #[derive(Debug, Clone)]

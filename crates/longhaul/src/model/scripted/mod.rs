@@ -18,10 +18,10 @@ use futures::stream::{self, StreamExt as _};
 use super::{Model, ReplyStream, ModelRequest};
 
 mod error;
-mod play;
+mod playback;
 mod script;
-mod shape;
-mod talk;
+mod yaml;
+mod template_context;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ impl Model for ScriptedModel {
     }
 
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
-        stream::unfold(play::ScriptPlayback::new(self, request), |mut play| async move {
+        stream::unfold(playback::ScriptPlayback::new(self, request), |mut play| async move {
             play.next().await.map(|item| (item, play))
         })
         .boxed()

@@ -9,8 +9,8 @@ use regex::Regex;
 use serde_saphyr::{Location, Spanned};
 
 use super::error::{ModelScriptError, ScriptSource};
-use super::shape::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
-use super::talk::{self, TemplateContext};
+use super::yaml::{self, AgentYaml, CaseYaml, FailureYaml, PaceYaml, TurnYaml};
+use super::template_context::{self, TemplateContext};
 use super::template::{ScriptArguments, TemplateCompiler, Expression, Templates, ScriptText, describe_template_error};
 use crate::message::{StopReason, Usage};
 use crate::model::ModelRequest;
@@ -81,7 +81,7 @@ impl ModelScript {
     /// Reads a script. Errors call it `name`.
     pub fn parse(name: &str, yaml: &str) -> Result<ModelScript, ModelScriptError> {
         let source = ScriptSource { name, yaml };
-        let shape = shape::parse_script_yaml(source)?;
+        let shape = yaml::parse_script_yaml(source)?;
         let mut reader = ScriptCompiler { compiler: TemplateCompiler::new(source) };
         let quick = StreamPace { chunk: usize::MAX, pause: Duration::ZERO, delay: Duration::ZERO };
         let pace = reader.pace(shape.defaults, quick)?;
@@ -119,7 +119,7 @@ impl ModelScript {
         let case = match cases.as_slice() {
             [ScriptCase { when: TaskCondition::Always, .. }] => cases.first(),
             _ => {
-                let task = talk::task_text(request);
+                let task = template_context::task_text(request);
                 cases.iter().find(|case| case.when.matches(task))
             }
         };

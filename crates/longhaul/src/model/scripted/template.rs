@@ -5,8 +5,8 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value};
 use serde_saphyr::Spanned;
 
 use super::error::{ModelScriptError, ScriptSource};
-use super::shape::SpannedJson;
-use super::talk::{self, TEMPLATE_VARIABLES};
+use super::yaml::SpannedJson;
+use super::template_context::{self, TEMPLATE_VARIABLES};
 
 /// The variable in which an expression leaves its value.
 const VALUE: &str = "value";
@@ -147,8 +147,8 @@ impl<'a> TemplateCompiler<'a> {
         if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
             environment.set_syntax(syntax);
         }
-        environment.add_filter("find_all", |texts: &Value, pattern: &str| talk::find_all_in(texts, pattern));
-        environment.add_filter("from_json", talk::from_json);
+        environment.add_filter("find_all", |texts: &Value, pattern: &str| template_context::find_all_in(texts, pattern));
+        environment.add_filter("from_json", template_context::from_json);
         TemplateCompiler { source, environment, count: 0 }
     }
 

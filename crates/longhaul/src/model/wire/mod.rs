@@ -4,19 +4,19 @@
 //! they come, however they are cut.
 
 pub mod anthropic;
-pub(crate) mod common;
-mod dialect;
+pub(crate) mod parsing;
+mod schema_dialect;
 pub mod gemini;
-mod halves;
-mod history;
-pub(crate) mod names;
-mod oops;
+mod surrogates;
+mod message_list;
+pub(crate) mod tool_names;
+mod status_errors;
 pub mod openai_chat;
 pub mod openai_responses;
-mod output;
+mod structured_output;
 #[cfg(test)]
 mod published_tests;
-mod reply;
+mod reply_chunks;
 #[cfg(test)]
 mod rules_tests;
 mod schema;
@@ -27,7 +27,7 @@ mod text_calls;
 mod tools;
 #[cfg(test)]
 mod traffic_tests;
-mod turns;
+mod alternating_turns;
 
 pub use anthropic::Anthropic;
 pub use gemini::Gemini;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::names::resolve_tool_name;
+use super::tool_names::resolve_tool_name;
 use crate::message::Call;
 use crate::model::ToolSpec;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::WireCache;
-use super::names::wire_name;
+use super::tool_names::wire_name;
 use super::schema::{self, SchemaDialect};
 use crate::model::ToolSpec;
 

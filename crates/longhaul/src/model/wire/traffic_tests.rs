@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::common;
+use super::parsing;
 use super::openai_chat::{OpenAiChat, Quirks};
 use super::openai_responses::OpenAiResponses;
 use super::testing::{calls, reply, settings};
@@ -67,7 +67,7 @@ fn a_server_error_that_stays_is_no_outage() {
         assert!(!kind.is_transient() && !kind.is_outage());
         assert!(wire.error_from_response(500, br#"{"error":{"message":"oops"}}"#).is_outage());
     }
-    let kind = common::error_from_stream(&serde_json::from_slice(said).unwrap());
+    let kind = parsing::error_from_stream(&serde_json::from_slice(said).unwrap());
     assert!(!kind.is_transient(), "{kind:?}");
 }
 

@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, Row, params};
 
-use super::apply::WriteConnection;
+use super::transaction::WriteConnection;
 use super::checksum::RowChecksum;
 use super::errors::{OrStoreError as _, DatabasePath};
 use super::reader::ReadConnection;
-use super::{rows, saved};
+use super::{rows, saved_state};
 use crate::entry::Entry;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
 use crate::store::{DamagedTask, TaskFilter, StoreError};
@@ -143,7 +143,7 @@ impl WriteConnection {
             // Whoever looked has named it, if its journal is damaged as well.
             let Ok(head) = rows::rebuild_state(&self.connection, &self.place, row) else { continue };
             let mut bytes = Vec::new();
-            let _ = saved::write(&head, &mut bytes);
+            let _ = saved_state::write(&head, &mut bytes);
             let sum = RowChecksum::for_task(*n, &head, &bytes);
             let sql = "UPDATE tasks SET id = ?2, status = ?3, team = ?4, agent = ?5, parent = ?6, root = ?7, \
                        attempt = ?8, worker = ?9, created = ?10, head = ?11, sum = ?12, continues = ?13, \
@@ -276,7 +276,7 @@ fn check_tasks(
                 continue;
             }
         };
-        let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved::read);
+        let stored = row.get_ref(2)?.as_bytes().ok().and_then(saved_state::read);
         let mut columns = differing_columns(row, &head);
         // Earlier versions did not keep the time at work.
         let timed = |found: TaskState| TaskState { worked: head.worked, counting: head.counting, ..found };

@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::apply::WriteConnection;
+use super::transaction::WriteConnection;
 use super::errors::OrStoreError as _;
-use super::{rows, workers};
+use super::{rows, worker_locks};
 use crate::entry::{Entry, EntryKind, Record};
 use crate::id::{Seq, TaskId, WorkerId};
-use crate::store::judge::StoreLookup as _;
+use crate::store::validate::StoreLookup as _;
 use crate::store::leases::LeaseRenewal;
 use crate::store::{ClaimRequest, ClaimedTask, Hint, EntryKinds, StoreError, lease_end};
 
@@ -142,7 +142,7 @@ impl WriteConnection {
         let idle: Vec<(String, LeaseRenewal)> = self
             .connection
             .prepare_cached(sql)
-            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, workers::renewal(row, 1)?)))?.collect())
+            .and_then(|mut s| s.query_map([], |row| Ok((row.get(0)?, worker_locks::renewal(row, 1)?)))?.collect())
             .or_store_error(&self.place)?;
         let (now, wall) = (self.clock.elapsed(), self.clock.now().as_millisecond());
         for (name, renewal) in idle {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::apply::WriteConnection;
+use super::transaction::WriteConnection;
 use super::checksum::RowChecksum;
 use super::errors::OrStoreError as _;
 use super::rows;
 use crate::entry::{FORMAT, TeamRef};
 use crate::id::{Seq, TaskId};
-use crate::store::judge::{StoreLookup as _, TaskLinks, check_deletable};
+use crate::store::validate::{StoreLookup as _, TaskLinks, check_deletable};
 use crate::store::{Hint, StoreError, blob_cutoff};
 use crate::task::TaskState;
 

@@ -25,7 +25,7 @@ impl DatabasePath {
                 );
                 return Err(StoreError::Database { what, transient: false });
             }
-            super::private::create_private_dir(parent).map_err(|e| {
+            super::private_files::create_private_dir(parent).map_err(|e| {
                 let what = format!(
                     "The directory {} for the database {} cannot be made: {e}. Make it yourself, or give another path.",
                     parent.display(),

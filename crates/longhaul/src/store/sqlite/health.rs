@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use super::errors::{OrStoreError as _, DatabasePath};
-use super::workers::WorkerLocks;
+use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, check, schema};
 use crate::id::WorkerId;
 use crate::store::StoreError;

@@ -5,26 +5,26 @@
 //! connections. Several processes may share the file: SQLite keeps their writers apart, [`watch`] notices what
 //! the others wrote, and lock files that the kernel frees ([`workers`]) tell at once when one of them was killed.
 
-mod apply;
+mod transaction;
 mod check;
 mod checksum;
 mod claims;
 mod deletion;
 mod errors;
-mod heads;
+mod state_cache;
 mod health;
-mod identity;
+mod file_identity;
 mod peek;
-pub(crate) mod private;
+pub(crate) mod private_files;
 mod reader;
 mod rows;
-mod saved;
+mod saved_state;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod vacuum;
 mod watch;
-mod workers;
+mod worker_locks;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -35,13 +35,13 @@ use jiff::Timestamp;
 
 use self::errors::DatabasePath;
 pub use self::health::DatabaseHealth;
-use self::identity::DatabaseIdentity;
+use self::file_identity::DatabaseIdentity;
 use self::reader::ReaderPool;
 pub use self::vacuum::Vacuumed;
 use self::watch::{HintSender, FileWatcher};
-use self::workers::WorkerLocks;
+use self::worker_locks::WorkerLocks;
 use self::writer::{WriterReply, WriterRequest, WriterHandle};
-use super::judge::WriteDraft;
+use super::validate::WriteDraft;
 use super::leases::LeaseWatch;
 use super::{
     Batch, ClaimRequest, ClaimedTask, Clock, DamagedTask, TaskFilter, HintStream, Lease, StoredValue, Store, StoreError, StoreFuture,
@@ -100,8 +100,8 @@ impl SqliteStore {
     /// Opens the store in this file, or begins one there, in this way.
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let place = DatabasePath::prepare(path.as_ref())?;
-        private::create_private_file(place.path()).map_err(|error| place.create_error(&error))?;
-        private::restrict_existing(place.path());
+        private_files::create_private_file(place.path()).map_err(|error| place.create_error(&error))?;
+        private_files::restrict_existing(place.path());
         let connection = schema::open(&place, options.busy_timeout)?;
         let identity = DatabaseIdentity::capture(&connection, &place)?;
         let bell = Arc::new(HintSender::new(&connection, &place)?);

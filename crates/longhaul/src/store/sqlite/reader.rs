@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::errors::{OrStoreError as _, DatabasePath};
-use super::workers::{self, WorkerLocks};
+use super::worker_locks::{self, WorkerLocks};
 use super::{rows, schema};
 use crate::entry::Record;
 use crate::id::{Digest, Seq, TaskId, WorkerId};
@@ -285,7 +285,7 @@ impl ReadConnection {
         for name in owners.into_iter().flatten() {
             let worker = WorkerId::from(name.as_str());
             let before = clock.elapsed();
-            let lease = workers::lease(&self.connection, &worker).or_store_error(&self.place)?;
+            let lease = worker_locks::lease(&self.connection, &worker).or_store_error(&self.place)?;
             let has_run_out = |lease| leases.has_run_out(&worker, lease, before, clock.elapsed());
             if lease.is_none_or(has_run_out) || roll.is_dead(&worker) {
                 heads.extend(self.states(&sql, vec![Value::Text(name)])?);
@@ -295,7 +295,7 @@ impl ReadConnection {
     }
 
     pub(super) fn lease(&self, worker: &WorkerId) -> Result<Option<Lease>, StoreError> {
-        let lease = workers::lease(&self.connection, worker).or_store_error(&self.place)?;
+        let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
         Ok(lease.map(|LeaseRenewal { count, until, length }| Lease {
             renewals: u64::try_from(count).unwrap_or_default(),
             length,

@@ -5,10 +5,10 @@ use rusqlite::{Connection, Row, params};
 
 use super::checksum::RowChecksum;
 use super::errors::{OrStoreError as _, DatabasePath};
-use super::saved;
+use super::saved_state;
 use crate::entry::{EntryCodecError, Entry, Record, Submission, TeamRef};
 use crate::id::{Seq, TaskId, TaskKey};
-use crate::store::judge::WriteDraft;
+use crate::store::validate::WriteDraft;
 use crate::store::{TaskFilter, StoredValue, StoreError};
 use crate::task::TaskState;
 
@@ -19,7 +19,7 @@ pub(super) type EncodedEntries = Vec<Vec<Vec<u8>>>;
 pub(super) fn encode(drafts: &[WriteDraft]) -> Result<EncodedEntries, StoreError> {
     let one = |draft: &WriteDraft| {
         let lines = draft.entries.iter().zip(1..);
-        let encode = |(line, nth): (&crate::store::judge::DraftEntry, u64)| {
+        let encode = |(line, nth): (&crate::store::validate::DraftEntry, u64)| {
             let seq = Seq(draft.after.unwrap_or_default().0 + nth);
             line.record.entry.encode().map_err(|why| StoreError::BadEntry { task: draft.task, seq, why })
         };
@@ -122,7 +122,7 @@ pub(super) fn load_state(
     let whole = is_whole(row);
     let stored = row.get_ref(2).ok().and_then(|head| head.as_bytes().ok());
     if whole
-        && let Some(mut head) = stored.and_then(saved::read)
+        && let Some(mut head) = stored.and_then(saved_state::read)
         && asked.is_none_or(|asked| asked == head.id)
     {
         let saved = head.seq;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::errors::{OrStoreError as _, DatabasePath};
-use super::workers::WorkerLocks;
+use super::worker_locks::WorkerLocks;
 use super::{SqliteStore, with_suffix, health, schema};
 use crate::store::StoreError;
 

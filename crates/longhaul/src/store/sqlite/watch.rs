@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::broadcast;
 
 use super::errors::{OrStoreError as _, DatabasePath};
-use super::identity::DatabaseIdentity;
+use super::file_identity::DatabaseIdentity;
 use super::schema;
 use crate::id::TaskId;
 use crate::store::{HINT_CAPACITY, Hint, HintStream, EntryKinds, StoreError};

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::apply::WriteConnection;
+use super::transaction::WriteConnection;
 use super::errors::{OrStoreError as _, DatabasePath};
 use super::rows::EncodedEntries;
 use super::watch::HintSender;
-use super::workers::WorkerLocks;
+use super::worker_locks::WorkerLocks;
 use super::{Durability, SqliteOptions};
 use crate::id::{Digest, Seq, TaskId, WorkerId};
-use crate::store::judge::WriteDraft;
+use crate::store::validate::WriteDraft;
 use crate::store::leases::LeaseWatch;
 use crate::store::{CountCondition, ClaimRequest, ClaimedTask, StoreError};
 

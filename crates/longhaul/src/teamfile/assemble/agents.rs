@@ -9,8 +9,8 @@ use crate::entry::{Budget, Isolation};
 use crate::model::settings::StructuredOutput;
 use crate::permission::Permissions;
 use crate::teamfile::bundle::parent_dir;
-use crate::teamfile::check::{AgentReference, is_a2a_address, resolve_reference};
-use crate::teamfile::walk::join_path;
+use crate::teamfile::references::{AgentReference, is_a2a_address, resolve_reference};
+use crate::teamfile::reader::join_path;
 use crate::teamfile::{AgentConfig, BudgetConfig, LimitsConfig, PermissionsConfig, TeamFile, ToolsetKind};
 use crate::toolset::{with_call_description, with_redaction};
 

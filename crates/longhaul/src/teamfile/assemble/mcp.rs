@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{FileAssembly, VariableLookup, TeamAssembler};
 use crate::process::ProcessGuardian;
 use crate::teamfile::bundle::parent_dir;
-use crate::teamfile::walk::join_path;
+use crate::teamfile::reader::join_path;
 use crate::teamfile::{McpConfig, ToolsetKind, ToolsetConfig};
 use crate::toolset::{FileTokenStore, McpOptions, McpServer, McpTransport, Toolset, SecretEnv};
 

@@ -1,12 +1,12 @@
 //! Makes a [`Team`] of a team file: models that can be asked, tools that can be called, agents that know one another.
 
 mod agents;
-mod auto;
+mod composite_models;
 mod hooks;
 #[cfg(all(unix, feature = "mcp"))]
 mod mcp;
 mod models;
-mod relay;
+mod remote_agent;
 mod toolsets;
 
 use std::path::PathBuf;

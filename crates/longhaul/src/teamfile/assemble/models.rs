@@ -7,7 +7,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use secrecy::SecretString;
 
-use super::auto::{AutoModel, RotatingModel};
+use super::composite_models::{AutoModel, RotatingModel};
 use super::toolsets::describe_variable_error;
 use super::{FileAssembly, VariableLookup, TeamAssembler};
 use crate::model::Model;
@@ -16,7 +16,7 @@ use crate::model::scripted::{ModelScript, ScriptedModel};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::teamfile::bundle::parent_dir;
 use crate::teamfile::variables::fill_variables;
-use crate::teamfile::walk::join_path;
+use crate::teamfile::reader::join_path;
 use crate::teamfile::{AgentConfig, ModelConfig, ThinkingConfig};
 
 /// How often a model is asked again before another one is, where the file does not say.

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::agents::is_sub_agent_toolset;
 use super::{FileAssembly, Environment, TeamAssembler};
-use crate::teamfile::walk::join_path;
+use crate::teamfile::reader::join_path;
 use crate::teamfile::{
     AgentConfig, ApiConfig, FetchConfig, FilesystemConfig, SkillsConfig, ToolsetKind, ToolsetConfig, VariableError,
 };

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::super::form::{ObjectSchema, TEAM, TOOLSETS, ValueType};
+use super::super::file_schema::{ObjectSchema, TEAM, TOOLSETS, ValueType};
 use super::super::*;
 
 fn cases(few: u32) -> u32 {

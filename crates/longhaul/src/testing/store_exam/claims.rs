@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::StoreFactory;
-use super::setting::{ExamSetup, claim, edit, ids, owner, released, replied, stop, submission};
+use super::setup::{ExamSetup, claim, edit, ids, owner, released, replied, stop, submission};
 use crate::entry::{Entry, TeamRef};
 use crate::id::{Attempt, TaskId, WorkerId};
 use crate::store::{ClaimRequest, Fence, StoreError};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::StoreFactory;
-use super::setting::{
+use super::setup::{
     ExamSetup, cancelled, claim, completed, edit, hinted, ids, letter, owner, replied, stop, submission,
 };
 use crate::entry::{Entry, EntryKind, CallResult, TeamRef};

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 
 use super::StoreFactory;
-use super::setting::{
+use super::setup::{
     ExamSetup, cancelled, claim, completed, edit, letter, owner, released, replied, said, stop, submission,
 };
 use crate::entry::{QuestionAnswer, Entry, EntryKind, Question, WaitReason, ExpectedAnswer};
@@ -42,7 +42,7 @@ pub async fn an_attempt_that_is_over_writes_nothing(make: StoreFactory<'_>) {
     );
     s.write(id, owner(1), vec![released(1)]).await.unwrap();
     superseded(s.write(id, owner(1), vec![replied("r")]).await);
-    s.claim(super::setting::claim("v", 9)).await.unwrap();
+    s.claim(super::setup::claim("v", 9)).await.unwrap();
     superseded(s.write(id, owner(1), vec![completed()]).await);
     s.write(id, owner(2), vec![completed()]).await.unwrap();
 }

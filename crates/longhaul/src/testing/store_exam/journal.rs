@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::StoreFactory;
-use super::setting::{
+use super::setup::{
     ExamSetup, cancelled, claim, completed, hinted, letter, owner, released, replied, said, stop, submission,
 };
 use crate::entry::{Entry, EntryKind, Letter, WaitReason};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::StoreFactory;
-use super::setting::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
+use super::setup::{ExamSetup, cancelled, claim, completed, edit, ids, owner, stop, submission};
 use crate::entry::Entry;
 use crate::id::{AgentName, TaskId, TaskKey};
 use crate::store::{Fence, TaskFilter, StoreError};

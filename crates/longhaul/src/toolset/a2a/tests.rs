@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::A2a;
 use crate::toolset::loopback::{LoopbackAction, RecordedRequest, LoopbackServer, http_response};
-use crate::toolset::no_desk::ToolFixture;
-use crate::toolset::outward::SecretHeaders;
+use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::{ToolsetContext, Toolset as _};
 
 fn headers() -> SecretHeaders {

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use super::{Api, ApiSettings};
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
-use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::no_dispatcher::ToolFixture;
 use crate::toolset::{ToolsetContext, Toolset as _};
 
 fn args(names: &[&str]) -> Map<String, Value> {

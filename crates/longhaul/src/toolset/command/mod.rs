@@ -16,11 +16,11 @@ use nix::sys::signal::Signal;
 
 use crate::process::{LeftoverProcesses, ProcessGuardian};
 use crate::tool::{CallContext, ToolError, ToolOutput};
-use capture::OutputCapture;
-use group::RunningCommand;
+use output_capture::OutputCapture;
+use running_command::RunningCommand;
 
-pub(super) mod capture;
-pub(super) mod group;
+pub(super) mod output_capture;
+pub(super) mod running_command;
 
 /// How much of a command's output the model sees.
 pub(super) const OUTPUT_CAP: usize = 64 * 1024;
@@ -121,7 +121,7 @@ pub(super) async fn run_command(
             false
         }
     };
-    group::read_rest(&mut pipe, &mut capture).await;
+    running_command::read_rest(&mut pipe, &mut capture).await;
     remove_paths(&launch.remove_afterwards).await;
     let left = group.leftover();
     Ok(CommandResult { end, output: capture.into_text(), had_leftovers: left_behind, leftover: left, timeout })

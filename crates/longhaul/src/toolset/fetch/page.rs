@@ -8,7 +8,7 @@ use htmd::{Element, HtmlToMarkdown};
 use reqwest::Url;
 
 use super::PageFormat;
-use super::strip::{element_text, html_to_text};
+use super::html_text::{element_text, html_to_text};
 
 /// What kind of thing a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

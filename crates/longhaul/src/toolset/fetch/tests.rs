@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::address::why_private;
-use super::way::DnsLookup;
+use super::fetch_client::DnsLookup;
 use super::{Fetch, PageFormat};
 use crate::toolset::loopback::{LoopbackAction, LoopbackServer, http_response};
-use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::no_dispatcher::ToolFixture;
 
 /// Somebody who may go anywhere.
 async fn anywhere() -> ToolFixture {

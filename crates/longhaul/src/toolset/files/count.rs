@@ -8,10 +8,10 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::FileRoots;
+use super::file_roots::FileRoots;
 use super::lines::LineReader;
 use super::walk::{FileKind, WalkOptions};
-use super::way::RootedPath;
+use super::path_resolver::RootedPath;
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{pluralize, group_digits};

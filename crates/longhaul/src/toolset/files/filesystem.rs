@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::ground::{FileAccess, SkipRule};
-use super::post::{PostEdit, PostEditCommands};
+use super::file_roots::{FileAccess, SkipRule};
+use super::post_edit::{PostEdit, PostEditCommands};
 use super::{FileToolParts, list, read, search, tree, write};
 use crate::tool::DynTool;
 use crate::toolset::{ToolsetContext, Toolset, ToolsetError};

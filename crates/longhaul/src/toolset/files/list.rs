@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::FileRoots;
+use super::file_roots::FileRoots;
 use super::walk::FileKind;
-use super::way::RootedPath;
+use super::path_resolver::RootedPath;
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::{pluralize, group_digits};

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ground::{FileRoots, cannot_read_error};
+use super::file_roots::{FileRoots, cannot_read_error};
 use super::lines::LineReader;
 use super::{FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::text::{pluralize, group_digits};
-use crate::toolset::verb::flag;
+use crate::toolset::fn_tool::flag;
 
 /// How many lines are given when the model does not say, and how many bytes at most.
 const DEFAULT_LIMIT: u64 = 1_000;

@@ -7,14 +7,14 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::FileRoots;
+use super::file_roots::FileRoots;
 use super::lines::LineReader;
 use super::walk::{FileKind, WalkOptions, exclude_patterns};
-use super::way::RootedPath;
+use super::path_resolver::RootedPath;
 use super::{FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolError};
 use crate::toolset::text::{truncate, pluralize};
-use crate::toolset::verb::flag;
+use crate::toolset::fn_tool::flag;
 
 /// How many matches are shown, and how much of a line.
 const MAX_MATCHES: usize = 200;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::tool::CallSignal;
-use crate::toolset::no_desk::call_context_in;
+use crate::toolset::no_dispatcher::call_context_in;
 
 /// A task that looks at a directory of its own, which is `work` in one that is not.
 struct FilesFixture {

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::FileRoots;
+use super::file_roots::FileRoots;
 use super::walk::{FileKind, WalkOptions};
 use super::{FileOp, FileOpOutput};
 use crate::tool::ToolError;
 use crate::toolset::text::group_digits;
-use crate::toolset::verb::number;
+use crate::toolset::fn_tool::number;
 
 /// How many entries are shown.
 const MAX_SHOWN: usize = 1_000;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::ground::{FileRoots, SkipRule};
-use super::way::RootedPath;
+use super::file_roots::{FileRoots, SkipRule};
+use super::path_resolver::RootedPath;
 use crate::tool::ToolError;
 use crate::toolset::text::{pluralize, group_digits};
 

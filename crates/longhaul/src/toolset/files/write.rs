@@ -10,8 +10,8 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use super::edit::{Edit, apply_edits};
-use super::ground::{FileRoots, cannot_read_error};
-use super::way::RootedPath;
+use super::file_roots::{FileRoots, cannot_read_error};
+use super::path_resolver::RootedPath;
 use super::{ChangedFile, FileOp, FileOpOutput, paths};
 use crate::tool::{ArgumentAliases, ToolEffects, ToolError};
 use crate::toolset::text::pluralize;

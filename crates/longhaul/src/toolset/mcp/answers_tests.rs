@@ -1,9 +1,9 @@
 use super::*;
 use crate::testing::{FnModel, reply};
 use crate::tool::CallSignal;
-use crate::toolset::mcp::calls::{McpRunningCalls, McpRunningCallGuard};
+use crate::toolset::mcp::running_calls::{McpRunningCalls, McpRunningCallGuard};
 use crate::toolset::mcp::limits;
-use crate::toolset::no_desk::call_context_in;
+use crate::toolset::no_dispatcher::call_context_in;
 use rmcp::model::{NumberOrString, ProgressToken};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -114,5 +114,5 @@ fn the_root_is_where_the_task_works() {
     let (call, _heard) = running();
     let roots = serde_json::to_value(roots(Some(&call.running))).unwrap();
     assert_eq!(roots["roots"][0]["uri"], "file:///tmp/a%20dir");
-    assert_eq!(serde_json::to_value(super::roots(None)).unwrap()["roots"], json!([]));
+    assert_eq!(serde_json::to_value(server_requests::roots(None)).unwrap()["roots"], json!([]));
 }

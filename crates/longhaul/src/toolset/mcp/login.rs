@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::host::McpSharedServer;
-use super::links;
-use super::oauth_http::{OAuthClient, RefusalReason};
-use super::tokens::TokenStore;
-use crate::toolset::outward::display_url;
+use super::shared_server::McpSharedServer;
+use super::link_check;
+use super::oauth_client::{OAuthClient, RefusalReason};
+use super::token_store::TokenStore;
+use crate::toolset::http_client::display_url;
 
 /// How long a person may take to log in.
 const LOGIN: Duration = Duration::from_secs(600);
@@ -104,7 +104,7 @@ async fn run_login(
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("{back}/callback")).with_client_name("Longhaul");
     let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| explained(error))?;
-    let page = links::check_link(session.get_authorization_url());
+    let page = link_check::check_link(session.get_authorization_url());
     let page = page.map_err(|why| format!("the page of its login is not shown: {why}"))?;
     show(&host.label, &page.url);
     loop {

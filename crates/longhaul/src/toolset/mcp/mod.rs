@@ -10,43 +10,43 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{ToolsetContext, Toolset, ToolsetError, names};
-use crate::message::envelope::escape;
+use super::{ToolsetContext, Toolset, ToolsetError, tool_names};
+use crate::message::prompt_tags::escape;
 use crate::process::ProcessGuardian;
 use crate::tool::DynTool;
-use call::McpTool;
-use host::{McpSharedServer, McpToolListing};
+use mcp_tool::McpTool;
+use shared_server::{McpSharedServer, McpToolListing};
 
-mod answers;
-mod call;
-mod calls;
-mod fault;
-mod guarded;
-mod handler;
-mod health;
-mod host;
-mod http;
+mod server_requests;
+mod mcp_tool;
+mod running_calls;
+mod connection_fault;
+mod limited_transport;
+mod client_handler;
+mod restart_backoff;
+mod shared_server;
+mod streamable_http;
 mod limits;
-mod link;
-mod links;
+mod connection;
+mod link_check;
 mod login;
-mod oauth_http;
-mod old_sse;
-mod output;
-mod pipe;
-mod plain;
-mod program;
+mod oauth_client;
+mod legacy_sse;
+mod tool_result;
+mod stdio;
+mod error_text;
+mod server_process;
 mod remote;
-mod scan;
+mod json_scan;
 mod settings;
-mod tokens;
+mod token_store;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use settings::{McpCommand, McpRemote, McpServer, McpTransport, McpEndpoint, SecretEnv};
-pub use tokens::{FileTokenStore, MemoryTokenStore, TokenStore};
+pub use token_store::{FileTokenStore, MemoryTokenStore, TokenStore};
 
 /// Shows a person where to log in: the server, and the page to open.
 pub type ShowLogin = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -188,7 +188,7 @@ impl Mcp {
 
     /// All that the server has listed, under the names that a model takes.
     fn tools(&self, listed: &McpToolListing) -> impl Iterator<Item = McpTool> {
-        let names = names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
+        let names = tool_names::model_tool_names(self.prefix.as_deref(), listed.tools.iter().map(|tool| &*tool.name));
         let label: Arc<str> = self.label.as_str().into();
         let tool = |(name, tool): (String, &rmcp::model::Tool)| {
             let (host, label) = (self.shared.clone(), label.clone());

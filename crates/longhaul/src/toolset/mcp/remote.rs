@@ -6,15 +6,15 @@ use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{AuthClient, StreamableHttpClientTransport};
 
-use super::fault::ConnectionFault;
-use super::guarded::LimitedTransport;
-use super::handler::McpClientHandler;
-use super::host::{McpSharedServer, ConnectError, McpService};
-use super::http::McpHttpClient;
+use super::connection_fault::ConnectionFault;
+use super::limited_transport::LimitedTransport;
+use super::client_handler::McpClientHandler;
+use super::shared_server::{McpSharedServer, ConnectError, McpService};
+use super::streamable_http::McpHttpClient;
 use super::login;
-use super::old_sse::LegacySseTransport;
+use super::legacy_sse::LegacySseTransport;
 use super::settings::{McpRemote, McpTransport};
-use crate::toolset::outward::{ToolHttpClient, display_url, parse_web_url};
+use crate::toolset::http_client::{ToolHttpClient, display_url, parse_web_url};
 use crate::toolset::text::truncate;
 
 /// Connects, and has somebody log in first if the server insists.

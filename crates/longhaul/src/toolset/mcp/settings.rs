@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use crate::toolset::SecretHeaders;
-use crate::toolset::outward::{display_url, parse_web_url, redact_secret};
+use crate::toolset::http_client::{display_url, parse_web_url, redact_secret};
 
 /// An MCP server. Toolsets that name the same server with the same settings share it; its `name` does not count.
 ///

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::entry::{QuestionAnswer, ExpectedAnswer};
 use crate::tool::{CallContext, ToolEffects, CallSignal, ToolError, ToolOutput};
-use crate::toolset::no_desk::call_context_in;
+use crate::toolset::no_dispatcher::call_context_in;
 
 struct Stage {
     dir: TempDir,

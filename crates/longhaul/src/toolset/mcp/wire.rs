@@ -5,7 +5,7 @@ use rmcp::model::{CustomRequest, ErrorCode, JsonRpcMessage, RequestId, ServerJso
 use serde_json::{Value, json};
 
 use super::limits;
-use super::scan::JsonScan;
+use super::json_scan::JsonScan;
 use crate::toolset::text::{truncate, group_digits};
 
 /// What the method of a request is called in place of one that cannot be read.

@@ -4,7 +4,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
 use super::document::OpenApiDocument;
-use crate::toolset::outward::{percent_encode, has_dot_segments, value_text, display_url, sanitize_tool_name, unique_name};
+use crate::toolset::http_client::{percent_encode, has_dot_segments, value_text, display_url, sanitize_tool_name, unique_name};
 use crate::toolset::text::truncate;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];

@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::OpenApi;
 use crate::tool::ToolEffects;
 use crate::toolset::loopback::{RecordedRequest, LoopbackServer, http_response};
-use crate::toolset::no_desk::ToolFixture;
-use crate::toolset::outward::SecretHeaders;
+use crate::toolset::no_dispatcher::ToolFixture;
+use crate::toolset::http_client::SecretHeaders;
 use crate::toolset::{ToolsetContext, Toolset as _};
 
 const PETS: &str = r##"

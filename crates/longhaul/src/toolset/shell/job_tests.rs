@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::toolset::no_desk::call_context_in;
+use crate::toolset::no_dispatcher::call_context_in;
 
 /// A task with jobs, in a directory of its own.
 struct JobFixture {

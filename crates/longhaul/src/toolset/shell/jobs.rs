@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::tape::OutputBuffer;
+use super::output_buffer::OutputBuffer;
 use crate::id::TaskId;
 use crate::process::{LeftoverProcesses, ProcessGuardian};
 use crate::tool::ToolError;
-use crate::toolset::command::capture::OutputSink;
-use crate::toolset::command::group::{self, RunningCommand};
+use crate::toolset::command::output_capture::OutputSink;
+use crate::toolset::command::running_command::{self, RunningCommand};
 use crate::toolset::command::{CommandSpec, leftover_text, exit_text, spawn_error, remove_paths};
 use crate::toolset::text::{truncate, pluralize};
 
@@ -174,7 +174,7 @@ async fn follow(job: Arc<BackgroundJob>, mut group: RunningCommand, mut pipe: Ch
             status.map_or_else(|error| JobEnd::Lost(error.to_string()), JobEnd::Exited)
         }
     };
-    group::read_rest(&mut pipe, &mut sink).await;
+    running_command::read_rest(&mut pipe, &mut sink).await;
     remove_paths(&removed).await;
     let mut state = job.state();
     state.ended = Some((end, Instant::now()));

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::toolset::command::OUTPUT_CAP;
-use crate::toolset::no_desk::call_context_in;
+use crate::toolset::no_dispatcher::call_context_in;
 
 /// A task that runs commands in a directory of its own.
 struct ShellFixture {

@@ -4,7 +4,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::UserPrompt;
 use crate::entry::{QuestionAnswer, Question, ExpectedAnswer};
 use crate::tool::{CallSignal, ToolError, ToolOutput};
-use crate::toolset::no_desk::ToolFixture;
+use crate::toolset::no_dispatcher::ToolFixture;
 
 /// Asks; whoever listens gives these answers, and tells what was asked.
 async fn ask(arguments: Value, answers: Vec<QuestionAnswer>) -> (Result<ToolOutput, ToolError>, Vec<Question>) {

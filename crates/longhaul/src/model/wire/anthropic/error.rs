@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::oops;
+use super::super::status_errors;
 use crate::model::ModelErrorKind;
 
 #[derive(Deserialize)]
@@ -15,7 +15,7 @@ struct AnthropicErrorBody {
 /// An answer with an error status.
 pub(super) fn error_from_response(status: u16, body: &[u8]) -> ModelErrorKind {
     let said = serde_json::from_slice::<AnthropicErrorBody>(body).ok().and_then(|envelope| words(&envelope.error));
-    oops::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+    status_errors::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
 }
 
 /// An error in the middle of a stream.
@@ -39,7 +39,7 @@ pub(super) fn error_from_stream(data: &str) -> ModelErrorKind {
             .filter(|c| *c >= 400)
             .unwrap_or(500),
     };
-    oops::error_from_status(status, &words(&error).unwrap_or_else(|| data.to_owned()))
+    status_errors::error_from_status(status, &words(&error).unwrap_or_else(|| data.to_owned()))
 }
 
 fn words(error: &Value) -> Option<String> {

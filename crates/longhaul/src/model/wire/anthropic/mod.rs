@@ -7,24 +7,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
-use super::output::{self, SchemaDelivery};
+use super::schema_dialect::{ANTHROPIC, ANTHROPIC_OUTPUT};
+use super::structured_output::{self, SchemaDelivery};
 use super::tools::{WireTool, ToolBytes};
-use super::turns::{AlternatingTurns, write_json as write, merge_value};
+use super::alternating_turns::{AlternatingTurns, write_json as write, merge_value};
 use super::{WireCache, ReplyParser, WireProtocol};
 use crate::message::{Block, Message};
 use crate::model::settings::ModelSettings;
 use crate::model::{ModelErrorKind, ModelRequest};
 
 mod error;
-mod family;
-mod history;
-mod plan;
-mod stream;
+mod claude_version;
+mod content_blocks;
+mod params;
+mod parser;
 
-use family::ClaudeVersion;
-use history::{AnthropicBlockWriter, is_thinking};
-use plan::AnthropicParams;
+use claude_version::ClaudeVersion;
+use content_blocks::{AnthropicBlockWriter, is_thinking};
+use params::AnthropicParams;
 
 /// Whether a model checks that nothing before its thinking has changed.
 pub(crate) fn binds_thinking(model: &str) -> bool {
@@ -67,7 +67,7 @@ impl WireProtocol for Anthropic {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(stream::AnthropicParser::default())
+        Box::new(parser::AnthropicParser::default())
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
@@ -80,7 +80,7 @@ fn body(request: &ModelRequest<'_>, settings: &ModelSettings, plan: &AnthropicPa
     let mut tools = Vec::new();
     let choice = write_tools(&mut tools, request, settings, kept);
 
-    let shape = output::requested_output(request, settings);
+    let shape = structured_output::requested_output(request, settings);
     let held = ClaudeVersion::from_name(&settings.model).enforces_schema();
     let told = SchemaDelivery::choose(shape, if held { &[&ANTHROPIC_OUTPUT] } else { &[] });
     let instruction = told.system_prompt(request.system);

@@ -392,7 +392,7 @@ fn recorded_traffic() {
         let signatures =
             data_lines(&case.body).iter().filter(|d| d["delta"]["type"] == "signature_delta").count();
         let kept =
-            reply.blocks.iter().filter(|block| super::history::is_thinking(block, &reply, &reply.model));
+            reply.blocks.iter().filter(|block| super::content_blocks::is_thinking(block, &reply, &reply.model));
         assert_eq!(kept.count(), signatures, "{}", case.case);
     }
 }

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::dialect::GEMINI;
+use super::schema_dialect::GEMINI;
 use super::tools::{WireTool, ToolBytes};
-use super::turns::{AlternatingTurns, write_json as write, merge_value};
-use super::{WireCache, ReplyParser, WireProtocol, oops};
+use super::alternating_turns::{AlternatingTurns, write_json as write, merge_value};
+use super::{WireCache, ReplyParser, WireProtocol, status_errors};
 use crate::model::settings::ModelSettings;
 use crate::model::{ModelErrorKind, ModelRequest};
 
-mod history;
-mod plan;
-mod stream;
+mod content_parts;
+mod params;
+mod parser;
 
-use history::GeminiPartWriter;
-use plan::GeminiVersion;
+use content_parts::GeminiPartWriter;
+use params::GeminiVersion;
 
 /// The wire of Google's Gemini.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct GeminiCache {
 
 impl WireProtocol for Gemini {
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
-        plan::check_settings(settings)
+        params::check_settings(settings)
     }
 
     fn request_path(&self, settings: &ModelSettings) -> String {
@@ -45,7 +45,7 @@ impl WireProtocol for Gemini {
     }
 
     fn request_body(&self, request: &ModelRequest<'_>, settings: &ModelSettings, memo: &WireCache) -> Result<Vec<u8>, String> {
-        plan::check_settings(settings)?;
+        params::check_settings(settings)?;
         memo.with(|kept: &mut GeminiCache| {
             kept.turns.update(request.messages, &settings.model);
             if kept.turns.is_empty() {
@@ -57,12 +57,12 @@ impl WireProtocol for Gemini {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(stream::GeminiParser::default())
+        Box::new(parser::GeminiParser::default())
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
         let said = error(body).and_then(|error| error.words());
-        oops::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
+        status_errors::error_from_status(status, &said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))
     }
 
     fn retry_after(&self, body: &[u8]) -> Option<Duration> {
@@ -71,8 +71,8 @@ impl WireProtocol for Gemini {
 }
 
 fn body(request: &ModelRequest<'_>, settings: &ModelSettings, kept: &GeminiCache) -> Vec<u8> {
-    let told = plan::schema_delivery(request, settings);
-    let mut head = json!({"generationConfig": plan::generation_config(settings, &told)});
+    let told = params::schema_delivery(request, settings);
+    let mut head = json!({"generationConfig": params::generation_config(settings, &told)});
     if shows_own_tools(settings, kept) {
         head["toolConfig"] = json!({"includeServerSideToolInvocations": true});
     }
@@ -187,7 +187,7 @@ impl GeminiError {
         });
         // The provider gave up on it by itself.
         let status = if status == 499 { 500 } else { status };
-        oops::error_from_status(status, &self.words().unwrap_or_default())
+        status_errors::error_from_status(status, &self.words().unwrap_or_default())
     }
 }
 

@@ -1,9 +1,9 @@
 //! OpenAI's chat completions, and everything else that speaks them.
 
-mod calls;
-mod form;
-mod likeness;
-mod parse;
+mod tool_calls;
+mod messages;
+mod event_template;
+mod parser;
 mod quirks;
 mod usage;
 
@@ -12,17 +12,17 @@ use serde_json::{Map, Value, json};
 
 pub use quirks::{SchemaSupport, Quirks, ReasoningReplay, ThinkingKey};
 
-use super::dialect::{LOCAL, OPENAI, openai_strict};
-use super::history::{self, MessageList};
-use super::names::wire_name;
+use super::schema_dialect::{LOCAL, OPENAI, openai_strict};
+use super::message_list::{self, MessageList};
+use super::tool_names::wire_name;
 use super::openai_responses::is_reasoning_model;
-use super::output::{self, SchemaDelivery};
+use super::structured_output::{self, SchemaDelivery};
 use super::schema::SchemaDialect;
 use super::tools::WireTool;
-use super::{WireCache, ReplyParser, WireProtocol, common};
+use super::{WireCache, ReplyParser, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
-use form::ChatMessageWriter;
+use messages::ChatMessageWriter;
 
 /// The keys of a body that only we write.
 const RESERVED_KEYS: [&str; 3] = ["messages", "tools", "stream"];
@@ -70,7 +70,7 @@ impl OpenAiChat {
         if let Some(thinking) = settings.thinking.as_ref().filter(|_| !is_off) {
             self.quirks.write_thinking(thinking, &mut body);
         }
-        history::merge_options(&mut body, &settings.provider_opts);
+        message_list::merge_options(&mut body, &settings.provider_opts);
         body
     }
 
@@ -84,7 +84,7 @@ impl OpenAiChat {
 
     /// How it is told of the shape of an answer.
     fn schema_delivery<'a>(&self, request: &ModelRequest<'a>, settings: &'a ModelSettings) -> SchemaDelivery<'a> {
-        let shape = output::requested_output(request, settings);
+        let shape = structured_output::requested_output(request, settings);
         let holds = match self.quirks.schema_support {
             SchemaSupport::Always => true,
             SchemaSupport::WithoutTools => request.tools.is_empty(),
@@ -122,7 +122,7 @@ fn tool(WireTool { name, description, parameters }: WireTool) -> ChatTool {
 
 impl WireProtocol for OpenAiChat {
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
-        history::reject_reserved_keys(settings, &RESERVED_KEYS)?;
+        message_list::reject_reserved_keys(settings, &RESERVED_KEYS)?;
         self.quirks.check_settings(settings)
     }
 
@@ -143,7 +143,7 @@ impl WireProtocol for OpenAiChat {
             let mut system = Vec::new();
             let told = told.system_prompt(request.system);
             if !told.is_empty() {
-                history::push_json(&mut system, &json!({"role": "system", "content": told}));
+                message_list::push_json(&mut system, &json!({"role": "system", "content": told}));
             }
             transcript.update(request.messages, fresh);
             Ok(transcript.build_body(&frame, "messages", &system, request.tools, (self.dialect(), memo), tool))
@@ -151,11 +151,11 @@ impl WireProtocol for OpenAiChat {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parse::ChatParser::new())
+        Box::new(parser::ChatParser::new())
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        common::error_from_response(status, body)
+        parsing::error_from_response(status, body)
     }
 }
 

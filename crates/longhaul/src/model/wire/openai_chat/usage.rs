@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::message::Usage;
-use crate::model::wire::common::token_count;
+use crate::model::wire::parsing::token_count;
 
 /// Usage in our sense: what was cached is part of the input, what was thinking is part of the output, whatever the
 /// provider thinks of that.

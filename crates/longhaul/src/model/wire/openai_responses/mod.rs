@@ -1,20 +1,20 @@
 //! OpenAI's Responses, asked without anything being stored there.
 
-mod form;
-mod parse;
+mod items;
+mod parser;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{OPENAI, openai_strict};
-use super::history::{self, MessageList};
-use super::names::wire_name;
-use super::output::{self, SchemaDelivery};
+use super::schema_dialect::{OPENAI, openai_strict};
+use super::message_list::{self, MessageList};
+use super::tool_names::wire_name;
+use super::structured_output::{self, SchemaDelivery};
 use super::tools::WireTool;
-use super::{WireCache, ReplyParser, WireProtocol, common};
+use super::{WireCache, ReplyParser, WireProtocol, parsing};
 use crate::model::settings::{ModelSettings, Thinking};
 use crate::model::{ModelErrorKind, ModelRequest};
-use form::ResponsesItemWriter;
+use items::ResponsesItemWriter;
 
 /// The keys of a body that only we write.
 const RESERVED_KEYS: [&str; 5] = ["input", "tools", "stream", "previous_response_id", "background"];
@@ -34,7 +34,7 @@ impl OpenAiResponses {
 
     /// Everything in a body but the conversation and the tools.
     fn request_fields(request: &ModelRequest<'_>, settings: &ModelSettings) -> Map<String, Value> {
-        let shape = output::requested_output(request, settings);
+        let shape = structured_output::requested_output(request, settings);
         let told = match shape.is_some_and(|shape| shape.strict) {
             true => SchemaDelivery::choose(shape, &[openai_strict(&settings.model), &OPENAI]),
             false => SchemaDelivery::choose(shape, &[&OPENAI]),
@@ -79,7 +79,7 @@ impl OpenAiResponses {
             }
             Some(Thinking::Off | Thinking::Adaptive | Thinking::Tokens(_)) | None => {}
         }
-        history::merge_options(&mut body, &settings.provider_opts);
+        message_list::merge_options(&mut body, &settings.provider_opts);
         body
     }
 }
@@ -117,7 +117,7 @@ fn tool(WireTool { name, description, parameters }: WireTool) -> ResponsesTool {
 
 impl WireProtocol for OpenAiResponses {
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), String> {
-        history::reject_reserved_keys(settings, &RESERVED_KEYS)?;
+        message_list::reject_reserved_keys(settings, &RESERVED_KEYS)?;
         let lacking = [
             ("frequency_penalty", settings.frequency_penalty.is_some()),
             ("presence_penalty", settings.presence_penalty.is_some()),
@@ -151,11 +151,11 @@ impl WireProtocol for OpenAiResponses {
     }
 
     fn parser(&self) -> Box<dyn ReplyParser> {
-        Box::new(parse::ResponsesParser::new())
+        Box::new(parser::ResponsesParser::new())
     }
 
     fn error_from_response(&self, status: u16, body: &[u8]) -> ModelErrorKind {
-        common::error_from_response(status, body)
+        parsing::error_from_response(status, body)
     }
 }
 

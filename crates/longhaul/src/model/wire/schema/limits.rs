@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::dialect::SchemaLimits;
+use super::super::schema_dialect::SchemaLimits;
 
 /// An `enum` with more values than this has a limit of its own.
 const MANY_VALUES: usize = 250;

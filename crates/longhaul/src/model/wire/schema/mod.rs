@@ -12,7 +12,7 @@ mod words;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use super::dialect::SchemaDialect;
+pub(crate) use super::schema_dialect::SchemaDialect;
 use words::{describe, inferred, kind_of, note, said, types, values};
 
 /// A schema may have so many parts once its references are resolved.

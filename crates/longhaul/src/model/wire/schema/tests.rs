@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::dialect::{ANTHROPIC, ANTHROPIC_OUTPUT, GEMINI, OPENAI, OPENAI_STRICT};
+use super::super::schema_dialect::{ANTHROPIC, ANTHROPIC_OUTPUT, GEMINI, OPENAI, OPENAI_STRICT};
 use super::*;
 
 fn made(schema: Value, dialect: &SchemaDialect) -> (Value, String) {

@@ -249,7 +249,7 @@ async fn a_lock_file_goes_only_when_it_is_on_disk_that_its_worker_is_forgotten()
     let connection = schema::open(&place, Duration::from_secs(5)).unwrap();
     let bell = Arc::new(HintSender::new(&connection, &place).unwrap());
     let others = (WorkerLocks::for_database(&path), Arc::default());
-    let mut desk = apply::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
+    let mut desk = transaction::WriteConnection::new(connection, place, SqliteOptions::default(), others, bell).unwrap();
     desk.begin().unwrap();
     desk.forget_dead_workers().unwrap();
     assert!(lock.exists(), "nothing is on disk yet");

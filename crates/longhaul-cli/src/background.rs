@@ -1,0 +1,322 @@
+//! Processes in the background that carry trees on, and how others find and speak to them.
+//!
+//! Whoever carries a tree signs it: a file with its process id, on which it holds a lock. The kernel frees the lock when
+//! the process dies, however it dies, so that an id of a dead process is never taken for that of another.
+
+use std::collections::HashSet;
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::TaskId;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::args::{ProviderArgs, UnattendedArg};
+use crate::exit::{CliExitCode, CliError};
+use crate::data_dir::DataDir;
+
+/// How long a process may take to say that it carries the tree.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where a carrier's files are.
+fn background_dir(place: &DataDir) -> PathBuf {
+    place.path().join("carriers")
+}
+
+/// Where a carrier writes what goes wrong.
+pub(crate) fn log_path(place: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(place).join(format!("{root}.log"))
+}
+
+/// The logs that nobody writes to any more: those of these trees, and those of others that were last written to before
+/// a moment.
+pub(crate) fn old_logs(place: &DataDir, trees: &HashSet<TaskId>, before: Timestamp) -> Vec<PathBuf> {
+    let Ok(files) = std::fs::read_dir(background_dir(place)) else { return Vec::new() };
+    let is_old = |path: &Path| {
+        let written = path.metadata().and_then(|file| file.modified()).ok();
+        written.and_then(|at| Timestamp::try_from(at).ok()).is_some_and(|at| at < before)
+    };
+    let mut logs: Vec<PathBuf> = files
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| {
+            let name =
+                path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".log"));
+            let Some(root) = name.and_then(|name| name.parse().ok()) else { return false };
+            (trees.contains(&root) || is_old(path)) && running_pid(place, root).is_none()
+        })
+        .collect();
+    logs.sort();
+    logs
+}
+
+/// What a carrier says when it has begun, in a line on its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BackgroundStartup {
+    /// It carries the tree.
+    Carrying,
+    /// It cannot.
+    Not { code: u8, what: String, hint: Option<String> },
+}
+
+impl BackgroundStartup {
+    /// Why it cannot.
+    pub(crate) fn failed(trouble: &CliError) -> BackgroundStartup {
+        BackgroundStartup::Not {
+            code: trouble.code as u8,
+            what: trouble.message().to_owned(),
+            hint: trouble.hint_text().map(str::to_owned),
+        }
+    }
+
+    /// Says so.
+    pub(crate) fn print(&self) {
+        // Whoever started us may be gone: then nobody waits for it.
+        if let Ok(line) = serde_json::to_string(self) {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+}
+
+/// What a process in the background goes by.
+pub(crate) struct BackgroundOptions<'a> {
+    pub(crate) providers: &'a ProviderArgs,
+    pub(crate) unattended: UnattendedArg,
+    pub(crate) ask_timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl<'a> BackgroundOptions<'a> {
+    /// Approvals and questions wait for somebody, without end.
+    pub(crate) fn new(outside: &'a ProviderArgs) -> BackgroundOptions<'a> {
+        BackgroundOptions { providers: outside, unattended: UnattendedArg::Wait, ask_timeout: None, timeout: None }
+    }
+}
+
+/// Starts a process in the background that carries a tree on, and returns when it does. Keys are in the environment that
+/// it inherits, and nowhere else.
+pub(crate) async fn start(place: &DataDir, root: TaskId, options: BackgroundOptions<'_>) -> Result<(), CliError> {
+    let BackgroundOptions { providers: outside, unattended, ask_timeout, timeout } = options;
+    let cannot = |why: String| {
+        CliError::new(CliExitCode::Failed, format!("no process could be started that carries {root} on: {why}"))
+            .with_hint(format!("carry it on here: {}", place.resume_command(root)))
+    };
+    let program = std::env::current_exe().map_err(|error| cannot(error.to_string()))?;
+    let mut command = tokio::process::Command::new(program);
+    command.arg("--data").arg(absolute_path(place.data())).arg("carry").arg(root.to_string());
+    command.arg("--unattended").arg(match unattended {
+        UnattendedArg::Deny => "deny",
+        UnattendedArg::Wait => "wait",
+        UnattendedArg::Stop => "stop",
+    });
+    for (flag, time) in [("--ask-timeout", ask_timeout), ("--timeout", timeout)] {
+        if let Some(time) = time {
+            command.arg(flag).arg(format!("{}ms", time.as_millis()));
+        }
+    }
+    for path in &outside.env_from_file {
+        command.arg("--env-from-file").arg(absolute_path(path));
+    }
+    for (flag, path) in
+        [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)]
+    {
+        if let Some(path) = path {
+            command.arg(flag).arg(absolute_path(path));
+        }
+    }
+    let log = open_log(&log_path(place, root)).map_err(|error| cannot(error.to_string()))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut child = command.spawn().map_err(|error| cannot(error.to_string()))?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        let mut out = BufReader::new(out);
+        let read = tokio::time::timeout(STARTUP_TIMEOUT, out.read_line(&mut line)).await;
+        read.map_err(|_| cannot("it did not begin in time".to_owned()))?
+            .map_err(|error| cannot(error.to_string()))?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(BackgroundStartup::Carrying) => Ok(()),
+        Ok(BackgroundStartup::Not { code, what, hint }) => {
+            let trouble = CliError::new(CliExitCode::from_number(code), what);
+            Err(match hint {
+                Some(hint) => trouble.with_hint(hint),
+                None => trouble,
+            })
+        }
+        Err(_) => Err(cannot(format!("it ended at once; see {}", self::log_path(place, root).display()))),
+    }
+}
+
+/// Asks whoever carries a tree to drain: steps are finished, tasks given back. Whether there was anybody.
+#[cfg(unix)]
+pub(crate) fn drain(place: &DataDir, root: TaskId) -> Result<bool, CliError> {
+    use nix::sys::signal::{Signal, kill};
+    let Some(pid) = running_pid(place, root) else { return Ok(false) };
+    match kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM) {
+        Ok(()) => Ok(true),
+        Err(nix::errno::Errno::ESRCH) => Ok(false),
+        Err(error) => {
+            let what = format!("the process {pid}, which carries {root}, cannot be told to drain: {error}");
+            Err(CliError::new(CliExitCode::Failed, what).with_hint("is it another user's?"))
+        }
+    }
+}
+
+/// The same, where processes cannot be spoken to.
+#[cfg(not(unix))]
+pub(crate) fn drain(_: &DataDir, _: TaskId) -> Result<bool, CliError> {
+    Ok(false)
+}
+
+/// The process that carries a tree.
+pub(crate) fn running_pid(place: &DataDir, root: TaskId) -> Option<i32> {
+    let mut file = File::open(pid_file(place, root)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            file.read_to_string(&mut text).ok()?;
+            text.trim().parse().ok().filter(|pid| *pid > 1)
+        }
+        _ => None,
+    }
+}
+
+/// That this process carries a tree, for as long as this is held.
+pub(crate) struct PidFileLock {
+    path: PathBuf,
+    _held: File,
+}
+
+impl Drop for PidFileLock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Says that this process carries a tree; `None` if another one does, or where there are no locks.
+pub(crate) fn lock_tree(place: &DataDir, root: TaskId) -> Option<PidFileLock> {
+    private_dir(&background_dir(place)).ok()?;
+    lock_pid_file(pid_file(place, root)).ok()
+}
+
+/// Whether this process may go on with a conversation.
+pub(crate) enum SessionLock {
+    /// It may, for as long as this is held; where there are no locks, nobody can say otherwise.
+    Acquired { _held: Option<PidFileLock> },
+    /// Another process goes on with it now: this one, if that is known.
+    HeldElsewhere { process: Option<i32> },
+}
+
+/// Says that this process goes on with the conversation that began with this task. Two that did so at once would write to the same
+/// task, and each would take its answer for that to its own prompt.
+pub(crate) fn lock_session(place: &DataDir, first: TaskId) -> SessionLock {
+    let path = background_dir(place).join(format!("{first}.session"));
+    let locked =
+        private_dir(&background_dir(place)).map_err(TryLockError::Error).and_then(|()| lock_pid_file(path.clone()));
+    match locked {
+        Ok(signed) => SessionLock::Acquired { _held: Some(signed) },
+        Err(TryLockError::Error(_)) => SessionLock::Acquired { _held: None },
+        Err(TryLockError::WouldBlock) => {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            SessionLock::HeldElsewhere { process: text.trim().parse().ok() }
+        }
+    }
+}
+
+fn lock_pid_file(path: PathBuf) -> Result<PidFileLock, TryLockError> {
+    let mut options = File::options();
+    options.create(true).read(true).write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    loop {
+        let mut file = options.open(&path).map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        // Whoever had it before may have taken the file away between the two.
+        if !is_at(&file, &path) {
+            continue;
+        }
+        file.set_len(0).map_err(TryLockError::Error)?;
+        file.rewind().map_err(TryLockError::Error)?;
+        write!(file, "{}", std::process::id()).map_err(TryLockError::Error)?;
+        return Ok(PidFileLock { path, _held: file });
+    }
+}
+
+fn pid_file(place: &DataDir, root: TaskId) -> PathBuf {
+    background_dir(place).join(format!("{root}.pid"))
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let same =
+        |one: std::fs::Metadata, two: std::fs::Metadata| (one.dev(), one.ino()) == (two.dev(), two.ino());
+    file.metadata().ok().zip(path.metadata().ok()).is_some_and(|(one, two)| same(one, two))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Makes a directory that only its owner enters. One that an earlier Longhaul has made, for all to read, is mended.
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        builder.mode(0o700).create(path)?;
+        // Where it is not ours it stays as it is.
+        if path.metadata()?.permissions().mode() & 0o077 != 0 {
+            let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    builder.create(path)
+}
+
+/// A log that only its owner reads: errors may name files.
+fn open_log(path: &Path) -> std::io::Result<File> {
+    if let Some(directory) = path.parent() {
+        private_dir(directory)?;
+    }
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A path that means the same wherever it is read.
+fn absolute_path(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_signed_by_one_process_and_only_while_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = DataDir::resolve(Some(dir.path())).unwrap();
+        let root: TaskId = "t-aaaaa".parse().unwrap();
+        assert_eq!(running_pid(&place, root), None);
+        let signed = lock_tree(&place, root).unwrap();
+        assert_eq!(running_pid(&place, root), i32::try_from(std::process::id()).ok());
+        assert!(lock_tree(&place, root).is_none(), "there is one already");
+        drop(signed);
+        assert_eq!(running_pid(&place, root), None);
+        // What a process that was killed left behind is nobody.
+        std::fs::write(pid_file(&place, root), "1234").unwrap();
+        assert_eq!(running_pid(&place, root), None);
+        assert!(lock_tree(&place, root).is_some());
+    }
+}

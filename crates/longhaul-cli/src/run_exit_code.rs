@@ -1,0 +1,103 @@
+//! The exit code of a run: the root's end decides, and a failure that nobody was told of.
+
+use longhaul::entry::{Entry, FailureKind, Outcome};
+use longhaul::id::{LetterId, Seq};
+use longhaul::task::TaskState;
+use longhaul::{Longhaul, Status, TaskId};
+
+use crate::exit::{CliExitCode, CliError};
+use crate::seen_events::descendants;
+use crate::view::one_line;
+
+/// How many entries are read at once.
+const PAGE: usize = 500;
+
+/// How a run of these tasks, with all that is below them, ended: mostly of roots. The worst counts.
+///
+/// With it comes what else is to be said of it: failures that nobody was told of.
+pub(crate) async fn exit_code_of_run(
+    longhaul: &Longhaul,
+    heads: &[TaskState],
+    tasks: &[TaskId],
+) -> Result<(CliExitCode, Vec<String>), CliError> {
+    let mut code = CliExitCode::Success;
+    let mut why = Vec::new();
+    for task in tasks {
+        let task = longhaul.snapshot(*task).await?;
+        code = worse(code, exit_code_of_task(&task.state, task.outcome.as_ref()));
+    }
+    for child in descendants(heads, tasks).filter(|head| head.status == Status::Failed) {
+        let parent = child.parent.and_then(|parent| heads.iter().find(|head| head.id == parent));
+        // A parent that did not complete has an end of its own, which says as much.
+        if let Some(parent) = parent.filter(|parent| parent.status == Status::Completed)
+            && !was_notified(longhaul, parent.id, child.id).await?
+        {
+            code = worse(code, CliExitCode::Failed);
+            let error = child.error.as_deref().map(one_line).unwrap_or_default();
+            why.push(format!(
+                "{} of {} failed, and {} ended without hearing of it: {error}",
+                child.id, child.agent, parent.id
+            ));
+        }
+    }
+    Ok((code, why))
+}
+
+/// What the end of a task says.
+fn exit_code_of_task(head: &TaskState, outcome: Option<&Outcome>) -> CliExitCode {
+    match (head.status, outcome) {
+        (Status::Completed, _) if head.cut_short.is_some() => CliExitCode::Limit,
+        (Status::Completed, _) => CliExitCode::Success,
+        (Status::Cancelled, _) => CliExitCode::Cancelled,
+        (_, Some(Outcome::Failed { failure, .. })) => match failure.kind {
+            FailureKind::Timeout => CliExitCode::TimedOut,
+            FailureKind::TurnLimit | FailureKind::Budget => CliExitCode::Limit,
+            _ => CliExitCode::Failed,
+        },
+        _ => CliExitCode::Failed,
+    }
+}
+
+/// The worse of two: failed, out of time, cut short, cancelled, fine.
+fn worse(one: CliExitCode, two: CliExitCode) -> CliExitCode {
+    let rank = |code| match code {
+        CliExitCode::Failed => 4,
+        CliExitCode::TimedOut => 3,
+        CliExitCode::Limit => 2,
+        CliExitCode::Cancelled => 1,
+        _ => 0,
+    };
+    if rank(two) > rank(one) { two } else { one }
+}
+
+/// Whether a task has heard how another ended: by a letter that it read, or as the result of a call.
+async fn was_notified(longhaul: &Longhaul, task: TaskId, of: TaskId) -> Result<bool, CliError> {
+    let letter = LetterId::for_task_end(of);
+    let mut after = Seq(0);
+    loop {
+        let page = longhaul.store().read(task, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(false) };
+        after = last.seq;
+        let tells = |entry: &Entry| match entry {
+            Entry::Read { letters, known, .. } => letters.contains(&letter) || known.contains(&letter),
+            Entry::Returned(returned) => returned.collected.contains(&of),
+            _ => false,
+        };
+        if page.iter().any(|record| tells(&record.entry)) {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_counts() {
+        assert_eq!(worse(CliExitCode::Success, CliExitCode::Cancelled), CliExitCode::Cancelled);
+        assert_eq!(worse(CliExitCode::Limit, CliExitCode::Cancelled), CliExitCode::Limit);
+        assert_eq!(worse(CliExitCode::Limit, CliExitCode::Failed), CliExitCode::Failed);
+        assert_eq!(worse(CliExitCode::Failed, CliExitCode::Success), CliExitCode::Failed);
+    }
+}

@@ -1,0 +1,119 @@
+//! What is wished for the chosen task: an answer, a stop, somebody who carries it on, a pin.
+
+use longhaul::task::TaskState;
+use longhaul::{Status, TaskId};
+
+use super::tree::is_interrupted;
+use super::model::{Confirmation, TuiEffect, Focus, TuiModel, Pane, PromptPurpose, DetailTab};
+use crate::view::Ink;
+
+/// Whether its order can be submitted again.
+pub(crate) fn can_be_retried(head: &TaskState) -> bool {
+    matches!(head.status, Status::Failed | Status::Cancelled)
+}
+
+impl TuiModel {
+    pub(super) fn confirm_stop(&mut self) -> Vec<TuiEffect> {
+        let Some(head) = self.selected_task() else { return Vec::new() };
+        let sum = self.tree.totals.get(&head.id);
+        let open = |id: &TaskId| self.tasks.get(id).is_some_and(|head| !head.status.is_final());
+        if !open(&head.id) && sum.is_none_or(|sum| sum.descendants == 0) {
+            let (id, status) = (head.id, head.status);
+            return self.show_notice(Ink::Plain, format!("{id} has ended already ({status})"));
+        }
+        self.confirm = Some(Confirmation::Stop(head.id));
+        Vec::new()
+    }
+
+    pub(super) fn answer_question(&mut self, words: &str) -> Vec<TuiEffect> {
+        let Some((head, question)) = self.open_question() else {
+            return self.show_notice(Ink::Plain, "nothing is asked here");
+        };
+        let (task, name) = (head.id, question.question);
+        if question.tool.is_none() {
+            self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
+            return self.show_notice(Ink::Attention, "this wants an answer in words");
+        }
+        if words != "no" && !self.is_question_visible() {
+            // Nobody allows what they have not seen: first it is opened, where the transcript has all of it.
+            let mut effects = self.reveal_task(task);
+            effects.extend(self.select_tab(DetailTab::Transcript));
+            (self.focus, self.pane) = (Focus::Detail, Pane::Detail);
+            effects.extend(self.follow_end());
+            let key = if words == "yes" { "y" } else { "a" };
+            effects.extend(self.show_notice(Ink::Attention, format!("read it first; {key} again answers")));
+            return effects;
+        }
+        vec![TuiEffect::Answer { task, question: name, words: words.to_owned() }]
+    }
+
+    /// Has a person say what is to be allowed for good, where that is more than one call.
+    pub(super) fn answer_in_words(&mut self) -> Vec<TuiEffect> {
+        let Some((head, question)) = self.open_question() else {
+            return self.show_notice(Ink::Plain, "nothing is asked here");
+        };
+        let (task, name) = (head.id, question.question);
+        self.focus_prompt(Some(PromptPurpose::Answer(task, name)));
+        self.show_notice(
+            Ink::Attention,
+            "type: always program (with any arguments), always tool (every call), or always PATTERN",
+        )
+    }
+
+    /// Whether all that is asked is on the screen, or the task that asks it is open.
+    fn is_question_visible(&self) -> bool {
+        let (Some((head, question)), Some(areas)) = (self.open_question(), self.areas()) else { return false };
+        let open = self.focus == Focus::Detail && self.tab == DetailTab::Transcript;
+        if open && self.selected == Some(head.id) {
+            return true;
+        }
+        let rows = self.question_lines(usize::from(areas.question.width.saturating_sub(2))).len();
+        let room = usize::from(areas.question.height).saturating_sub(1 + usize::from(areas.two_panes));
+        // What a list has of a long question ends with a sign that it goes on.
+        areas.question.height >= 3 && rows <= room && !question.text.ends_with('…')
+    }
+
+    pub(super) fn resume_selected(&mut self) -> Vec<TuiEffect> {
+        let Some(head) = self.selected_task() else { return Vec::new() };
+        let (id, root) = (head.id, head.root);
+        let waits = |head: &TaskState| head.root == root && is_interrupted(head);
+        let pending = head.status == Status::Pending;
+        let running = |head: &TaskState| head.root == root && head.status == Status::Running;
+        if (pending || self.tasks.values().any(waits)) && !self.tasks.values().any(running) {
+            return vec![TuiEffect::Resume(root)];
+        }
+        if head.status.is_final() {
+            self.focus_prompt(Some(PromptPurpose::Write(id)));
+            return Vec::new();
+        }
+        self.show_notice(Ink::Plain, format!("{id} is being worked on: `m` writes to it"))
+    }
+
+    /// Has the order of a task that failed or was cancelled submitted again.
+    pub(super) fn retry(&mut self) -> Vec<TuiEffect> {
+        let Some(head) = self.selected_task() else { return Vec::new() };
+        let id = head.id;
+        if can_be_retried(head) {
+            return vec![TuiEffect::Retry(id)];
+        }
+        let instead = match head.status {
+            Status::Completed => format!("{id} completed: r continues it"),
+            _ if is_interrupted(head) => format!("{id} has not failed, but nobody runs it: r carries it on"),
+            _ => format!("{id} is being worked on: only what failed or was cancelled can be retried"),
+        };
+        self.show_notice(Ink::Plain, instead)
+    }
+
+    pub(super) fn toggle_pin(&mut self) -> Vec<TuiEffect> {
+        let Some(root) =
+            self.selected_task().map(|head| if self.tasks.contains_key(&head.root) { head.root } else { head.id })
+        else {
+            return Vec::new();
+        };
+        if !self.pinned.shift_remove(&root) {
+            self.pinned.insert(root);
+        }
+        (self.tree_stale, self.scroll_to_selected) = (true, true);
+        vec![TuiEffect::SavePins(self.pinned.iter().copied().collect())]
+    }
+}

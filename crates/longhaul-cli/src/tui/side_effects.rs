@@ -1,0 +1,294 @@
+//! What the screen wishes for, done.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::entry::Entry;
+use longhaul::id::{CallId, Seq};
+use longhaul::store::{TaskFilter, Store};
+use longhaul::task::TaskState;
+use longhaul::teamfile::TeamBundle;
+use longhaul::{Longhaul, LonghaulError, Status, TaskId};
+
+use super::model::{TuiEffect, TuiMessage, ActionReport};
+use super::running::{found, stretch};
+use crate::args::{ProviderArgs, TuiArgs};
+use crate::background::{self, BackgroundOptions};
+use crate::exit::CliError;
+use crate::data_dir::DataDir;
+use crate::trust::TeamFileTrust;
+use crate::view::pluralize;
+
+/// How many tasks are shown, besides all that have not ended.
+const NEWEST: usize = 2_000;
+/// How long something is told.
+const NOTICE_DURATION: Duration = Duration::from_secs(8);
+/// How many entries are read for the reply that made a call: most are near, and after words of progress some are not.
+const CALL_IS_WITHIN: [usize; 2] = [32, 1_000];
+/// Where what is pinned is written down.
+const PINS: &str = "tui/pins";
+
+/// Whoever does it.
+#[derive(Clone)]
+pub(super) struct EffectRunner {
+    pub(super) longhaul: Longhaul,
+    pub(super) data_dir: DataDir,
+    pub(super) args: Arc<TuiArgs>,
+}
+
+impl EffectRunner {
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        self.longhaul.store()
+    }
+
+    /// All there is to be shown.
+    pub(super) async fn load_all(self) -> Result<TuiMessage, CliError> {
+        let newest = TaskFilter { limit: Some(NEWEST), ..TaskFilter::default() };
+        let mut heads = self.longhaul.list(newest).await?;
+        if heads.len() == NEWEST {
+            // What has not ended is shown, however old it is.
+            let known: std::collections::HashSet<TaskId> = heads.iter().map(|head| head.id).collect();
+            let mut older = self.longhaul.list(TaskFilter::default().live()).await?;
+            older.retain(|head| !known.contains(&head.id));
+            older.append(&mut heads);
+            heads = older;
+        }
+        let slip = self.store().stored_value(PINS).await?;
+        Ok(TuiMessage::Loaded(heads, serde_json::from_slice(&slip.bytes).unwrap_or_default()))
+    }
+
+    /// Where these tasks stand.
+    pub(super) async fn read_tasks(self, ids: Vec<TaskId>) -> Result<TuiMessage, CliError> {
+        let mut heads = Vec::with_capacity(ids.len());
+        for id in ids {
+            heads.extend(self.store().task_state(id).await?);
+        }
+        Ok(TuiMessage::TasksChanged(heads))
+    }
+
+    /// Where all stand that have not ended: hints may be lost, and processes die without a word.
+    pub(super) async fn read_open_tasks(self) -> Result<TuiMessage, CliError> {
+        Ok(TuiMessage::TasksChanged(self.longhaul.list(TaskFilter::default().live()).await?))
+    }
+
+    /// Does what is wished for. Only a store that cannot be read is an error; all else is told.
+    pub(super) async fn run_effect(self, effect: TuiEffect) -> Result<TuiMessage, CliError> {
+        let done = match effect {
+            TuiEffect::ReadJournal { task, after, limit, order } => return self.read_journal(task, after, limit, order).await,
+            TuiEffect::ExpireNotice(number) => {
+                tokio::time::sleep(NOTICE_DURATION).await;
+                return Ok(TuiMessage::NoticeExpired(number));
+            }
+            TuiEffect::Send { to, text } => self.send(to, text).await,
+            TuiEffect::Answer { task, question, words } => self.answer(task, question, words).await,
+            TuiEffect::Stop(task) => self.stop(task).await,
+            TuiEffect::StopAll => self.stop_all().await,
+            TuiEffect::Resume(root) => self.resume(root).await,
+            TuiEffect::Retry(task) => self.retry(task).await,
+            TuiEffect::ReadCalls(wanted) => return self.calls(wanted).await,
+            TuiEffect::Run(prompt) => self.start_run(prompt).await,
+            TuiEffect::SavePins(pinned) => match self.save_pins(&pinned).await {
+                Ok(()) => return Ok(TuiMessage::Tick),
+                Err(trouble) => Err(trouble),
+            },
+            TuiEffect::Redraw | TuiEffect::Suspend | TuiEffect::Quit { .. } => return Ok(TuiMessage::Tick),
+        };
+        Ok(TuiMessage::ActionDone(done.map_err(|trouble| match trouble.hint_text() {
+            Some(hint) => format!("{}; {hint}", trouble.message()),
+            None => trouble.message().to_owned(),
+        })))
+    }
+
+    async fn read_journal(self, task: TaskId, after: Seq, limit: usize, order: bool) -> Result<TuiMessage, CliError> {
+        let store = self.store();
+        // A journal that cannot be read is told of; the others can be.
+        let records = match store.read(task, after, limit).await {
+            Ok(records) => records,
+            Err(error) => return Ok(TuiMessage::ActionDone(Err(format!("{task} cannot be read: {error}")))),
+        };
+        let first = match (order, records.first()) {
+            (false, _) => None,
+            (true, Some(first)) if first.seq == Seq(1) => Some(first.clone()),
+            (true, _) => store.read(task, Seq(0), 1).await?.pop(),
+        };
+        if order && first.is_none() {
+            return Ok(TuiMessage::TaskGone(task));
+        }
+        if order {
+            // It is opened, and so its end, if it has ended, has been seen.
+            let _ = self.longhaul.mark_read(task).await;
+        }
+        let order = match first.map(|first| first.entry) {
+            Some(Entry::Submitted(submitted)) => {
+                let team = crate::team::name(&**store, &submitted.team).await;
+                Some((Box::new(submitted.order), team))
+            }
+            _ => None,
+        };
+        Ok(TuiMessage::Records { task, after, limit, records, order })
+    }
+
+    async fn send(&self, to: TaskId, text: String) -> Result<ActionReport, CliError> {
+        let sent = self.longhaul.send(to, text).await?;
+        let head = self.store().task_state(sent.to).await?;
+        if !sent.continued {
+            let nobody = head.is_some_and(|head| head.status == Status::Pending && head.attempt.0 > 0);
+            let more = if nobody { "; nobody runs it now: r carries it on" } else { "" };
+            return Ok(report_of(format!("sent to {to}{more}")));
+        }
+        let root = head.map_or(sent.to, |head| head.root);
+        self.ensure_running(root).await?;
+        Ok(ActionReport { text: format!("{to} had ended: it is continued by {}", sent.to), select: Some(sent.to) })
+    }
+
+    async fn answer(
+        &self,
+        task: TaskId,
+        question: longhaul::id::QuestionId,
+        words: String,
+    ) -> Result<ActionReport, CliError> {
+        let taken = self.longhaul.answer(task, Some(question), words.clone()).await?;
+        let mut text = format!("answered {task}: {words}");
+        if let Some(pattern) = &taken.granted {
+            text = format!("{text}; allowed in the whole tree: {pattern}");
+        }
+        if !taken.also_answered.is_empty() {
+            text = format!("{text}; that answers {} too", pluralize(taken.also_answered.len(), "other question"));
+        }
+        Ok(report_of(text))
+    }
+
+    async fn stop(&self, task: TaskId) -> Result<ActionReport, CliError> {
+        self.longhaul.stop(task).await?;
+        Ok(report_of(format!("{task} was told to stop")))
+    }
+
+    async fn stop_all(&self) -> Result<ActionReport, CliError> {
+        let stopped = self.longhaul.stop_all().await?;
+        Ok(report_of(format!("{} told to stop", pluralize(stopped.len(), "task"))))
+    }
+
+    async fn resume(&self, root: TaskId) -> Result<ActionReport, CliError> {
+        background::start(&self.data_dir, root, BackgroundOptions::new(&self.args.providers)).await?;
+        Ok(report_of(format!("a process in the background carries {root} on")))
+    }
+
+    /// What tools are called with: from the ends of journals, as far back as the replies that made the calls.
+    async fn calls(self, wanted: Vec<(TaskId, Seq, Vec<CallId>)>) -> Result<TuiMessage, CliError> {
+        let mut told = Vec::new();
+        for (task, end, ids) in wanted {
+            let mut calls = None;
+            for entries in CALL_IS_WITHIN {
+                // What cannot be read is told of where the task is opened.
+                let after = stretch(end, entries);
+                let Ok(records) = self.store().read(task, after, entries).await else { break };
+                calls = found(&records, &ids);
+                if calls.is_some() || after.0 == 0 {
+                    break;
+                }
+            }
+            let calls = calls.unwrap_or_else(|| ids.iter().map(|id| (*id, String::new())).collect());
+            told.extend(calls.into_iter().map(|(id, call)| (task, id, call)));
+        }
+        Ok(TuiMessage::Calls(told))
+    }
+
+    async fn retry(&self, task: TaskId) -> Result<ActionReport, CliError> {
+        let again = match self.longhaul.retry(task).await {
+            Err(LonghaulError::AlreadyRetried { by, .. }) => {
+                return Ok(ActionReport {
+                    text: format!("{task} is being tried again already, as {by}"),
+                    select: Some(by),
+                });
+            }
+            again => again?,
+        };
+        let root = self.longhaul.state(again).await?.root;
+        self.ensure_running(root).await?;
+        Ok(ActionReport { text: format!("{task} is tried again as {again}"), select: Some(again) })
+    }
+
+    /// Has a tree carried on, unless it is.
+    async fn ensure_running(&self, root: TaskId) -> Result<(), CliError> {
+        if crate::tree_owner::owned_trees(&**self.store()).await?.contains(&root) {
+            return Ok(());
+        }
+        background::start(&self.data_dir, root, BackgroundOptions::new(&self.args.providers)).await
+    }
+
+    /// Starts a run of the team, as `longhaul run --detach` does.
+    async fn start_run(&self, prompt: String) -> Result<ActionReport, CliError> {
+        use crate::exit::CliExitCode;
+        let Some(team) = &self.args.team else { return Ok(report_of("there is no team".to_owned())) };
+        let wrong = |what: String| CliError::new(CliExitCode::Failed, what);
+        let bundle = TeamBundle::load(team).map_err(|error| wrong(format!("the team file {error}")))?;
+        if !TeamFileTrust::new(&self.data_dir, team, &bundle).is_trusted() {
+            return Err(wrong(
+                "the team file does other things now than you agreed to: leave the screen and open it again"
+                    .to_owned(),
+            ));
+        }
+        let program = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
+        let mut command = tokio::process::Command::new(program);
+        command.arg("--data").arg(self.data_dir.data()).args(["run", "--detach", "--json"]);
+        for (flag, path) in provider_flags(&self.args.providers) {
+            command.arg(flag).arg(path);
+        }
+        // What begins like a flag, a file or a command is a prompt all the same.
+        let prompt = if prompt.starts_with('@') || prompt == "-" { format!(" {prompt}") } else { prompt };
+        command.arg("--").arg(team).arg(prompt);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let ran = command.output().await.map_err(|error| wrong(error.to_string()))?;
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let task = serde_json::from_str::<serde_json::Value>(out.trim())
+            .ok()
+            .and_then(|value| value["task"].as_str().and_then(|task| task.parse::<TaskId>().ok()));
+        match task {
+            Some(task) => Ok(ActionReport { text: format!("started {task}"), select: Some(task) }),
+            None => {
+                let err = String::from_utf8_lossy(&ran.stderr);
+                let why = err.lines().find(|line| line.starts_with("error: ")).or(err.lines().last());
+                Err(wrong(
+                    why.unwrap_or("the run could not be started").trim_start_matches("error: ").to_owned(),
+                ))
+            }
+        }
+    }
+
+    async fn save_pins(&self, pinned: &[TaskId]) -> Result<(), CliError> {
+        super::event_loop::inject_fault("work");
+        let store = self.store();
+        let bytes = serde_json::to_vec(pinned)?;
+        // Whoever pins last, pins: two screens do not argue.
+        for _ in 0..5 {
+            let slip = store.stored_value(PINS).await?;
+            if store.put_stored_value(PINS, slip.version, bytes.clone()).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks whoever carries these trees to drain. How many were asked.
+    pub(super) fn drain<'a>(&self, heads: impl Iterator<Item = &'a TaskState>) -> Result<usize, CliError> {
+        let roots: std::collections::BTreeSet<TaskId> =
+            heads.filter(|head| head.status == Status::Running).map(|head| head.root).collect();
+        let mut asked = 0;
+        for root in roots {
+            asked += usize::from(background::drain(&self.data_dir, root)?);
+        }
+        Ok(asked)
+    }
+}
+
+fn report_of(text: String) -> ActionReport {
+    ActionReport { text, select: None }
+}
+
+fn provider_flags(outside: &ProviderArgs) -> Vec<(&'static str, &std::path::Path)> {
+    let all = outside.env_from_file.iter().map(|path| ("--env-from-file", &**path));
+    let more = [("--prices", &outside.prices), ("--record", &outside.record), ("--replay", &outside.replay)];
+    let more = more.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+    all.chain(more).collect()
+}

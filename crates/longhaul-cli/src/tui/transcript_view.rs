@@ -1,0 +1,266 @@
+//! How blocks of a task's story look.
+
+use jiff::Timestamp;
+use longhaul::entry::Sender;
+use longhaul::id::Seq;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::transcript::{TranscriptBlock, TuiCallResult, TranscriptBlockKind};
+use super::theme::Theme;
+use super::graphemes::{truncate_graphemes, grapheme_width, wrap_graphemes};
+use crate::view::markdown::{self, SyntaxHighlighter, stable_prefix_len};
+use crate::view::text_format::{format_clock, format_duration, pluralize};
+use crate::view::{Ink, status_glyph};
+
+/// How many lines of an unfolded output are shown.
+const OUTPUT_LINES: usize = 200;
+/// How many lines of a letter are shown before it is unfolded.
+const LETTER_LINES: usize = 3;
+
+/// What is laid out on.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockRenderer<'a> {
+    pub(crate) theme: Theme,
+    pub(crate) highlighter: &'a SyntaxHighlighter,
+    pub(crate) columns: usize,
+    pub(crate) now: Timestamp,
+}
+
+impl BlockRenderer<'_> {
+    /// A text in lines.
+    pub(crate) fn wrapped(self, ink: Ink, text: &str) -> Vec<Line<'static>> {
+        self.hanging("", Style::new(), self.theme.ink(ink), text)
+    }
+
+    /// A text in lines, with something before the first, and as much room before the others.
+    fn hanging(self, before: &str, sign: Style, style: Style, text: &str) -> Vec<Line<'static>> {
+        let hang = grapheme_width(before);
+        let line = |(index, text): (usize, String)| {
+            let before = if index == 0 { before.to_owned() } else { " ".repeat(hang) };
+            Line::from(vec![Span::styled(before, sign), Span::styled(text, style)])
+        };
+        wrap_graphemes(text, self.columns.saturating_sub(hang)).into_iter().enumerate().map(line).collect()
+    }
+
+    /// What a model wrote, as Markdown.
+    pub(crate) fn markdown_lines(self, text: &str) -> Vec<Line<'static>> {
+        let line = |spans: Vec<markdown::MarkdownSpan>| {
+            spans
+                .into_iter()
+                .map(|span| Span::styled(span.text, self.theme.from_anstyle(span.style)))
+                .collect::<Line<'static>>()
+        };
+        markdown::render_spans(text, self.columns, self.highlighter).into_iter().map(line).collect()
+    }
+}
+
+/// A reply while it comes: what of it will not be read otherwise any more is laid out once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LiveReplyLayout {
+    /// The block, and how wide it is laid out.
+    of: Option<(Seq, usize)>,
+    /// How much of its text is in the lines.
+    settled: usize,
+    lines: Vec<Line<'static>>,
+}
+
+impl LiveReplyLayout {
+    fn layout(&mut self, seq: Seq, text: &str, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+        let of = Some((seq, sheet.columns));
+        if self.of != of || !text.is_char_boundary(self.settled) {
+            *self = LiveReplyLayout { of, ..LiveReplyLayout::default() };
+        }
+        let more = stable_prefix_len(&text[self.settled..]);
+        let (lines, rest) = (&mut self.lines, &text[self.settled..]);
+        append_part(lines, sheet.markdown_lines(&rest[..more]));
+        self.settled += more;
+        let mut lines = self.lines.clone();
+        append_part(&mut lines, sheet.markdown_lines(&rest[more..]));
+        lines
+    }
+}
+
+/// Puts a part below another, with an empty line between them.
+fn append_part(lines: &mut Vec<Line<'static>>, more: Vec<Line<'static>>) {
+    if !lines.is_empty() && !more.is_empty() {
+        lines.push(Line::default());
+    }
+    lines.extend(more);
+}
+
+/// A block of the transcript.
+pub(crate) fn transcript_lines(
+    block: &TranscriptBlock,
+    opened: bool,
+    sheet: BlockRenderer<'_>,
+    growing: &mut LiveReplyLayout,
+) -> Vec<Line<'static>> {
+    let ink = |ink| sheet.theme.ink(ink);
+    let gap = || vec![Line::default()];
+    match &block.kind {
+        TranscriptBlockKind::Order { text } => sheet.hanging("› ", ink(Ink::Id), ink(Ink::Strong), text),
+        TranscriptBlockKind::Text { text, live: true } => [gap(), growing.layout(block.seq, text, sheet)].concat(),
+        TranscriptBlockKind::Text { text, .. } => [gap(), sheet.markdown_lines(text)].concat(),
+        TranscriptBlockKind::Thought { text, live } => {
+            let lines = sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), text.trim());
+            match (opened, live) {
+                (true, _) => lines,
+                // What it thinks now is what is of interest.
+                (false, true) => lines[lines.len().saturating_sub(3)..].to_vec(),
+                (false, false) => {
+                    let text = truncate_graphemes(&crate::view::one_line(text), sheet.columns.saturating_sub(2));
+                    sheet.hanging("~ ", ink(Ink::Faint), ink(Ink::Faint), &text)
+                }
+            }
+        }
+        TranscriptBlockKind::Call { told, arguments, progress, result, .. } => {
+            let mut lines = vec![call_line(block, told, progress.as_deref(), result.as_ref(), opened, sheet)];
+            if opened {
+                let part = |ink, text: &str| {
+                    let inner = BlockRenderer { columns: sheet.columns.saturating_sub(4), ..sheet };
+                    let mut lines = inner.wrapped(ink, text.trim_end());
+                    if lines.len() > OUTPUT_LINES {
+                        let more = lines.len() - OUTPUT_LINES;
+                        lines.truncate(OUTPUT_LINES);
+                        lines.push(Line::styled(format!("… {more} more lines"), sheet.theme.ink(Ink::Faint)));
+                    }
+                    lines.into_iter().map(|mut line| {
+                        line.spans.insert(0, Span::raw("    "));
+                        line
+                    })
+                };
+                if !arguments.is_empty() {
+                    lines.extend(part(Ink::Faint, arguments));
+                }
+                if let Some(got) = result {
+                    lines.extend(part(if got.is_error { Ink::Bad } else { Ink::Plain }, &got.text));
+                }
+            }
+            lines
+        }
+        TranscriptBlockKind::Letter { from, text, .. } => {
+            let mut lines =
+                sheet.hanging("» ", ink(Ink::Attention), ink(Ink::Plain), &format!("{}: {text}", sender(from)));
+            if !opened && lines.len() > LETTER_LINES {
+                let more = lines.len() - LETTER_LINES;
+                lines.truncate(LETTER_LINES);
+                lines.push(Line::styled(format!("  … {}", pluralize(more, "more line")), ink(Ink::Faint)));
+            }
+            [gap(), lines].concat()
+        }
+        TranscriptBlockKind::Asked { text, answer, .. } => {
+            let mut lines = gap();
+            lines.extend(sheet.hanging("? ", ink(Ink::Attention), ink(Ink::Attention), text));
+            if let Some(answer) = answer {
+                lines.extend(sheet.hanging("  → ", ink(Ink::Faint), ink(Ink::Plain), answer));
+            }
+            lines
+        }
+        TranscriptBlockKind::Note { minor: true, .. } => Vec::new(),
+        TranscriptBlockKind::Note { ink: of, text, .. } => sheet.hanging("· ", ink(Ink::Faint), ink(*of), text),
+        TranscriptBlockKind::End { status, error } => {
+            let text = match error {
+                Some(error) => format!("{status}: {error}"),
+                None => status.to_string(),
+            };
+            let style = ink(Ink::for_status(*status));
+            [gap(), sheet.hanging(&format!("{} ", status_glyph(*status)), style, style, &text)].concat()
+        }
+    }
+}
+
+fn call_line(
+    block: &TranscriptBlock,
+    told: &str,
+    progress: Option<&str>,
+    result: Option<&TuiCallResult>,
+    opened: bool,
+    sheet: BlockRenderer<'_>,
+) -> Line<'static> {
+    let ink = |ink| sheet.theme.ink(ink);
+    let (end, style) = match (result, progress) {
+        (Some(got), _) => {
+            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
+            match got.is_error {
+                true => (format!("✗ {}", format_duration(took)), ink(Ink::Bad)),
+                false => (format!("{} {}", pluralize(got.lines, "line"), format_duration(took)), ink(Ink::Faint)),
+            }
+        }
+        (None, Some(progress)) => (format!("… {}", truncate_graphemes(progress, sheet.columns / 3)), ink(Ink::Busy)),
+        (None, None) => ("…".to_owned(), ink(Ink::Busy)),
+    };
+    let room = sheet.columns.saturating_sub(grapheme_width(&end) + 4);
+    let told = truncate_graphemes(told, room);
+    let gap = room - grapheme_width(&told).min(room) + 2;
+    // A tool's name is told apart from what it is called with.
+    let (name, rest) = told.split_at(told.find('(').unwrap_or(told.len()));
+    Line::from(vec![
+        Span::styled(if opened { "▾ " } else { "▸ " }, ink(Ink::Faint)),
+        Span::styled(name.to_owned(), ink(Ink::Id)),
+        Span::styled(rest.to_owned(), Style::new()),
+        Span::raw(" ".repeat(gap)),
+        Span::styled(end, style),
+    ])
+}
+
+/// Who wrote.
+fn sender(from: &Sender) -> String {
+    match from {
+        Sender::Person => "you".to_owned(),
+        Sender::Task(id) => id.to_string(),
+        Sender::System => "longhaul".to_owned(),
+    }
+}
+
+/// A letter, whole.
+pub(crate) fn letter_lines(block: &TranscriptBlock, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+    let TranscriptBlockKind::Letter { from, text, read, .. } = &block.kind else { return Vec::new() };
+    let (sent, from) = (format!("{} ", format_clock(block.at)), format!("from {}", sender(from)));
+    // It is the task that reads it. When, where there is room.
+    let (read, ink) = match read {
+        Some(at) => (format!(" · read by the task at {}", format_clock(*at)), Ink::Faint),
+        None => (" · not read yet".to_owned(), Ink::Attention),
+    };
+    let fits = grapheme_width(&sent) + grapheme_width(&from) + grapheme_width(&read) <= sheet.columns;
+    let read = if fits || ink == Ink::Attention { read } else { " · read".to_owned() };
+    let mut lines = vec![Line::from(vec![
+        Span::styled(sent, sheet.theme.ink(Ink::Faint)),
+        Span::styled(from, sheet.theme.ink(Ink::Strong)),
+        Span::styled(read, sheet.theme.ink(ink)),
+    ])];
+    lines.extend(sheet.wrapped(Ink::Plain, text));
+    lines.push(Line::default());
+    lines
+}
+
+/// A block in a line, with when it was.
+pub(crate) fn timeline_lines(block: &TranscriptBlock, before: Option<Timestamp>, sheet: BlockRenderer<'_>) -> Vec<Line<'static>> {
+    let (ink, text) = match &block.kind {
+        TranscriptBlockKind::Order { text } => (Ink::Strong, format!("submitted  {text}")),
+        TranscriptBlockKind::Text { text, .. } => (Ink::Plain, format!("said  {text}")),
+        TranscriptBlockKind::Thought { text, .. } => (Ink::Faint, format!("thought  {text}")),
+        TranscriptBlockKind::Call { told, result: Some(got), .. } if got.is_error => (Ink::Bad, format!("{told}  failed")),
+        TranscriptBlockKind::Call { told, result: Some(got), .. } => {
+            let took = std::time::Duration::try_from(got.at.duration_since(block.at)).unwrap_or_default();
+            (Ink::Id, format!("{told}  {}", format_duration(took)))
+        }
+        TranscriptBlockKind::Call { told, .. } => (Ink::Busy, format!("{told}  …")),
+        TranscriptBlockKind::Letter { from, text, .. } => (Ink::Plain, format!("letter from {}  {text}", sender(from))),
+        TranscriptBlockKind::Asked { text, answer: Some(answer), .. } => (Ink::Plain, format!("asked  {text}  {answer}")),
+        TranscriptBlockKind::Asked { text, .. } => (Ink::Attention, format!("asks  {text}")),
+        TranscriptBlockKind::Note { ink, text, .. } => (*ink, text.clone()),
+        TranscriptBlockKind::End { status, error } => (
+            Ink::for_status(*status),
+            format!("{status}{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default()),
+        ),
+    };
+    let since = before.and_then(|before| std::time::Duration::try_from(block.at.duration_since(before)).ok());
+    let since = since.map(|since| format!("+{}", format_duration(since))).unwrap_or_default();
+    let start: String = text.chars().take(2000).collect();
+    let room = sheet.columns.saturating_sub(17);
+    vec![Line::from(vec![
+        Span::styled(format!("{} {since:>6}  ", format_clock(block.at)), sheet.theme.ink(Ink::Faint)),
+        Span::styled(truncate_graphemes(&crate::view::one_line(&start), room), sheet.theme.ink(ink)),
+    ])]
+}

@@ -1,0 +1,261 @@
+//! The live block: one line a task, as many as fit.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longhaul::Status;
+
+use super::live_board::{LiveTaskBoard, LiveActivity, LiveTaskRow};
+use super::sanitize::one_line;
+use super::live_region::StyledLine;
+use super::text_format::{format_duration, truncate, align_left, pluralize, format_price, align_right, format_short_count, display_width, wrap_text};
+use super::{Ink, TerminalOutput, status_glyph};
+
+/// One picture of the block.
+pub(crate) struct LiveBlockFrame<'a> {
+    /// For which terminal.
+    pub(crate) term: TerminalOutput,
+    /// How many columns and rows it has.
+    pub(crate) size: (usize, usize),
+    /// When.
+    pub(crate) now: Timestamp,
+    /// The how-many-th picture.
+    pub(crate) tick: usize,
+    /// What is said below the tasks.
+    pub(crate) footer: &'a str,
+}
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// The lines of the block.
+pub(crate) fn live_block_lines(board: &LiveTaskBoard, frame: &LiveBlockFrame<'_>) -> Vec<StyledLine> {
+    let (columns, rows) = frame.size;
+    // One row is the cursor's, and the block leaves room for something to be read above it.
+    let footer = wrap_text(frame.footer, columns);
+    let room = rows.saturating_sub(2 + footer.lines().count()).clamp(1, 30);
+    let tree = board.tree();
+    let shape = LiveBlockWidths::fit_to(&tree, columns);
+    let mut shown: Vec<&(Vec<bool>, &LiveTaskRow)> = tree.iter().collect();
+    let mut hidden = 0;
+    if tree.len() > room {
+        // What has ended is the least interesting, the roots the most.
+        let mut by_interest: Vec<usize> = (0..tree.len()).collect();
+        by_interest.sort_by_key(|index| {
+            let (path, row) = &tree[*index];
+            (!path.is_empty(), row.status.is_final(), row.status == Status::Pending)
+        });
+        by_interest.truncate(room - 1);
+        by_interest.sort_unstable();
+        hidden = tree.len() - by_interest.len();
+        shown = by_interest.into_iter().map(|index| &tree[index]).collect();
+    }
+    let mut lines: Vec<StyledLine> = shown.into_iter().map(|(path, row)| shape.format_row(path, row, frame)).collect();
+    if hidden > 0 {
+        let ended = tree.iter().filter(|(_, row)| row.status.is_final()).count();
+        let text = truncate(
+            &format!("  … and {}; {ended} of {} have ended", pluralize(hidden, "more task"), tree.len()),
+            columns,
+        );
+        lines.push(StyledLine { width: display_width(&text), text: frame.term.paint(Ink::Faint, &text) });
+    }
+    lines.extend(
+        footer.lines().map(|text| StyledLine { width: display_width(text), text: frame.term.paint(Ink::Attention, text) }),
+    );
+    lines
+}
+
+/// How wide each part of a line is.
+struct LiveBlockWidths {
+    /// The tree, the sign and the id.
+    stem: usize,
+    agent: usize,
+    headline: usize,
+    doing: usize,
+    elapsed: usize,
+    tokens: usize,
+    cost: usize,
+}
+
+impl LiveBlockWidths {
+    fn fit_to(tree: &[(Vec<bool>, &LiveTaskRow)], columns: usize) -> LiveBlockWidths {
+        let stem =
+            tree.iter().map(|(path, row)| 3 * path.len() + 2 + row.id.to_string().len()).max().unwrap_or(9);
+        let agents = tree.iter().map(|(_, row)| display_width(&row.agent)).max().unwrap_or(0);
+        let headlines = tree.iter().map(|(_, row)| display_width(&row.headline)).max().unwrap_or(0);
+        let agent = agents.min(if columns < 60 { 8 } else { 16 });
+        let tokens = if columns < 60 { 0 } else { 6 };
+        let costs = tree.iter().any(|(_, row)| row.cost > 0 || row.unpriced > 0);
+        let unknown = tree.iter().any(|(_, row)| row.unpriced > 0);
+        let cost = if columns >= 60 && costs { 7 + usize::from(unknown) } else { 0 };
+        let elapsed = 6;
+        let gaps = 3 + usize::from(tokens > 0) + usize::from(cost > 0);
+        let rest = columns.saturating_sub(stem + agent + elapsed + tokens + cost + gaps);
+        let headline = match rest {
+            50.. => headlines.min(rest / 2),
+            30.. => headlines.min(rest * 2 / 5),
+            _ => 0,
+        };
+        let doing = rest.saturating_sub(headline + usize::from(headline > 0));
+        LiveBlockWidths { stem, agent, headline, doing, elapsed, tokens, cost }
+    }
+
+    fn format_row(&self, path: &[bool], row: &LiveTaskRow, frame: &LiveBlockFrame<'_>) -> StyledLine {
+        let term = frame.term;
+        let mut branch = String::new();
+        for (level, last) in path.iter().enumerate() {
+            branch.push_str(match (level + 1 == path.len(), last) {
+                (true, true) => "└─ ",
+                (true, false) => "├─ ",
+                (false, true) => "   ",
+                (false, false) => "│  ",
+            });
+        }
+        let (sign, ink) = match (row.status, &row.activity) {
+            (Status::Running, LiveActivity::Waiting(_) | LiveActivity::WaitingForTasks(_)) => ("◌", Ink::Attention),
+            (Status::Running, LiveActivity::Asking(_)) => ("?", Ink::Attention),
+            (Status::Running, _) => (SPINNER[frame.tick % SPINNER.len()], Ink::Busy),
+            (status, _) => (status_glyph(status), Ink::for_status(status)),
+        };
+        let id = row.id.to_string();
+        let gap = self.stem.saturating_sub(display_width(&branch) + 2 + id.len());
+        let mut text = format!(
+            "{}{} {}{} {}",
+            term.paint(Ink::Faint, &branch),
+            term.paint(ink, sign),
+            term.paint(Ink::Id, &id),
+            " ".repeat(gap),
+            term.paint(Ink::Strong, &align_left(&row.agent, self.agent)),
+        );
+        let (doing, ink) = describe_activity(row, self.headline == 0);
+        if self.headline > 0 {
+            text += &format!(" {}", align_left(&row.headline, self.headline));
+        }
+        text += &format!(" {}", term.paint(ink, &align_left(&truncate_activity(row, &doing, self.doing), self.doing)));
+        let time = row.started.map_or(Duration::ZERO, |started| {
+            let end = row.ended.unwrap_or(frame.now);
+            Duration::try_from(end.duration_since(started)).unwrap_or_default()
+        });
+        let time = if row.started.is_some() { format_duration(time) } else { String::new() };
+        text += &format!(" {}", term.paint(Ink::Faint, &align_right(&time, self.elapsed)));
+        let mut columns = self.stem + 1 + self.agent + 1 + self.doing + 1 + self.elapsed;
+        if self.headline > 0 {
+            columns += self.headline + 1;
+        }
+        if self.tokens > 0 {
+            text += &format!(" {}", term.paint(Ink::Faint, &align_right(&format_short_count(row.tokens), self.tokens)));
+            columns += self.tokens + 1;
+        }
+        if self.cost > 0 {
+            let known = row.cost > 0 || row.unpriced > 0;
+            let cost = if known { format_price(row.cost, row.unpriced) } else { String::new() };
+            text += &format!(" {}", term.paint(Ink::Faint, &align_right(&cost, self.cost)));
+            columns += self.cost + 1;
+        }
+        StyledLine { text, width: columns }
+    }
+}
+
+/// What a task does, in words, and in which ink.
+fn describe_activity(row: &LiveTaskRow, alone: bool) -> (String, Ink) {
+    match (&row.activity, row.status) {
+        (LiveActivity::Failed(why), status) => (why.clone(), Ink::for_status(status)),
+        (LiveActivity::Stopping, _) => ("stopping".to_owned(), Ink::Attention),
+        (LiveActivity::WaitingForTasks(ids), _) => (format!("waiting for {}", pluralize(ids.len(), "task")), Ink::Attention),
+        (LiveActivity::Asking(what), _) => (format!("asks: {what}"), Ink::Attention),
+        (LiveActivity::Waiting(what), _) => (format!("waiting for {what}"), Ink::Attention),
+        (LiveActivity::Calling(what), _) => (format!("→ {what}"), Ink::Plain),
+        (LiveActivity::Called(what), _) => (format!("✓ {what}"), Ink::Faint),
+        (LiveActivity::Saying(said), _) => (one_line(said), Ink::Faint),
+        (LiveActivity::Idle, _) if alone => (row.headline.clone(), Ink::Plain),
+        (LiveActivity::Idle, Status::Running) => ("thinking".to_owned(), Ink::Faint),
+        (LiveActivity::Idle, status) => {
+            (if status == Status::Pending { "queued" } else { "" }.to_owned(), Ink::Faint)
+        }
+    }
+}
+
+/// Of what is being said the end is the news; of all else, the beginning.
+fn truncate_activity(row: &LiveTaskRow, text: &str, columns: usize) -> String {
+    // That it waits, or asks, the sign says already.
+    let plain = match row.activity {
+        LiveActivity::WaitingForTasks(_) | LiveActivity::Waiting(_) => text.strip_prefix("waiting "),
+        LiveActivity::Asking(_) => text.strip_prefix("asks: "),
+        _ => None,
+    };
+    let text = plain.filter(|_| display_width(text) > columns).unwrap_or(text);
+    if !matches!(row.activity, LiveActivity::Saying(_)) || display_width(text) <= columns || columns == 0 {
+        return truncate(text, columns);
+    }
+    let mut tail: Vec<char> = Vec::new();
+    let mut used = 1;
+    for c in text.chars().rev() {
+        used += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        tail.push(c);
+    }
+    tail.push('…');
+    tail.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::id::{Attempt, Seq};
+    use longhaul::snapshot::{Event, EventKind};
+
+    fn board(children: usize) -> LiveTaskBoard {
+        let mut board = LiveTaskBoard::default();
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        let root = "t-aaaaa".parse().unwrap();
+        let mut feed = |task, ms, what| board.apply_event(&Event { task, seq: Seq(1), at: at(ms), kind: what });
+        let submitted = |agent: &str, parent| EventKind::Submitted {
+            agent: agent.into(),
+            headline: "Do what has to be done".to_owned(),
+            parent,
+            continues: None,
+        };
+        for index in 0..children {
+            let id = format!("t-bb{index:03}").parse().unwrap();
+            feed(id, 10 + index as i64, submitted("cartographer", Some(root)));
+            feed(id, 1000, EventKind::Started { attempt: Attempt(1) });
+            feed(id, 2000, EventKind::Text { text: "words and words ".repeat(20) });
+        }
+        feed(root, 0, submitted("lead", None));
+        feed(root, 500, EventKind::Started { attempt: Attempt(1) });
+        board
+    }
+
+    fn drawn(children: usize, columns: usize, rows: usize) -> Vec<StyledLine> {
+        let term = TerminalOutput { stream: Default::default(), color: false, live: true };
+        let now = Timestamp::from_second(66).unwrap();
+        live_block_lines(&board(children), &LiveBlockFrame { term, size: (columns, rows), now, tick: 0, footer: "draining" })
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_its_width_is_known() {
+        for columns in [40, 50, 60, 80, 120, 200] {
+            for line in drawn(3, columns, 24) {
+                assert_eq!(display_width(&line.text), line.width, "{}", line.text);
+                assert!(line.width <= columns, "{columns}: {}", line.text);
+            }
+        }
+    }
+
+    #[test]
+    fn the_block_is_bounded_and_says_what_it_leaves_out() {
+        let lines = drawn(50, 80, 12);
+        assert!(lines.len() <= 11);
+        assert!(lines[0].text.contains("t-aaaaa"), "the root stays");
+        assert!(lines.iter().any(|line| line.text.contains("more tasks; 0 of 51 have ended")));
+    }
+
+    #[test]
+    fn a_tree_looks_like_one() {
+        let text: Vec<String> = drawn(2, 80, 24).into_iter().map(|line| line.text).collect();
+        assert!(text[0].starts_with("⠋ t-aaaaa    lead"), "{}", text[0]);
+        assert!(text[1].starts_with("├─ ⠋ t-bb000 cartographer"), "{}", text[1]);
+        assert!(text[2].starts_with("└─ ⠋ t-bb001 cartographer"), "{}", text[2]);
+    }
+}

@@ -1,0 +1,229 @@
+//! What an entry does to a turn.
+
+use std::sync::Arc;
+
+use super::{NextSpeaker, RepeatedCall, CallQuestion, OpenCall, Conversation};
+use crate::entry::{Entry, Letter, ModelChoice, NudgeReason, Record, Sender, LiveTextKind, WaitReason};
+use crate::id::{CallId, LetterId};
+use crate::message::prompt_tags::escape;
+use crate::message::{Call, Message, Reply, StopReason, ToolResult};
+use crate::model::wire::is_only_calls;
+
+/// What stands below the ends of children, to lead the model on. Small models go on looking otherwise.
+const ALL_ENDED: &str = "\n\n<note>All the tasks that you have started have ended: you have all their results. Do not start them \
+                         again. If nothing new has to be started, answer now, with all of these results.</note>";
+const SOME_RUN: &str = "\n\n<note>Other tasks that you have started are still running. Their results will come to you in the same \
+                        way: do not look for them, and do not start them again. If there is nothing else to do, end your \
+                        turn with one short sentence.</note>";
+
+impl Conversation {
+    /// Takes an entry in.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.entry {
+            Entry::Claimed { attempt, .. } => {
+                self.attempt = *attempt;
+                self.live.clear();
+            }
+            Entry::Letter(letter) => self.mailbox.push((**letter).clone()),
+            Entry::Read { letters, known, all_ended } => self.read(letters, known, *all_ended),
+            Entry::Replied(reply) => self.replied(reply),
+            Entry::Called { call, arguments, .. } => {
+                let attempt = self.attempt;
+                if let Some(open) = self.open_call(*call) {
+                    open.begun = Some(attempt);
+                    if let Some(arguments) = arguments {
+                        open.call.arguments.clone_from(arguments);
+                    }
+                }
+            }
+            Entry::Asked { question, asks, .. } => {
+                self.inquiries.retain(|inquiry| inquiry.question != *question);
+                self.inquiries.push(CallQuestion { question: *question, asks: (**asks).clone(), answer: None });
+            }
+            Entry::Answered { question, answer } => {
+                let asked = self.inquiries.iter_mut().find(|inquiry| inquiry.question == *question);
+                asked.into_iter().for_each(|inquiry| inquiry.answer = Some(answer.clone()));
+            }
+            Entry::Returned(returned) => {
+                if let Some(open) = self.open_call(returned.call) {
+                    open.result = Some((returned.output.clone(), returned.is_error));
+                }
+                self.collected.extend(&returned.collected);
+                let cut = returned.whole.iter().filter(|whole| !self.cut_outputs.contains(whole));
+                self.cut_outputs.extend(cut.cloned().collect::<Vec<_>>());
+                if let Some(agent) = &returned.handoff {
+                    self.agent = agent.clone();
+                    self.model = None;
+                }
+                match &returned.model {
+                    Some(ModelChoice::Other(name)) => self.model = Some(name.clone()),
+                    Some(ModelChoice::Own) => self.model = None,
+                    None => {}
+                }
+                if self.open.iter().all(|open| open.result.is_some()) {
+                    self.flush_results();
+                }
+            }
+            Entry::Said { voice: LiveTextKind::Text, text } => self.live.push_str(text),
+            Entry::Waiting { on: WaitReason::Provider(_), .. } => self.live.clear(),
+            Entry::Nudged { why, text } => {
+                match why {
+                    NudgeReason::Empty => self.reminded = true,
+                    NudgeReason::Shape => self.reshaped = true,
+                    NudgeReason::Begun => self.begun = true,
+                    NudgeReason::Repeating => self.run.iter_mut().for_each(|run| run.told = true),
+                    NudgeReason::LastWord(limit) => self.last_word = Some(limit.clone()),
+                }
+                if !text.is_empty() {
+                    self.push_user_message(text.clone());
+                }
+            }
+            Entry::Warned { text } => self.warned.push(text.clone()),
+            Entry::Compacted { summary, replaces, .. } => self.compact(summary, *replaces),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, letters: &[LetterId], known: &[LetterId], all_ended: Option<bool>) {
+        let mut taken = Vec::new();
+        self.mailbox.retain(|letter| {
+            if letters.contains(&letter.id) {
+                taken.push(letter.clone());
+            }
+            !letters.contains(&letter.id) && !known.contains(&letter.id)
+        });
+        taken.sort_by_key(|letter| letters.iter().position(|id| *id == letter.id));
+        if taken.is_empty() {
+            return;
+        }
+        if taken.iter().all(|l| l.ending.is_some()) {
+            if matches!(self.ball, NextSpeaker::Silent(_)) {
+                self.wakes += 1;
+            }
+        } else {
+            self.wakes = 0;
+        }
+        if self.interactive && taken.iter().any(|l| l.from == Sender::Person) {
+            self.turns = 0;
+            self.last_word = None;
+        }
+        self.reminded = false;
+        self.reshaped = false;
+        let lead = match all_ended {
+            Some(true) => ALL_ENDED,
+            Some(false) => SOME_RUN,
+            None => "",
+        };
+        self.push_user_message(format!("{}{lead}", letters_text(&taken)).into());
+    }
+
+    fn replied(&mut self, reply: &Arc<Reply>) {
+        self.live.clear();
+        self.replies += 1;
+        self.turns += 1;
+        self.push(Message::Assistant(reply.clone()));
+        if reply.usage.input > 0 {
+            self.measured = Some((self.conversation.len(), reply.usage.total()));
+        }
+        let mut text = reply.text();
+        let was_cut = |call: &Call| {
+            let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
+            reply.stop == StopReason::Length && !whole
+        };
+        let open =
+            |call: &Call| OpenCall { cut: was_cut(call), call: call.clone(), begun: None, result: None };
+        self.open = reply.calls().map(open).collect();
+        if self.last_word.is_some() {
+            // The last word is the last word. But no call may stay without a result: providers refuse that.
+            self.close_calls("Tools are off: this call was not made.");
+            // A call that is written as text is not an answer either.
+            let written = is_only_calls(&text, &|tool| self.has_called(tool));
+            self.called_last = written || (text.trim().is_empty() && reply.calls().next().is_some());
+            if written {
+                text = String::new();
+            }
+        }
+        if self.open.is_empty() {
+            self.ball = NextSpeaker::Silent(reply.stop);
+            self.said = text.into();
+            self.run = None;
+        } else {
+            self.ball = NextSpeaker::Model;
+            if !text.trim().is_empty() {
+                self.said = text.into();
+            }
+            for call in reply.calls() {
+                self.count_repeats(call);
+            }
+        }
+    }
+
+    /// Whether it has called this tool in its conversation.
+    fn has_called(&self, tool: &str) -> bool {
+        let calls = |message: &Message| match message {
+            Message::Assistant(reply) => reply.calls().any(|call| call.tool == tool),
+            _ => false,
+        };
+        self.conversation.iter().any(calls)
+    }
+
+    fn count_repeats(&mut self, call: &Call) {
+        match &mut self.run {
+            Some(run) if run.tool == call.tool && run.arguments == call.arguments => run.times += 1,
+            run => {
+                *run = Some(RepeatedCall {
+                    tool: call.tool.clone(),
+                    arguments: call.arguments.clone(),
+                    times: 1,
+                    told: false,
+                });
+            }
+        }
+    }
+
+    fn open_call(&mut self, id: CallId) -> Option<&mut OpenCall> {
+        if id.turn != self.replies {
+            return None;
+        }
+        self.open.get_mut(id.index as usize)
+    }
+
+    /// Gives this result to the calls that have none, and will have none.
+    pub(super) fn close_calls(&mut self, why: &str) {
+        for open in &mut self.open {
+            open.result.get_or_insert_with(|| (why.into(), true));
+        }
+        self.flush_results();
+    }
+
+    /// Puts the results into the conversation, in the order of the calls.
+    fn flush_results(&mut self) {
+        self.inquiries.clear();
+        for open in std::mem::take(&mut self.open) {
+            let (output, is_error) = open.result.unwrap_or_default();
+            let result =
+                ToolResult { call: open.call.id.into(), tool: open.call.tool.into(), output, is_error };
+            self.push(Message::Tool(result));
+        }
+    }
+
+    pub(super) fn push_user_message(&mut self, text: Arc<str>) {
+        self.push(Message::User(text));
+        self.ball = NextSpeaker::Model;
+    }
+
+    pub(super) fn push(&mut self, message: Message) {
+        Arc::make_mut(&mut self.conversation).push(message);
+    }
+}
+
+/// Letters as the model reads them: those that came together are one message.
+pub(super) fn letters_text(letters: &[Letter]) -> Arc<str> {
+    let one = |letter: &Letter| match &letter.from {
+        Sender::Task(task) if letter.ending.is_none() => {
+            format!("<message from=\"{task}\">\n{}\n</message>", escape(&letter.text))
+        }
+        _ => letter.text.to_string(),
+    };
+    letters.iter().map(one).collect::<Vec<_>>().join("\n\n").into()
+}

@@ -1,0 +1,97 @@
+//! `auto`: the first model that can be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::catalog::{ProviderEntry, PROVIDERS};
+use super::transport::Transport;
+use super::{CatalogError, HttpClient, KeySource, ModelSpec, HttpModel, api_keys};
+
+/// How long a server on this machine may take to say that it is there.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(750);
+
+#[derive(Deserialize)]
+struct ModelList {
+    #[serde(default)]
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
+}
+
+impl HttpClient {
+    /// The first provider whose key is set, or a server on this machine that answers.
+    pub async fn auto_model(&self, keys: &dyn KeySource) -> Result<Arc<HttpModel>, CatalogError> {
+        self.auto_model_among(keys, &self.local_server_urls()).await
+    }
+
+    /// Where servers on this machine are looked for.
+    fn local_server_urls(&self) -> [(&'static str, &str); 2] {
+        ["ollama", "llamacpp"].map(|name| {
+            let entry = PROVIDERS.iter().find(|entry| entry.name == name);
+            let place = self.0.options.base_urls.get(name).map(String::as_str);
+            (name, place.or(entry.and_then(|entry| entry.base_url)).unwrap_or_default())
+        })
+    }
+
+    /// The servers on this machine that are looked for: name, place, and a model of it if it answers.
+    pub async fn probe_local_servers(&self) -> Vec<(&'static str, String, Option<String>)> {
+        let ask = |(name, place): (&'static str, &str)| {
+            let place = place.to_owned();
+            async move {
+                let model = self.first_model(&place).await;
+                (name, place, model)
+            }
+        };
+        futures::future::join_all(self.local_server_urls().map(ask)).await
+    }
+
+    /// The same, with these servers.
+    pub async fn auto_model_among(
+        &self,
+        keys: &dyn KeySource,
+        servers: &[(&str, &str)],
+    ) -> Result<Arc<HttpModel>, CatalogError> {
+        if let Some(found) = self.auto_model_by_key(keys) {
+            return found;
+        }
+        for (provider, base_url) in servers {
+            if let Some(model) = self.first_model(base_url).await {
+                let spec = ModelSpec::parse(&format!("{provider}/{model}"))?;
+                return self.model(&ModelSpec { base_url: Some((*base_url).to_owned()), ..spec }, keys);
+            }
+        }
+        Err(CatalogError::NoModelFound)
+    }
+
+    /// The first provider whose key is set, if one is; in a recording, the one that was asked.
+    pub fn auto_model_by_key(&self, keys: &dyn KeySource) -> Option<Result<Arc<HttpModel>, CatalogError>> {
+        let fits = |entry: &&ProviderEntry| match self.transport() {
+            Transport::Network { .. } => api_keys::first_key(keys, entry.keys).is_some(),
+            Transport::Replay(tape) => entry.base_url.is_some_and(|url| tape.recorded_model(url).is_some()),
+        };
+        let entry = PROVIDERS.iter().filter(|entry| entry.default_model.is_some()).find(fits)?;
+        let name = format!("{}/{}", entry.name, entry.default_model?);
+        Some(ModelSpec::parse(&name).and_then(|spec| self.model(&spec, keys)))
+    }
+
+    /// Whether a recording answers, and no network is used.
+    pub(super) fn is_replaying(&self) -> bool {
+        matches!(self.transport(), Transport::Replay(_))
+    }
+
+    async fn first_model(&self, base_url: &str) -> Option<String> {
+        let client = match self.transport() {
+            Transport::Network { client, .. } => client,
+            Transport::Replay(tape) => return tape.recorded_model(base_url),
+        };
+        let sent = client.get(format!("{}/models", base_url.trim_end_matches('/'))).timeout(PROBE_TIMEOUT).send();
+        let body = sent.await.ok()?.error_for_status().ok()?.bytes().await.ok()?;
+        let listed: ModelList = serde_json::from_slice(&body).ok()?;
+        listed.data.into_iter().map(|one| one.id).find(|id| !id.is_empty() && !id.contains("embed"))
+    }
+}

@@ -1,0 +1,411 @@
+//! A model behind HTTP.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use tokio::time::{Instant, Sleep, timeout};
+
+use super::transport::{HttpResponse, ResponseBody};
+use super::rate_limit_gate::{RateLimitGate, GateStep, RequestPermit, GateTicket};
+use super::{Endpoint, HttpClient, unexpected_body, retry_after};
+use crate::message::{Block, Reply, StopReason, Usage};
+use crate::model::prices::Price;
+use crate::model::settings::ModelSettings;
+use crate::model::wire::tool_names::resolve_tool_name;
+use crate::model::wire::{ReplyParser, TextCalls, WireProtocol, parse_text_calls};
+use crate::model::{ReplyChunk, Model, ModelError, ModelErrorKind, ReplyStream, ModelRequest};
+
+/// No more is read of an answer that is an error.
+const ERROR_BODY: usize = 64 * 1024;
+/// How long the end of such an answer, or of one that is complete, is waited for.
+const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A model behind HTTP: a wire, spoken at an endpoint.
+pub struct HttpModel {
+    name: String,
+    wire: Box<dyn WireProtocol>,
+    settings: ModelSettings,
+    endpoint: Endpoint,
+    url: reqwest::Url,
+    http: HttpClient,
+    gate: std::sync::Arc<RateLimitGate>,
+    pub(super) price: Option<Price>,
+    window: Option<u64>,
+    /// Small models write calls as text now and then. What the settings say counts more.
+    pub(super) reads_text_calls: bool,
+    /// Whether its provider tells with each reply what it cost.
+    pub(super) reports_cost: bool,
+}
+
+impl HttpModel {
+    pub(super) fn new(
+        http: HttpClient,
+        name: &str,
+        wire: Box<dyn WireProtocol>,
+        settings: ModelSettings,
+        endpoint: Endpoint,
+    ) -> HttpModel {
+        let gate = http.gate(&endpoint);
+        let price = http.options().prices.price_of(name);
+        let url = endpoint.url(&wire.request_path(&settings));
+        // A server of one's own is started with the window that it has room for, and is told of it in the team file.
+        let window = settings.context_size.or_else(|| crate::model::context_windows::context_window(&settings.model));
+        HttpModel {
+            name: name.to_owned(),
+            wire,
+            settings,
+            endpoint,
+            url,
+            http,
+            gate,
+            price,
+            window,
+            reads_text_calls: false,
+            reports_cost: false,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn path(&self) -> String {
+        self.wire.request_path(&self.settings)
+    }
+
+    #[cfg(test)]
+    pub(super) fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    #[cfg(test)]
+    pub(super) fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.settings.provider_opts
+    }
+
+    #[cfg(test)]
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        Some(self.endpoint.headers().get(name)?.to_str().ok()?.to_owned())
+    }
+
+    fn first_byte_timeout(&self) -> Duration {
+        self.endpoint.first_byte_timeout.unwrap_or(self.http.options().first_byte_timeout)
+    }
+
+    /// What went wrong, fit to be shown.
+    fn error(&self, kind: ModelErrorKind, retry_after: Option<Duration>) -> ModelError {
+        let clean = |text| self.endpoint.redact(text);
+        let kind = match kind {
+            ModelErrorKind::RateLimited(text) => ModelErrorKind::RateLimited(clean(text)),
+            ModelErrorKind::Server { status, message } => {
+                ModelErrorKind::Server { status, message: clean(message) }
+            }
+            ModelErrorKind::Unreachable(text) => ModelErrorKind::Unreachable(clean(text)),
+            ModelErrorKind::Truncated(text) => ModelErrorKind::Truncated(clean(text)),
+            ModelErrorKind::TooLarge(text) => ModelErrorKind::TooLarge(clean(text)),
+            ModelErrorKind::TimedOut(time) => ModelErrorKind::TimedOut(time),
+            ModelErrorKind::Rejected(text) => ModelErrorKind::Rejected(clean(text)),
+        };
+        // Whatever this request met: nobody comes back while the gate is closed.
+        let retry_after = retry_after.max(self.gate.pause_remaining().filter(|_| kind.is_transient()));
+        ModelError { model: self.name.clone(), kind, retry_after }
+    }
+
+    /// Sends the request, and hears whether the provider takes it.
+    async fn send(&self, request: &ModelRequest<'_>) -> Result<HttpResponse, ModelError> {
+        let body = self
+            .wire
+            .request_body(request, &self.settings, request.wire_cache)
+            .map_err(|why| self.error(ModelErrorKind::Rejected(why), None))?;
+        let sent = self.http.transport().send(&self.endpoint, self.url.clone(), body);
+        let silent = ModelErrorKind::TimedOut(self.first_byte_timeout());
+        let answer = match timeout(self.first_byte_timeout(), sent).await {
+            Ok(answer) => answer.map_err(|kind| self.error(kind, None))?,
+            Err(_) => return Err(self.error(silent, None)),
+        };
+        if (200..300).contains(&answer.status) {
+            self.gate.on_answer();
+            if let Some(what) = unexpected_body::detect_by_headers(&answer.headers) {
+                return Err(self.not_a_reply_error(what));
+            }
+            return Ok(answer);
+        }
+        Err(self.error_from_response(answer).await)
+    }
+
+    /// Something that no model answers, with a status that says that all is well.
+    fn not_a_reply_error(&self, what: &str) -> ModelError {
+        let why = format!(
+            "{} answered with {what}, not with a model's reply: is base_url right, and is nothing between that asks for a \
+             login?",
+            self.endpoint.host()
+        );
+        self.error(ModelErrorKind::Rejected(why), None)
+    }
+
+    async fn error_from_response(&self, mut answer: HttpResponse) -> ModelError {
+        let mut said = Vec::new();
+        while let Ok(Ok(Some(bytes))) = timeout(LAST_BYTES_TIMEOUT, answer.body.next_chunk()).await {
+            said.extend_from_slice(&bytes);
+            if said.len() > ERROR_BODY {
+                break;
+            }
+        }
+        let kind = self.wire.error_from_response(answer.status, &said);
+        let wish = match kind.is_transient() {
+            true => retry_after::delay_from_headers(&answer.headers, answer.status == 429, Timestamp::now())
+                .or_else(|| self.wire.retry_after(&said)),
+            false => None,
+        };
+        if let Some(wish) = wish {
+            self.gate.pause_for(wish);
+        }
+        self.error(kind, wish)
+    }
+
+    fn finish_reply(&self, mut reply: Reply, request: &ModelRequest<'_>) -> Reply {
+        if self.settings.reads_text_calls.unwrap_or(self.reads_text_calls)
+            // Where JSON was asked for, JSON is the answer.
+            && self.settings.structured_output.is_none()
+            && request.output.is_none()
+            && reply.stop == StopReason::End
+            && reply.calls().next().is_none()
+        {
+            read_text_calls(&mut reply, request);
+        }
+        for block in &mut reply.blocks {
+            if let Block::Call(call) = block
+                && let Some(name) = resolve_tool_name(&call.tool, request.tools).filter(|name| *name != call.tool)
+            {
+                call.tool = name.to_owned();
+            }
+        }
+        if reply.model.is_empty() {
+            reply.model.clone_from(&self.settings.model);
+        }
+        // An alias has the price of the model that answered.
+        let maker = self.name.split('/').next().unwrap_or_default();
+        let price = self.price.or_else(|| self.http.options().prices.price_of(&format!("{maker}/{}", reply.model)));
+        // Whoever does not say what was used has not said that it was nothing.
+        let used = reply.usage != Usage::default();
+        reply.cost =
+            reply.cost.or_else(|| Some(price.filter(|price| used || price.is_free())?.cost_of(&reply.usage)));
+        reply
+    }
+}
+
+impl Model for HttpModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ReplyStream<'a> {
+        let mut hasher = DefaultHasher::new();
+        (request.task, request.turn, request.retry).hash(&mut hasher);
+        // In two waves, not one by one, so that a provider that is not ready yet need not be asked often to learn it.
+        let jitter = (hasher.finish() % 2) as f64 / 2.0;
+        let ticket = self.gate.enqueue(request.retry > 0, jitter);
+        let talk = HttpReplyStream {
+            model: self,
+            request,
+            ready: VecDeque::new(),
+            fresh: Vec::new(),
+            failed: None,
+            stage: RequestStage::AtGate { ticket, held: false },
+        };
+        // Boxed: what an unfolding stream goes on with is moved for each item that it gives.
+        stream::unfold(Box::new(talk), async |mut talk| talk.next().await.map(|item| (item, talk))).boxed()
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        self.window
+    }
+
+    fn unpriced_model(&self) -> Option<String> {
+        (self.price.is_none() && !self.reports_cost).then(|| self.name.clone())
+    }
+}
+
+impl std::fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Provider")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request on its way, and its answer.
+struct HttpReplyStream<'a> {
+    model: &'a HttpModel,
+    request: ModelRequest<'a>,
+    ready: VecDeque<ReplyChunk>,
+    /// What was just parsed, on its way there.
+    fresh: Vec<ReplyChunk>,
+    failed: Option<ModelError>,
+    stage: RequestStage,
+}
+
+enum RequestStage {
+    AtGate { ticket: GateTicket, held: bool },
+    Sending(RequestPermit),
+    Reading(ResponseReader),
+    Done,
+}
+
+/// An answer that is being heard.
+struct ResponseReader {
+    body: ResponseBody,
+    parser: Box<dyn ReplyParser>,
+    begun: bool,
+    timeout: ReadTimeout,
+    /// Given back when the answer has ended.
+    _seat: RequestPermit,
+}
+
+impl HttpReplyStream<'_> {
+    async fn next(&mut self) -> Option<Result<ReplyChunk, ModelError>> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Some(Ok(chunk));
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(error));
+            }
+            match self.step().await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                // Told after what was heard before it. Nothing is open any more.
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// Goes on by one step; `false` at the end.
+    async fn step(&mut self) -> Result<bool, ModelError> {
+        let model = self.model;
+        // In place: there are hundreds of these for one of the others.
+        if let RequestStage::Reading(ear) = &mut self.stage {
+            match ear.read_more(model, &mut self.ready, &mut self.fresh).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => {
+                    self.stage = RequestStage::Done;
+                    return Err(error);
+                }
+            }
+        }
+        match std::mem::replace(&mut self.stage, RequestStage::Done) {
+            RequestStage::AtGate { mut ticket, held } => match ticket.next_step().await {
+                GateStep::Wait(told) => {
+                    self.ready.push_back(ReplyChunk::Delayed(told));
+                    self.stage = RequestStage::AtGate { ticket, held: true };
+                }
+                GateStep::Proceed(seat) => {
+                    self.ready.extend(held.then_some(ReplyChunk::Resumed));
+                    self.stage = RequestStage::Sending(seat);
+                }
+            },
+            RequestStage::Sending(seat) => {
+                // Boxed, so that who waits at the gate stays small.
+                let body = Box::pin(model.send(&self.request)).await?.body;
+                let (parser, alarm) = (model.wire.parser(), ReadTimeout::new());
+                self.stage = RequestStage::Reading(ResponseReader { body, parser, begun: false, timeout: alarm, _seat: seat });
+            }
+            RequestStage::Reading(mut ear) => {
+                let reply = ear.parser.finish().map_err(|kind| model.error(kind, None))?;
+                self.ready.push_back(ReplyChunk::Done(Box::new(model.finish_reply(reply, &self.request))));
+            }
+            RequestStage::Done => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl ResponseReader {
+    /// Hears more of the answer; `false` at its end.
+    async fn read_more(
+        &mut self,
+        model: &HttpModel,
+        heard: &mut VecDeque<ReplyChunk>,
+        fresh: &mut Vec<ReplyChunk>,
+    ) -> Result<bool, ModelError> {
+        let over = self.parser.is_complete();
+        let patience = match (over, self.begun) {
+            // All is said; its end is waited for so that the connection can be used again.
+            (true, _) => LAST_BYTES_TIMEOUT,
+            (false, true) => model.http.options().idle_timeout,
+            (false, false) => model.first_byte_timeout(),
+        };
+        let more = match self.timeout.within(patience, self.body.next_chunk()).await {
+            Some(Ok(more)) => more,
+            _ if over => None,
+            Some(Err(kind)) => return Err(model.error(kind, None)),
+            None => return Err(model.error(ModelErrorKind::TimedOut(patience), None)),
+        };
+        let Some(bytes) = more else { return Ok(false) };
+        if !self.begun
+            && let Some(what) = unexpected_body::detect_by_first_bytes(&bytes)
+        {
+            return Err(model.not_a_reply_error(what));
+        }
+        self.begun = true;
+        let fed = self.parser.feed(&bytes, fresh);
+        fresh.drain(..).for_each(|chunk| push_chunk(heard, chunk));
+        fed.map_err(|kind| model.error(kind, None))?;
+        Ok(true)
+    }
+}
+
+/// Takes calls that are written in the text for what they are.
+fn read_text_calls(reply: &mut Reply, request: &ModelRequest<'_>) {
+    let text = reply.text();
+    let Some(TextCalls { text: said, calls }) = parse_text_calls(&text, request.tools) else { return };
+    reply.blocks.retain(|block| !matches!(block, Block::Text(_)));
+    if !said.trim().is_empty() {
+        reply.blocks.push(Block::Text(said.to_owned()));
+    }
+    reply.blocks.extend(calls.into_iter().map(Block::Call));
+    reply.stop = StopReason::Calls;
+}
+
+/// A time-out that is set once for an answer, and not for every piece of it.
+struct ReadTimeout(Pin<Box<Sleep>>);
+
+impl ReadTimeout {
+    fn new() -> ReadTimeout {
+        ReadTimeout(Box::pin(tokio::time::sleep(LAST_BYTES_TIMEOUT)))
+    }
+
+    /// What comes within this time; `None` if nothing does.
+    async fn within<T>(&mut self, time: Duration, what: impl Future<Output = T>) -> Option<T> {
+        let mut what = std::pin::pin!(what);
+        let Some(until) = Instant::now().checked_add(time) else { return Some(what.await) };
+        if until < self.0.deadline() || self.0.is_elapsed() {
+            self.0.as_mut().reset(until);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                came = what.as_mut() => return Some(came),
+                () = self.0.as_mut() => {}
+            }
+            // It was set when something came earlier: there may be time left.
+            if Instant::now() >= until {
+                return None;
+            }
+            self.0.as_mut().reset(until);
+        }
+    }
+}
+
+/// Adds a chunk to those that were heard: what was said in one voice and came at once is one piece.
+fn push_chunk(heard: &mut VecDeque<ReplyChunk>, chunk: ReplyChunk) {
+    match (heard.back_mut(), chunk) {
+        (Some(ReplyChunk::Text(said)), ReplyChunk::Text(more))
+        | (Some(ReplyChunk::Reasoning(said)), ReplyChunk::Reasoning(more)) => said.push_str(&more),
+        (_, chunk) => heard.push_back(chunk),
+    }
+}

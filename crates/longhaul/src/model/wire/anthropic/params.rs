@@ -1,0 +1,151 @@
+//! What the settings mean for a model, or why they cannot be.
+
+use serde_json::{Value, json};
+
+use super::claude_version::{ClaudeVersion, ClaudeTier};
+use crate::model::settings::{ModelSettings, Thinking};
+
+/// How a model is asked.
+#[derive(Debug)]
+pub(super) struct AnthropicParams {
+    pub(super) max_tokens: u64,
+    pub(super) thinking: Option<Value>,
+    pub(super) effort: Option<String>,
+    /// The value of the cache marks; `None` when caching is off.
+    pub(super) cache: Option<Value>,
+    /// Whether a turn with calls must begin with thinking, or there must be none.
+    pub(super) needs_thinking_first: bool,
+}
+
+/// The keys of the body that are not for `provider_opts`.
+const RESERVED_KEYS: [&str; 4] = ["messages", "model", "stream", "system"];
+
+/// What is left of a reply when its thinking has had its budget.
+const BESIDE_THINKING: u64 = 8_192;
+
+impl AnthropicParams {
+    pub(super) fn from_settings(settings: &ModelSettings) -> Result<AnthropicParams, String> {
+        let family = ClaudeVersion::from_name(&settings.model);
+        if let Some(key) = RESERVED_KEYS.iter().find(|key| settings.provider_opts.contains_key(**key)) {
+            return Err(format!("provider_opts: '{key}' is made by Longhaul and cannot be set"));
+        }
+        for (key, set) in [
+            ("frequency_penalty", settings.frequency_penalty.is_some()),
+            ("presence_penalty", settings.presence_penalty.is_some()),
+        ] {
+            if set {
+                return Err(format!("{key}: Anthropic's messages have no such setting"));
+            }
+        }
+        let (thinking, effort) = thinking(settings, family)?;
+        sampling(settings, family, thinking.as_ref())?;
+        let budget = thinking.as_ref().and_then(|t| t["budget_tokens"].as_u64());
+        let max_tokens = match (settings.max_tokens, budget) {
+            (Some(0), _) => return Err("max_tokens: must be at least 1".to_owned()),
+            (Some(max), Some(budget)) if max <= budget => {
+                return Err(format!(
+                    "max_tokens: {max} leaves nothing beside a thinking budget of {budget} tokens"
+                ));
+            }
+            (Some(max), _) => max,
+            (None, budget) => family.default_max_tokens().max(budget.map_or(0, |budget| budget + BESIDE_THINKING)),
+        };
+        let needs_thinking_first = budget.is_some() && family.is_claude();
+        Ok(AnthropicParams { max_tokens, thinking, effort, cache: cache(settings)?, needs_thinking_first })
+    }
+}
+
+fn cache(settings: &ModelSettings) -> Result<Option<Value>, String> {
+    match settings.provider_opts.get("cache") {
+        None | Some(Value::Bool(true)) => Ok(Some(json!({"type": "ephemeral"}))),
+        Some(Value::Bool(false)) => Ok(None),
+        Some(Value::String(ttl)) if matches!(ttl.as_str(), "5m" | "1h") => {
+            Ok(Some(json!({"type": "ephemeral", "ttl": ttl})))
+        }
+        Some(other) => Err(format!("provider_opts: cache is true, false, 5m or 1h, not {other}")),
+    }
+}
+
+fn thinking(settings: &ModelSettings, family: ClaudeVersion) -> Result<(Option<Value>, Option<String>), String> {
+    let model = &settings.model;
+    let adaptive = || match family.is_adaptive_only() {
+        // These would else give empty thinking.
+        true => json!({"type": "adaptive", "display": "summarized"}),
+        false => json!({"type": "adaptive"}),
+    };
+    let budget = |tokens: u32| match tokens {
+        0..1024 => Err(format!("thinking: a budget has at least 1024 tokens, not {tokens}")),
+        _ => Ok((Some(json!({"type": "enabled", "budget_tokens": tokens})), None)),
+    };
+    if family.is_before(3, 7) && !matches!(settings.thinking, None | Some(Thinking::Off)) {
+        return Err(format!("thinking: {model} does not think; Claude 3.7 and later do"));
+    }
+    match &settings.thinking {
+        None => Ok((None, None)),
+        Some(Thinking::Off) => off(family, model),
+        Some(Thinking::Effort(word)) if word == "none" => off(family, model),
+        Some(Thinking::Tokens(tokens)) if family.is_adaptive_only() => Err(format!(
+            "thinking: {model} takes no budget ({tokens} tokens); say adaptive, or how hard: low, medium, high, …"
+        )),
+        Some(Thinking::Tokens(tokens)) => budget(*tokens),
+        Some(Thinking::Adaptive) if family.is_adaptive() => Ok((Some(adaptive()), None)),
+        Some(Thinking::Adaptive) => {
+            Err(format!("thinking: {model} cannot think as it sees fit; give it a budget"))
+        }
+        Some(Thinking::Effort(word)) if family.is_adaptive() => {
+            let word = if word == "minimal" { "low" } else { word };
+            Ok((Some(adaptive()), Some(word.to_owned())))
+        }
+        // Models from before the word get the budget that comes near it.
+        Some(Thinking::Effort(word)) => match word.as_str() {
+            "minimal" => budget(1_024),
+            "low" => budget(4_096),
+            "medium" => budget(10_240),
+            "high" => budget(20_480),
+            "xhigh" | "max" => budget(30_720),
+            _ => Err(format!(
+                "thinking: '{word}' says nothing to {model}; minimal, low, medium, high and max do"
+            )),
+        },
+    }
+}
+
+fn off(family: ClaudeVersion, model: &str) -> Result<(Option<Value>, Option<String>), String> {
+    match family.tier {
+        ClaudeTier::Deep => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Opus if family.is_at_least(5, 5) => Err(format!("thinking: {model} cannot do without; say low")),
+        ClaudeTier::Sonnet if family.is_at_least(5, 5) => Ok((Some(json!({"type": "between_tools"})), None)),
+        // From here on they think unless told not to.
+        _ if family.is_at_least(5, 0) => Ok((Some(json!({"type": "disabled"})), None)),
+        _ => Ok((None, None)),
+    }
+}
+
+fn sampling(settings: &ModelSettings, family: ClaudeVersion, thinking: Option<&Value>) -> Result<(), String> {
+    let model = &settings.model;
+    let thinks = thinking.is_some_and(|t| matches!(t["type"].as_str(), Some("enabled" | "adaptive")));
+    if !family.is_claude() {
+        return Ok(());
+    }
+    for (key, value) in [("temperature", settings.temperature), ("top_p", settings.top_p)] {
+        match value {
+            Some(_) if family.is_adaptive_only() => return Err(format!("{key}: {model} takes none")),
+            Some(value) if !(0.0..=1.0).contains(&value) => {
+                return Err(format!("{key}: between 0 and 1, not {value}"));
+            }
+            _ => {}
+        }
+    }
+    match (settings.temperature, settings.top_p) {
+        (Some(_), Some(_)) if family.is_at_least(4, 1) => {
+            Err(format!("top_p: {model} takes either a temperature or a top_p, not both"))
+        }
+        (Some(temperature), _) if thinks && temperature != 1.0 => {
+            Err("temperature: a model that thinks takes none but 1".to_owned())
+        }
+        (_, Some(top_p)) if thinks && top_p < 0.95 => {
+            Err("top_p: a model that thinks takes none below 0.95".to_owned())
+        }
+        _ => Ok(()),
+    }
+}

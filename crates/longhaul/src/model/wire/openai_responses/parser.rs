@@ -1,0 +1,365 @@
+//! A streamed response.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::items::encrypted_reasoning;
+use crate::message::{Block, Call, Reply, StopReason, Usage};
+use crate::model::wire::ReplyParser;
+use crate::model::wire::parsing::{BlockCollector, sanitized_line, token_count, raw_number, error_from_stream, raw_string, reported_cost};
+use crate::model::wire::sse::{SseParser, SseEvent};
+use crate::model::{ReplyChunk, ModelErrorKind};
+
+/// Takes a response as it comes.
+pub(super) struct ResponsesParser {
+    sse: SseParser,
+    answer: ResponsesReplyBuilder,
+}
+
+#[derive(Default)]
+struct ResponsesReplyBuilder {
+    collector: BlockCollector,
+    /// Where the items are in the reply, by their place and by their ids.
+    by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, usize>,
+    last: Option<usize>,
+    usage: Usage,
+    /// What it cost, where that is told.
+    cost: Option<u64>,
+    model: String,
+    refused: bool,
+    stop: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+struct ResponsesEvent<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    object: Option<&'a RawValue>,
+    output_index: Option<&'a RawValue>,
+    item_id: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
+    text: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+    summary_index: Option<&'a RawValue>,
+    item: Option<&'a RawValue>,
+    response: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponsesObject<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+    output: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    incomplete_details: Option<&'a RawValue>,
+}
+
+impl ResponsesParser {
+    pub(super) fn new() -> Self {
+        ResponsesParser { sse: SseParser::new(), answer: ResponsesReplyBuilder::default() }
+    }
+}
+
+impl ReplyParser for ResponsesParser {
+    fn is_complete(&self) -> bool {
+        self.answer.stop.is_some()
+    }
+
+    fn feed(&mut self, bytes: &[u8], chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
+        let ResponsesParser { sse, answer } = self;
+        sse.feed(bytes, |event| answer.event(event, chunks))
+    }
+
+    fn finish(&mut self) -> Result<Reply, ModelErrorKind> {
+        let ResponsesParser { sse, answer } = self;
+        // What comes only now is in the reply, if it is anywhere.
+        sse.finish(|event| answer.event(event, &mut Vec::new()))?;
+        answer.reply()
+    }
+}
+
+impl ResponsesReplyBuilder {
+    fn event(&mut self, sse: &SseEvent<'_>, chunks: &mut Vec<ReplyChunk>) -> Result<(), ModelErrorKind> {
+        let data = sse.data.trim();
+        // Whatever follows the end is not part of it.
+        if self.stop.is_some() || (!data.starts_with(['{', '[']) && sse.name != "error") {
+            return Ok(());
+        }
+        let event: ResponsesEvent<'_> = match serde_json::from_str(data) {
+            Ok(event) => event,
+            Err(_) if sse.name == "error" => return Err(error_from_stream(&json!(data))),
+            Err(why) => {
+                return Err(ModelErrorKind::Truncated(sanitized_line(&format!(
+                    "what came is no part of an answer: {why}"
+                ))));
+            }
+        };
+        let kind = raw_string(event.kind).unwrap_or_else(|| sse.name.to_owned());
+        match kind.as_str() {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.refused |= kind == "response.refusal.delta";
+                let at = self.place(&event, no_text());
+                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                let at = self.place(&event, no_thinking());
+                self.collector.append(at, raw_string(event.delta).unwrap_or_default(), chunks);
+            }
+            "response.function_call_arguments.delta" => {
+                let at = self.place(&event, no_call());
+                if let Some(call) = self.collector.call_mut(at) {
+                    call.arguments.push_str(&raw_string(event.delta).unwrap_or_default());
+                }
+            }
+            "response.output_text.done" | "response.refusal.done" => {
+                let said = raw_string(event.text).or_else(|| raw_string(event.refusal)).unwrap_or_default();
+                self.refused |= kind == "response.refusal.done";
+                let at = self.place(&event, no_text());
+                self.fill(at, said, chunks);
+            }
+            "response.reasoning_summary_part.added" if raw_number(event.summary_index).unwrap_or(0) > 0 => {
+                let at = self.place(&event, no_thinking());
+                self.collector.append(at, "\n\n".to_owned(), chunks);
+            }
+            "response.function_call_arguments.done" => {
+                let at = self.place(&event, no_call());
+                self.arguments(at, raw_string(event.arguments));
+            }
+            "response.output_item.added" | "response.output_item.done" => {
+                self.item(&event, kind.ends_with("done"), chunks);
+            }
+            "response.created" | "response.in_progress" | "response.queued" => {
+                self.model(&parse_response(event.response));
+            }
+            "response.completed" | "response.done" | "response.incomplete" => {
+                self.ended(&parse_response(event.response), &kind, chunks)?;
+            }
+            "response.failed" | "response.cancelled" => return Err(failed(&parse_response(event.response))),
+            "error" => return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default())),
+            _ if event.error.is_some() => {
+                // A response that is not streamed has an error too, most often none.
+                return Err(error_from_stream(&serde_json::from_str(data).unwrap_or_default()));
+            }
+            _ if raw_string(event.object).is_some_and(|object| object == "response") => {
+                let response: ResponsesObject<'_> = serde_json::from_str(data).unwrap_or_default();
+                // One that only says that it is under way has not ended.
+                if !matches!(raw_string(response.status).as_deref(), None | Some("queued" | "in_progress")) {
+                    self.ended(&response, "", chunks)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The block of the item that an event is about; a new one if no item of its kind began there.
+    fn place(&mut self, event: &ResponsesEvent<'_>, new: Block) -> usize {
+        let (index, id) = (raw_number(event.output_index), raw_string(event.item_id).unwrap_or_default());
+        match self.known(index, [&id], &new) {
+            Some(at) => at,
+            None => self.open(index, [id], new),
+        }
+    }
+
+    /// Where an item is: by its place, else by one of its ids, else the last.
+    fn known<const N: usize>(&mut self, index: Option<u64>, ids: [&str; N], like: &Block) -> Option<usize> {
+        let at = match index {
+            Some(index) => self.by_index.get(&index).copied(),
+            None if ids.iter().all(|id| id.is_empty()) => self.last,
+            None => ids.iter().find_map(|id| self.by_id.get(*id).copied()),
+        };
+        let kind = std::mem::discriminant(like);
+        at.filter(|at| self.collector.block_mut(*at).is_some_and(|block| std::mem::discriminant(block) == kind))
+    }
+
+    fn open<const N: usize>(&mut self, index: Option<u64>, ids: [String; N], block: Block) -> usize {
+        let at = self.collector.open_block(block);
+        self.last = Some(at);
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
+        }
+        for id in ids.into_iter().filter(|id| !id.is_empty()) {
+            self.by_id.insert(id, at);
+        }
+        at
+    }
+
+    /// An item began, or is whole.
+    fn item(&mut self, event: &ResponsesEvent<'_>, whole: bool, chunks: &mut Vec<ReplyChunk>) {
+        let item: Value = event.item.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let block = match item.get("type").and_then(Value::as_str) {
+            Some("message") => no_text(),
+            Some("reasoning") => no_thinking(),
+            Some("function_call") => no_call(),
+            _ => return,
+        };
+        let (index, ids) = (raw_number(event.output_index), [said("id"), said("call_id")]);
+        let known = self.known(index, [&ids[0], &ids[1]], &block);
+        let at = match known {
+            // Where nothing tells items apart, one that begins is another.
+            Some(at) if whole || index.is_some() => at,
+            _ => self.open(index, ids, block),
+        };
+        self.take(at, &item, whole, chunks);
+    }
+
+    /// Takes from an item what is not there yet.
+    fn take(&mut self, at: usize, item: &Value, whole: bool, chunks: &mut Vec<ReplyChunk>) {
+        let said = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(call) = self.collector.call_mut(at) {
+            if call.tool.is_empty() {
+                call.tool = said("name");
+            }
+            if call.id.is_empty() {
+                call.id = said("call_id");
+            }
+            self.arguments(at, Some(said("arguments")).filter(|arguments| whole || !arguments.is_empty()));
+            return;
+        }
+        if !whole {
+            return;
+        }
+        let mut text = String::new();
+        for part in ["summary", "content"].iter().filter_map(|key| item.get(key)?.as_array()).flatten() {
+            let refusal = part.get("refusal").and_then(Value::as_str);
+            self.refused |= refusal.is_some();
+            text.push_str(refusal.or_else(|| part.get("text")?.as_str()).unwrap_or_default());
+        }
+        self.fill(at, text, chunks);
+        if let Some(Block::Reasoning { opaque, .. }) = self.collector.block_mut(at) {
+            *opaque = encrypted_reasoning(item).map(Value::Object);
+        }
+    }
+
+    /// The whole of a text of which no piece came.
+    fn fill(&mut self, at: usize, whole: String, chunks: &mut Vec<ReplyChunk>) {
+        let nothing = match self.collector.block_mut(at) {
+            Some(Block::Text(text) | Block::Reasoning { text, .. }) => text.is_empty(),
+            _ => false,
+        };
+        if nothing {
+            self.collector.append(at, whole, chunks);
+        }
+    }
+
+    /// The whole of some arguments, whatever pieces came. None at all is not more than some.
+    fn arguments(&mut self, at: usize, whole: Option<String>) {
+        if let (Some(call), Some(whole)) = (self.collector.call_mut(at), whole)
+            && (!whole.is_empty() || call.arguments.is_empty())
+        {
+            call.arguments = whole;
+        }
+    }
+
+    fn model(&mut self, response: &ResponsesObject<'_>) {
+        if let Some(model) = raw_string(response.model).filter(|model| !model.is_empty()) {
+            self.model = model;
+        }
+    }
+
+    /// The response has ended, one way or the other.
+    fn ended(
+        &mut self,
+        response: &ResponsesObject<'_>,
+        kind: &str,
+        chunks: &mut Vec<ReplyChunk>,
+    ) -> Result<(), ModelErrorKind> {
+        self.model(response);
+        let status = raw_string(response.status).unwrap_or_default();
+        if response.error.is_some() || matches!(status.as_str(), "failed" | "cancelled") {
+            return Err(failed(response));
+        }
+        if let Some(told) = response.usage.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+            self.cost = reported_cost(&told);
+            self.usage = usage(&told);
+        }
+        if self.collector.is_empty() {
+            self.output(response.output, chunks);
+        }
+        let why: Value = response
+            .incomplete_details
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let incomplete = kind == "response.incomplete" || status == "incomplete";
+        self.stop = Some(match why.get("reason").and_then(Value::as_str) {
+            Some("content_filter") => StopReason::Refused,
+            _ if incomplete => StopReason::Length,
+            _ if self.collector.has_calls() => StopReason::Calls,
+            _ if self.refused => StopReason::Refused,
+            _ => StopReason::End,
+        });
+        Ok(())
+    }
+
+    /// The items of a response of which none was streamed.
+    fn output(&mut self, raw: Option<&RawValue>, chunks: &mut Vec<ReplyChunk>) {
+        let items: Vec<Value> = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        for item in &items {
+            let block = match item.get("type").and_then(Value::as_str) {
+                Some("message") => no_text(),
+                Some("reasoning") => no_thinking(),
+                Some("function_call") => no_call(),
+                _ => continue,
+            };
+            let at = self.collector.open_block(block);
+            self.take(at, item, true, chunks);
+        }
+    }
+
+    fn reply(&mut self) -> Result<Reply, ModelErrorKind> {
+        let Some(stop) = self.stop.take() else {
+            let why =
+                if self.collector.is_empty() { "nothing was said" } else { "it did not say why it stopped" };
+            return Err(ModelErrorKind::Truncated(why.to_owned()));
+        };
+        let blocks = self.collector.finish(stop);
+        Ok(Reply { blocks, stop, usage: self.usage, model: std::mem::take(&mut self.model), cost: self.cost })
+    }
+}
+
+fn no_text() -> Block {
+    Block::Text(String::new())
+}
+
+fn no_thinking() -> Block {
+    Block::Reasoning { text: String::new(), opaque: None }
+}
+
+fn no_call() -> Block {
+    Block::Call(Call { id: String::new(), tool: String::new(), arguments: String::new() })
+}
+
+fn parse_response(raw: Option<&RawValue>) -> ResponsesObject<'_> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+fn failed(response: &ResponsesObject<'_>) -> ModelErrorKind {
+    let status = raw_string(response.status).unwrap_or_default();
+    match response.error.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) {
+        Some(error) => error_from_stream(&json!({ "error": error })),
+        None => ModelErrorKind::Server { status: 500, message: format!("the response is {status}") },
+    }
+}
+
+/// What was used, in our sense.
+fn usage(told: &Value) -> Usage {
+    let cached = token_count(told, &["/input_tokens_details/cached_tokens"]);
+    let cache_written = token_count(told, &["/input_tokens_details/cache_write_tokens"]);
+    let output = token_count(told, &["/output_tokens"]);
+    Usage {
+        input: token_count(told, &["/input_tokens"]).max(cached.saturating_add(cache_written)),
+        cached,
+        cache_written,
+        output,
+        reasoning: token_count(told, &["/output_tokens_details/reasoning_tokens"]).min(output),
+    }
+}

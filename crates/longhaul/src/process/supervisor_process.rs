@@ -1,0 +1,219 @@
+//! The helper's side of supervision: runs one command, and is the parent of everything that the command leaves behind.
+//!
+//! A process that leaves its group, starts a session of its own, clears its environment and whose parent has exited
+//! belongs to nobody any more, and is handed to the nearest process that has said that it takes such
+//! (`PR_SET_CHILD_SUBREAPER`). That is this one: it ends when none of them is left, which the kernel tells it. It is a
+//! process of its own, because the setting holds for all children of a process: Longhaul never changes its own.
+//!
+//! It hears single bytes from Longhaul (`t`: SIGTERM to all, `k`: SIGKILL to all until none is left; the end of the
+//! pipe is the end of Longhaul, and of all), and answers with lines: `pid N` or `error N` at the beginning, `exit STATUS`
+//! when the command has exited, `none K` when nobody is left, of whom K were killed, or `left N`.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::process_tree::{ProcessInfo, descendants};
+
+/// The word by which a program is asked to supervise a command.
+pub const SUPERVISE_COMMAND: &str = "supervise-exec";
+/// Between SIGTERM and SIGKILL, when Longhaul is no more.
+const GRACE: Duration = Duration::from_millis(400);
+/// How long those who do not die of SIGKILL are tried.
+const PERSISTENCE: Duration = Duration::from_secs(2);
+
+/// What the helper is told.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(super) struct SuperviseArgs {
+    control: i32,
+    status: i32,
+    /// A number that all who come of the command have as a limit that nothing keeps.
+    limit: u64,
+    /// The environment variable that marks the command.
+    mark: Option<(String, String)>,
+    command: Vec<OsString>,
+}
+
+/// Runs a command until it and everything that it started has ended:
+/// `--control FD --status FD --limit N --mark NAME=VALUE -- PROGRAM ARG…`.
+///
+/// For the `main` of a program that is named as a [`Watchman`](super::Watchman)'s helper, called before any thread is
+/// started. It returns only if that did not work, with the reason.
+pub fn run_supervisor(args: impl IntoIterator<Item = OsString>) -> String {
+    match parse(args).and_then(run) {
+        Ok(never) => match never {},
+        Err(why) => why,
+    }
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<SuperviseArgs, String> {
+    let mut told = SuperviseArgs { control: -1, status: -1, ..SuperviseArgs::default() };
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            told.command = args.collect();
+            let whole = told.control > 2 && told.status > 2 && !told.command.is_empty();
+            return if whole { Ok(told) } else { Err("something is missing".to_owned()) };
+        }
+        let value = args.next().and_then(|value| value.into_string().ok()).unwrap_or_default();
+        let number = || value.parse::<u64>().map_err(|_| format!("'{value}' is no number"));
+        let fd = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
+        match arg.to_str() {
+            Some("--control") => told.control = fd()?,
+            Some("--status") => told.status = fd()?,
+            Some("--limit") => told.limit = number()?,
+            Some("--mark") => {
+                told.mark = value.split_once('=').map(|(name, value)| (name.into(), value.into()))
+            }
+            _ => return Err(format!("'{}' is not understood", arg.display())),
+        }
+    }
+    Err("there is no '--' with a command after it".to_owned())
+}
+
+enum Never {}
+
+fn run(told: SuperviseArgs) -> Result<Never, String> {
+    let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
+    let errno = |what: &'static str| move |error: Errno| format!("{what}: {error}");
+    // Opened anew, the pipes are not inherited by the command; the numbers that were handed over are closed.
+    let control =
+        File::open(format!("/proc/self/fd/{}", told.control)).map_err(failed("the control pipe"))?;
+    let status = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", told.status));
+    let status = Arc::new(status.map_err(failed("the status pipe"))?);
+    for fd in [told.control, told.status] {
+        nix::unistd::close(fd).map_err(errno("a pipe"))?;
+    }
+    set_child_subreaper(true).map_err(errno("PR_SET_CHILD_SUBREAPER"))?;
+    // Who finds this process killed finds the others by it. Where it cannot be set, that is all that is lost.
+    let _ = setrlimit(Resource::RLIMIT_LOCKS, told.limit, told.limit);
+    let (program, args) = told.command.split_first().ok_or("no command was named")?;
+    let mut command = Command::new(program);
+    command.args(args).envs(told.mark).process_group(0);
+    let started = command.spawn();
+    let _ = setrlimit(Resource::RLIMIT_LOCKS, 0, 0);
+    let main = match started {
+        Ok(child) => child.id(),
+        Err(error) => {
+            send_status(&status, &format!("error {}", error.raw_os_error().unwrap_or(0)));
+            std::process::exit(127);
+        }
+    };
+    // Signals to this process are not its business. Only from now on: the command would inherit that.
+    let _ = SigSet::all().thread_block();
+    send_status(&status, &format!("pid {main}"));
+    // Whoever reads what the command writes is to see its end.
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = (dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null));
+    }
+    let _ = std::env::set_current_dir("/");
+    let killed = Arc::new(AtomicUsize::new(0));
+    let listening = {
+        let (status, killed) = (status.clone(), killed.clone());
+        std::thread::Builder::new().spawn(move || obey_control_pipe(control, &status, &killed))
+    };
+    listening.map_err(failed("a thread"))?;
+    loop {
+        match waitpid(Pid::from_raw(-1), None) {
+            Ok(WaitStatus::Exited(pid, code)) if is(pid, main) => {
+                send_status(&status, &format!("exit {}", code << 8))
+            }
+            Ok(WaitStatus::Signaled(pid, signal, core)) if is(pid, main) => {
+                let raw = signal as i32 | if core { 0x80 } else { 0 };
+                send_status(&status, &format!("exit {raw}"));
+            }
+            Err(Errno::ECHILD) => break,
+            _ => {}
+        }
+    }
+    send_status(&status, &format!("none {}", killed.load(Ordering::Relaxed)));
+    std::process::exit(0);
+}
+
+fn is(pid: Pid, main: u32) -> bool {
+    u32::try_from(pid.as_raw()) == Ok(main)
+}
+
+/// Nobody may be there to hear it.
+fn send_status(mut status: &File, line: &str) {
+    let _ = status.write_all(format!("{line}\n").as_bytes());
+}
+
+/// Does what Longhaul says, and what there is to do when it says nothing more. The whole process ends when nobody is
+/// left.
+fn obey_control_pipe(mut control: File, status: &File, killed: &AtomicUsize) {
+    let mut byte = [0];
+    loop {
+        match control.read(&mut byte) {
+            Ok(1) if byte[0] == b't' => terminate(),
+            Ok(1) if byte[0] == b'k' => break,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(1) => {}
+            _ => {
+                terminate();
+                std::thread::sleep(GRACE);
+                break;
+            }
+        }
+    }
+    let until = Instant::now() + PERSISTENCE;
+    let mut nap = Duration::from_micros(200);
+    loop {
+        // One after another, and again: who is born meanwhile is found the next time.
+        let alive: Vec<ProcessInfo> = descendants(std::process::id()).into_iter().filter(|p| !p.dead).collect();
+        for process in &alive {
+            // Counted before: when the last one is dead, this process ends.
+            killed.fetch_add(1, Ordering::Relaxed);
+            let _ = kill(process.pid(), Signal::SIGKILL);
+        }
+        if Instant::now() > until {
+            send_status(status, &format!("left {}", alive.len().max(1)));
+            std::process::exit(1);
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(10));
+    }
+}
+
+fn terminate() {
+    for process in descendants(std::process::id()) {
+        let _ = kill(process.pid(), Signal::SIGTERM);
+        // Whoever is stopped hears nothing else.
+        let _ = kill(process.pid(), Signal::SIGCONT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_is_told_in_few_words() {
+        let told = |words: &str| parse(words.split(' ').map(OsString::from));
+        let full = told("--control 7 --status 9 --limit 12 --mark A=b=c -- sh -c --control").unwrap();
+        assert_eq!((full.control, full.status, full.limit), (7, 9, 12));
+        assert_eq!(full.mark, Some(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(full.command, ["sh", "-c", "--control"]);
+        for wrong in [
+            "sh",
+            "--control 7 -- sh",
+            "--control 7 --status 9 --",
+            "--control x --status 9 -- sh",
+            "--status",
+        ] {
+            assert!(told(wrong).is_err(), "{wrong}");
+        }
+    }
+}

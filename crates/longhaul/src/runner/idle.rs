@@ -1,0 +1,171 @@
+//! Having nothing more to say: end, or wait for letters without a seat.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::settle::stop_descendants;
+use super::worktime::people_wake;
+use super::{AttemptEnd, Halt, TaskRun, journal_may_have_changed, deadline_passed};
+use crate::entry::{Entry, OnFinish, StopCause, WaitReason};
+use crate::id::LetterId;
+use crate::store::{Fence, TaskFilter};
+use crate::task::TaskState;
+use crate::conversation::{PendingCall, NextStep};
+
+/// How many of the tasks that it waits for a task names.
+const NAMED: usize = 100;
+/// Ends of children that come this close together are one letter.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// The same look at tasks is held from this time in a row on.
+const HELD_FROM: u32 = 3;
+/// For how long it is held the first time.
+const HOLD: Duration = Duration::from_secs(15);
+
+impl TaskRun {
+    /// Ends the task if nothing can come any more; otherwise waits until something has.
+    pub(super) async fn end_or_wait(&mut self) -> Result<Option<AttemptEnd>, Halt> {
+        let open = self.open_children(NAMED).await?;
+        if !self.state.interactive {
+            if open.is_empty()
+                && self.policy.on_finish == OnFinish::Wait
+                && let Some(NextStep::ReadLetters { letters, known }) = self.conversation.unread_letters()
+            {
+                // Quiet as they are: a task that waits for its children reads what they had to say before it ends.
+                self.read_letters(letters, known).await?;
+                return Ok(None);
+            }
+            if open.is_empty() || self.policy.on_finish == OnFinish::Detach {
+                return self.end_with_answer().await;
+            }
+            if self.policy.on_finish == OnFinish::Stop {
+                let owner = Some((self.state.id, Fence::Attempt(self.attempt)));
+                stop_descendants(&*self.context.store, &self.state, StopCause::ParentEnded, owner).await?;
+                return self.end_without_children().await;
+            }
+        }
+        let on = if open.is_empty() {
+            WaitReason::Letter
+        } else {
+            WaitReason::Tasks(open.iter().map(|task| task.id).collect())
+        };
+        if self.state.waiting.as_ref().is_none_or(|waiting| waiting.on != on) {
+            self.append_entries(vec![Entry::Waiting { on: on.clone(), until: None }]).await?;
+            if on == WaitReason::Letter {
+                self.run_user_input_hooks(None);
+            }
+        }
+        self.flush().await?;
+        self.seat.park();
+        match on {
+            WaitReason::Tasks(tasks) => self.count_time_unless_waiting_for_people(&tasks).await?,
+            _ => self.count_time(false),
+        }
+        self.wait_for_news(None).await?;
+        if self.conversation.has_new_endings_only() && self.has_open_children().await? {
+            self.wait_for_more_endings(TOGETHER).await?;
+        }
+        Ok(None)
+    }
+
+    /// Takes letters into the conversation.
+    pub(super) async fn read_letters(&mut self, letters: Vec<LetterId>, known: Vec<LetterId>) -> Result<(), Halt> {
+        let all_ended = match self.conversation.includes_endings(&letters) {
+            true => Some(!self.has_open_children().await?),
+            false => None,
+        };
+        self.append_entries(vec![Entry::Read { letters, known, all_ended }]).await
+    }
+
+    /// Finishes, unless a letter came that nobody has read: then there is something to do after all.
+    async fn end_with_answer(&mut self) -> Result<Option<AttemptEnd>, Halt> {
+        match self.finish(self.conversation.answer(self.agent.output_schema.as_deref()), Some(self.state.seq)).await {
+            Err(Halt::Store(crate::store::StoreError::JournalMoved { .. })) => {
+                self.catch_up().await?;
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Finishes though children still run or have just been stopped: what they have to say is not waited for. But
+    /// what others have written meanwhile is read.
+    async fn end_without_children(&mut self) -> Result<Option<AttemptEnd>, Halt> {
+        loop {
+            self.catch_up().await?;
+            let wanted = self.conversation.unread_letters().is_some() && !self.conversation.has_only_endings();
+            if self.state.stop.is_some() || wanted {
+                return Ok(None);
+            }
+            if let Some(ended) = self.end_with_answer().await? {
+                return Ok(Some(ended));
+            }
+        }
+    }
+
+    /// Waits until somebody may have written, but no longer than this.
+    async fn wait_for_news(&mut self, longest: Option<Instant>) -> Result<(), Halt> {
+        tokio::select! {
+            () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {}
+            () = deadline_passed(longest) => {}
+            () = people_wake(self.people_subscription.as_ref()) => {}
+            () = self.context.drain.cancelled() => return Err(Halt::Drain),
+            () = deadline_passed(self.stopwatch.deadline()) => return Err(self.timeout_halt()),
+        }
+        self.catch_up().await?;
+        if self.state.stop.is_some() { Err(Halt::Stop) } else { Ok(()) }
+    }
+
+    /// Waits this long, but no longer than until something else than the end of a child comes.
+    async fn wait_for_more_endings(&mut self, time: Duration) -> Result<(), Halt> {
+        let until = Instant::now() + time;
+        while self.conversation.has_new_endings_only() && Instant::now() < until {
+            self.wait_for_news(Some(until)).await?;
+        }
+        Ok(())
+    }
+
+    /// A model that makes the same look at its tasks again and again gets nothing else to see by it, and pays for each
+    /// look with a turn. From the third on it is made to wait until something has happened, for longer each time.
+    pub(super) async fn throttle_polling(&mut self, acts: &[PendingCall]) -> Result<(), Halt> {
+        let looks = |act: &PendingCall| self.tools.tool(&act.call.tool).is_some_and(|tool| tool.effects.polls_tasks);
+        let times = acts.iter().map(|act| self.conversation.times_called(&act.call.tool)).max().unwrap_or(0);
+        if times < HELD_FROM || !acts.iter().all(looks) {
+            return Ok(());
+        }
+        let open = self.open_children(NAMED).await?;
+        self.catch_up().await?;
+        if open.is_empty() || self.conversation.unread_letters().is_some() {
+            return Ok(());
+        }
+        let time = HOLD.saturating_mul(1 << (times - HELD_FROM).min(2));
+        let until = self.context.store.now().checked_add(time).ok();
+        let on = WaitReason::Tasks(open.iter().map(|task| task.id).collect());
+        self.append_entries(vec![Entry::Waiting { on, until }]).await?;
+        self.seat.park();
+        let until = Instant::now() + time;
+        while self.conversation.unread_letters().is_none() && Instant::now() < until {
+            self.wait_for_news(Some(until)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether what lies in the mailbox is better read together with what will come.
+    pub(super) async fn should_wait_for_children(&self) -> Result<bool, Halt> {
+        let may = self.policy.on_finish == OnFinish::Wait && self.conversation.should_batch_endings(&self.policy);
+        Ok(may && self.has_open_children().await?)
+    }
+
+    pub(super) async fn has_open_children(&self) -> Result<bool, Halt> {
+        Ok(!self.open_children(1).await?.is_empty())
+    }
+
+    /// The children that have not ended, at most so many of them.
+    async fn open_children(&self, most: usize) -> Result<Vec<TaskState>, Halt> {
+        if !self.may_launch {
+            return Ok(Vec::new());
+        }
+        let open = TaskFilter { limit: Some(most), ..TaskFilter::children(self.state.id).live() };
+        Ok(self.context.store.list(open).await?)
+    }
+}

@@ -1,0 +1,84 @@
+//! A task out of its journal: who has it, how far it is, and the conversation, also of the tasks that it continues.
+
+use futures::StreamExt as _;
+
+use super::Halt;
+use crate::agent::Team;
+use crate::entry::{Entry, Record, Submission};
+use crate::id::{Seq, TaskId};
+use crate::store::{ClaimedTask, Store, StoreError, pages};
+use crate::task::TaskState;
+use crate::conversation::Conversation;
+
+/// Head, turn and order of a task; where it continues others, with the conversation it had as those.
+pub(super) async fn load_task(
+    store: &dyn Store,
+    team: &Team,
+    id: TaskId,
+    journal: &[Record],
+) -> Result<(TaskState, Conversation, Submission), Halt> {
+    let submitted = submission_in(id, journal)?;
+    let mut turn: Option<Conversation> = None;
+    // The oldest first, one journal at a time.
+    for old in continued_tasks(store, submitted.continues).await?.into_iter().rev() {
+        let journal = read_journal(store, old, Seq(0)).await?;
+        let told = extend_conversation(turn.take(), team, &submission_in(old, &journal)?, &journal);
+        turn = Some(told);
+    }
+    let turn = extend_conversation(turn, team, &submitted, journal);
+    let illegal = |why| StoreError::Illegal { task: id, why };
+    let head = TaskState::from_journal(id, journal).map_err(illegal)?.ok_or(StoreError::NoTask(id))?;
+    Ok((head, turn, submitted))
+}
+
+/// The turn of a task that goes on from another, or begins.
+fn extend_conversation(before: Option<Conversation>, team: &Team, submitted: &Submission, journal: &[Record]) -> Conversation {
+    let mut turn = match before {
+        Some(turn) => turn.continue_with(submitted),
+        None => Conversation::begin(submitted, team.root()),
+    };
+    journal.iter().for_each(|record| turn.apply(record));
+    turn
+}
+
+/// The tasks that a task continues, the last first.
+pub(super) async fn continued_tasks(
+    store: &dyn Store,
+    mut continues: Option<TaskId>,
+) -> Result<Vec<TaskId>, StoreError> {
+    let mut chain = Vec::new();
+    while let Some(old) = continues {
+        chain.push(old);
+        continues = super::read_submission(store, old).await?.continues;
+    }
+    Ok(chain)
+}
+
+/// The journal of a task that nobody has run before: its submission and its claim are all there is.
+pub(super) fn fresh_journal(task: &ClaimedTask) -> Option<Vec<Record>> {
+    let TaskState { attempt, worker, seq, active, .. } = &task.state;
+    let entry = Entry::Claimed { attempt: *attempt, worker: worker.clone()? };
+    (*seq == Seq(2)).then(|| vec![task.first.clone(), Record { seq: *seq, at: *active, entry }])
+}
+
+/// A journal from somewhere to its end.
+pub(crate) async fn read_journal(store: &dyn Store, task: TaskId, after: Seq) -> Result<Vec<Record>, StoreError> {
+    let mut pages = std::pin::pin!(pages(store, task, after));
+    let mut records = pages.next().await.transpose()?.unwrap_or_default();
+    while let Some(more) = pages.next().await {
+        records.extend(more?);
+    }
+    Ok(records)
+}
+
+/// The first entry of a journal.
+pub(super) fn submission_in(id: TaskId, journal: &[Record]) -> Result<Submission, StoreError> {
+    match journal.first().map(|r| &r.entry) {
+        Some(Entry::Submitted(submitted)) => Ok((**submitted).clone()),
+        _ => Err(StoreError::NoTask(id)),
+    }
+}
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod tests;

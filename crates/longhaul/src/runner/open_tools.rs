@@ -1,0 +1,324 @@
+//! An agent's gear: its tools opened, and what the model is told of them. Opened once, shared by all its tasks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::seen_tools::{self, ToolDecision, ToolCandidate, SeenTools};
+use crate::agent::{Agent, Team};
+use crate::entry::TeamRef;
+use crate::id::{AgentName, TaskId};
+use crate::message::prompt_tags::escape;
+use crate::model::ToolSpec;
+use crate::permission::ToolIdentity;
+use crate::store::{Store, StoreError};
+use crate::tool::{DynTool, ToolEffects};
+use crate::toolset::{ToolsetError, rename_tool};
+
+/// A tool that is open, under the name by which the model calls it.
+#[derive(Clone)]
+pub(crate) struct OpenTool {
+    pub(crate) tool: Arc<dyn DynTool>,
+    /// How it may be taken to behave.
+    pub(crate) effects: ToolEffects,
+    pub(crate) identity: Arc<ToolIdentity>,
+    /// Why rules that allow do not hold for it: it is another than was seen first.
+    pub(crate) changed: Option<Arc<str>>,
+}
+
+/// What an agent works with.
+pub(crate) struct OpenTools {
+    /// Its system instruction.
+    pub(crate) system: Arc<str>,
+    /// What its model is told of its tools.
+    pub(crate) specs: Vec<Arc<ToolSpec>>,
+    tools: HashMap<String, OpenTool>,
+    /// What of it servers offer, if any do.
+    server_tools: Option<Arc<ServerTools>>,
+    /// What people are to be told: which toolsets could not be opened, and why.
+    pub(super) missing: Vec<String>,
+    /// Which tools it was opened with.
+    generation: u64,
+}
+
+/// The tools of an agent some of which are of servers: a tree decides what they are called, and what is believed of them.
+struct ServerTools {
+    agent: AgentName,
+    read_only: bool,
+    /// All tools, in their order.
+    tools: Vec<ListedTool>,
+    /// All that servers offer, also what the agent is not given.
+    offers: Vec<(Arc<ToolIdentity>, ToolEffects)>,
+    /// The prefixes of all servers of the team.
+    prefixes: Vec<String>,
+    /// What becomes of them where nothing was seen before.
+    judged: Vec<ToolDecision>,
+}
+
+/// A tool as its toolset gave it.
+struct ListedTool {
+    tool: Arc<dyn DynTool>,
+    spec: Arc<ToolSpec>,
+    effects: ToolEffects,
+    identity: Arc<ToolIdentity>,
+    prefix: Option<String>,
+}
+
+impl ServerTools {
+    /// What becomes of the tools where this was seen, and is seen now.
+    fn decide(&self, seen: &mut SeenTools) -> Vec<ToolDecision> {
+        seen.record_new(self.offers.iter().map(|(identity, manner)| (&**identity, *manner)));
+        let listed: Vec<ToolCandidate<'_>> = self
+            .tools
+            .iter()
+            .map(|opened| ToolCandidate {
+                name: &opened.spec.name,
+                identity: &opened.identity,
+                effects: opened.effects,
+                prefix: opened.prefix.as_deref(),
+            })
+            .collect();
+        seen.decide(&self.agent, &listed, &self.prefixes)
+    }
+
+    /// Which tools have another name than their server gave them, in words.
+    fn rename_notices(&self, judged: &[ToolDecision]) -> Vec<String> {
+        let pairs = self.tools.iter().zip(judged).filter(|(opened, _)| opened.identity.is_from_server());
+        let told = |(opened, judged): (&ListedTool, &ToolDecision)| {
+            let (had, server) = (&opened.spec.name, opened.identity.server.as_deref().unwrap_or_default());
+            match &judged.name {
+                Some(name) if name == had => None,
+                Some(name) => Some(format!(
+                    "the tool '{had}' of the server '{server}' is called '{name}' here: its name is another tool's"
+                )),
+                None => Some(format!(
+                    "the tool '{had}' of the server '{server}' is left out: its name is another tool's"
+                )),
+            }
+        };
+        pairs.filter_map(told).collect()
+    }
+}
+
+/// How long a toolset may take to start.
+const LONGEST_OPEN: Duration = Duration::from_secs(30);
+
+impl OpenTools {
+    /// No tools: for a task that will take no step.
+    pub(crate) fn none(agent: &Agent) -> OpenTools {
+        OpenTools {
+            system: agent.instruction.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            server_tools: None,
+            missing: Vec::new(),
+            generation: generation(agent),
+        }
+    }
+
+    async fn open(team: &Team, agent: &Agent) -> OpenTools {
+        let patron = team.toolset_context(agent);
+        // Before they are opened: what changes meanwhile is opened again.
+        let generation = generation(agent);
+        let mut system = agent.instruction.to_string();
+        let (mut missing, mut all, mut offers) = (Vec::new(), Vec::new(), Vec::new());
+        for toolset in &agent.toolsets {
+            let opened = tokio::time::timeout(LONGEST_OPEN, toolset.open(&patron)).await;
+            let opened = opened.unwrap_or_else(|_| {
+                let why = format!("it did not start within {LONGEST_OPEN:?}");
+                Err(ToolsetError { toolset: toolset.name().to_owned(), why })
+            });
+            let tools = match opened {
+                Ok(tools) => tools,
+                Err(error) => {
+                    missing.push(format!("{} runs without some of its tools: {error}", agent.name));
+                    // The model is told, so that it does not promise what it cannot do.
+                    let why = error.to_string();
+                    push_paragraph(&mut system, &format!("Some of your tools are not available: {}.", escape(&why)));
+                    continue;
+                }
+            };
+            if let Some(text) = toolset.instruction(&patron).filter(|_| !tools.is_empty()) {
+                push_paragraph(&mut system, &text);
+            }
+            let identity = |tool: &Arc<dyn DynTool>| {
+                let mut identity = tool.identity();
+                if identity.toolset.is_empty() {
+                    toolset.name().clone_into(&mut identity.toolset);
+                }
+                Arc::new(identity)
+            };
+            offers.extend(toolset.offered_tools().iter().map(|tool| (identity(tool), tool.effects())));
+            for tool in tools {
+                let (spec, manner) = (Arc::new(tool.spec()), tool.effects());
+                let (identity, prefix) = (identity(&tool), toolset.prefix().map(str::to_owned));
+                offers.push((identity.clone(), manner));
+                if !agent.policy.read_only || manner.read_only {
+                    all.push(ListedTool { tool, spec, effects: manner, identity, prefix });
+                }
+            }
+        }
+        offers.retain(|(identity, _)| identity.is_from_server());
+        let toolsets = team.agents().flat_map(|agent| &agent.toolsets);
+        let prefixes = toolsets.filter_map(|toolset| toolset.prefix().map(str::to_owned)).collect();
+        let mut foreign = ServerTools {
+            agent: agent.name.clone(),
+            read_only: agent.policy.read_only,
+            tools: all,
+            offers,
+            prefixes,
+            judged: Vec::new(),
+        };
+        foreign.judged = foreign.decide(&mut SeenTools::default());
+        let gear = OpenTools {
+            system: system.into(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            server_tools: None,
+            missing,
+            generation,
+        };
+        let gear = gear.with_decisions(&foreign, &foreign.judged);
+        OpenTools { server_tools: (!foreign.offers.is_empty()).then(|| Arc::new(foreign)), ..gear }
+    }
+
+    /// The same, with these tools as they were judged.
+    fn with_decisions(&self, from: &ServerTools, judged: &[ToolDecision]) -> OpenTools {
+        let mut gear = OpenTools {
+            system: self.system.clone(),
+            specs: Vec::new(),
+            tools: HashMap::new(),
+            server_tools: self.server_tools.clone(),
+            missing: self.missing.clone(),
+            generation: self.generation,
+        };
+        for (opened, judged) in from.tools.iter().zip(judged) {
+            let ListedTool { tool, spec, identity, .. } = opened;
+            let ToolDecision { name, effects: manner, changed } = judged;
+            if from.read_only && !manner.read_only {
+                continue;
+            }
+            let Some(name) = name else {
+                tracing::warn!(agent = %from.agent, tool = spec.name, "two tools have one name; the first is used");
+                continue;
+            };
+            let (tool, spec) = match *name == spec.name {
+                true => (tool.clone(), spec.clone()),
+                false => {
+                    let tool = rename_tool(tool.clone(), name.clone());
+                    let spec = Arc::new(tool.spec());
+                    (tool, spec)
+                }
+            };
+            let changed = changed.as_deref().map(Arc::from);
+            let open = OpenTool { tool, effects: *manner, identity: identity.clone(), changed };
+            gear.tools.insert(name.clone(), open);
+            gear.specs.push(spec);
+        }
+        gear
+    }
+
+    /// The same for a tree, which may have seen other tools before; and what people are to be told of it.
+    pub(super) async fn for_tree(
+        self: Arc<Self>,
+        store: &dyn Store,
+        root: TaskId,
+    ) -> Result<(Arc<OpenTools>, Vec<String>), StoreError> {
+        let Some(foreign) = self.server_tools.clone() else { return Ok((self, Vec::new())) };
+        let (judged, is_new) = seen_tools::update_seen_tools(store, root, |seen| foreign.decide(seen)).await?;
+        let told = if is_new { foreign.rename_notices(&judged) } else { Vec::new() };
+        match judged == foreign.judged {
+            true => Ok((self, told)),
+            false => Ok((Arc::new(self.with_decisions(&foreign, &judged)), told)),
+        }
+    }
+
+    /// The tool of a name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&OpenTool> {
+        self.tools.get(name)
+    }
+
+    /// The same, with only these tools.
+    pub(crate) fn restricted_to(&self, names: &[String]) -> OpenTools {
+        let tools = self.tools.iter().filter(|(name, _)| names.contains(name));
+        OpenTools {
+            system: self.system.clone(),
+            specs: self.specs.iter().filter(|spec| names.contains(&spec.name)).cloned().collect(),
+            tools: tools.map(|(name, tool)| (name.clone(), tool.clone())).collect(),
+            server_tools: self.server_tools.clone(),
+            missing: self.missing.clone(),
+            generation: self.generation,
+        }
+    }
+
+    /// The same, with this tool too.
+    pub(crate) fn with_tool(&self, tool: Arc<dyn DynTool>) -> OpenTools {
+        let spec = Arc::new(tool.spec());
+        let mut gear = OpenTools {
+            system: self.system.clone(),
+            specs: self.specs.iter().filter(|had| had.name != spec.name).cloned().collect(),
+            tools: self.tools.clone(),
+            server_tools: self.server_tools.clone(),
+            missing: self.missing.clone(),
+            generation: self.generation,
+        };
+        let (manner, identity) = (tool.effects(), Arc::new(tool.identity()));
+        gear.tools.insert(spec.name.clone(), OpenTool { tool, effects: manner, identity, changed: None });
+        gear.specs.push(spec);
+        gear
+    }
+
+    /// Whether the agent has other tools by now.
+    pub(crate) fn is_outdated(&self, agent: &Agent) -> bool {
+        self.generation != generation(agent)
+    }
+
+    /// The names of all tools, for a model that asked for another.
+    pub(crate) fn names(&self) -> String {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn generation(agent: &Agent) -> u64 {
+    agent.toolsets.iter().fold(0, |sum, toolset| sum.wrapping_add(toolset.generation()))
+}
+
+/// One more paragraph.
+pub(super) fn push_paragraph(system: &mut String, text: &str) {
+    if !system.is_empty() {
+        system.push_str("\n\n");
+    }
+    system.push_str(text);
+}
+
+/// Where the gear of all agents is kept.
+#[derive(Default)]
+pub(crate) struct ToolCache(Mutex<HashMap<(TeamRef, AgentName), ToolCacheSlot>>);
+
+type ToolCacheSlot = Arc<OnceCell<Arc<OpenTools>>>;
+
+impl ToolCache {
+    /// The gear of an agent, opened now if it is not yet.
+    pub(crate) async fn get_or_open(&self, team: &Team, agent: &Agent) -> Arc<OpenTools> {
+        let key = (team.reference().clone(), agent.name.clone());
+        let shelf = {
+            let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let shelf = shelves.entry(key).or_default();
+            if shelf.get().is_some_and(|gear| gear.is_outdated(agent)) {
+                *shelf = ToolCacheSlot::default();
+            }
+            shelf.clone()
+        };
+        let open = || async {
+            let gear = Arc::new(OpenTools::open(team, agent).await);
+            // What could not be opened is tried again for the next task.
+            if gear.missing.is_empty() { Ok(gear) } else { Err(gear) }
+        };
+        match shelf.get_or_try_init(open).await {
+            Ok(gear) => gear.clone(),
+            Err(gear) => gear,
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! Running the tool calls of a reply: at once, their results in order.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::open_tools::{OpenTools, OpenTool};
+use super::approval::{PendingQuestions, Denied, ApprovalGate, ApprovalRequest};
+use super::worktime::people_wake;
+use super::{Halt, TaskRun, journal_may_have_changed, deadline_passed, call_hooks};
+use crate::entry::{Entry, Failure, FailureKind, CallResult, LiveTextKind, WaitReason};
+use crate::hook::HookEvent;
+use crate::id::{CallId, TaskId};
+use crate::message::prompt_tags::escape_tags;
+use crate::permission::PermissionVerdict;
+use crate::tool::{CallContext, RunnerChannel, ToolStorage, CallSignal, ToolError, ToolOutput};
+use crate::toolset::truncate_output;
+use crate::conversation::PendingCall;
+
+/// How long tools may take to give up what they are doing.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What came of a call; `None` if it was given up while it only waited, to be made again later.
+struct CallOutcome {
+    call: CallId,
+    result: Option<Result<ToolOutput, ToolError>>,
+    /// What hooks want the model to know with it.
+    hook_texts: Vec<String>,
+    /// Whether nobody was there who could have allowed it.
+    unattended: bool,
+}
+
+impl CallOutcome {
+    fn new(call: CallId, result: Option<Result<ToolOutput, ToolError>>) -> CallOutcome {
+        CallOutcome { call, result, hook_texts: Vec::new(), unattended: false }
+    }
+}
+
+impl TaskRun {
+    /// Runs these calls to their end, unless the run is halted.
+    pub(super) async fn run_calls(&mut self, acts: Vec<PendingCall>) -> Result<(), Halt> {
+        self.throttle_polling(&acts).await?;
+        let (line, mut signals) = RunnerChannel::new();
+        let (pleas, mut pleading) = tokio::sync::mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let names: HashMap<CallId, String> = acts.iter().map(|act| (act.id, act.call.tool.clone())).collect();
+        let mut now = ActiveCalls {
+            give_up: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            backgrounded: acts.iter().map(|act| (act.id, CancellationToken::new())).collect(),
+            ..ActiveCalls::default()
+        };
+        let asks_first = |act: &PendingCall| {
+            let begun = act.started || act.interrupted || act.truncated;
+            !begun && !self.starts_without_approval(&act.call)
+        };
+        let acts = acts.into_iter().map(|act| {
+            let asks = asks_first(&act);
+            (act, asks)
+        });
+        let acts: Vec<(PendingCall, bool)> = acts.collect();
+        self.record_started(acts.iter().filter(|(_, asks)| !asks).map(|(act, _)| act)).await?;
+        let start = |(act, asks_first): (PendingCall, bool)| {
+            let give_up = now.give_up.get(&act.id).cloned().unwrap_or_default();
+            let door = ApprovalGate {
+                rights: self.rights.clone(),
+                directory: self.order.working_dir.clone(),
+                requests: pleas.clone(),
+                stop: stop.clone(),
+                abandon: give_up,
+            };
+            let hurry = now.backgrounded.get(&act.id).cloned().unwrap_or_default();
+            self.start(act, &line, door, hurry, asks_first)
+        };
+        let mut running: FuturesUnordered<_> = acts.into_iter().map(start).collect();
+        let mut halt: Option<(Halt, Instant)> = None;
+        // A person said so before the process died that was in these calls.
+        now.background(&self.state.backgrounded);
+
+        while !running.is_empty() {
+            let until = halt.as_ref().map(|(_, until)| *until);
+            let wants_seat = now.asking.ready_calls().next().is_some() && self.seat.is_parked();
+            // In this order: a tool that talks without end must not drown a stop.
+            tokio::select! {
+                biased;
+                // Whoever ignores the stop for too long is dropped, which ends what it has started.
+                () = deadline_passed(until), if until.is_some() => break,
+                () = journal_may_have_changed(&self.subscription, self.recheck_at, &self.lease) => {
+                    self.catch_up().await?;
+                    now.background(&self.state.backgrounded);
+                    if self.state.stop.is_some() && halt.is_none() {
+                        halt = Some((Halt::Stop, Instant::now() + GRACE));
+                        stop.cancel();
+                    }
+                }
+                () = self.context.drain.cancelled(), if !now.draining => now.draining = true,
+                () = deadline_passed(self.stopwatch.deadline()), if halt.is_none() => {
+                    halt = Some((self.timeout_halt(), Instant::now() + GRACE));
+                    stop.cancel();
+                }
+                () = deadline_passed(now.asking.due()) => self.expire_questions(&now.asking).await?,
+                () = deadline_passed(now.progress.due) => self.append_entries(now.progress.take()).await?,
+                Some(came) = running.next() => {
+                    let mut all = vec![came];
+                    while let Some(Some(more)) = running.next().now_or_never() {
+                        all.push(more);
+                    }
+                    // What a call said before it returned, and what hooks did to it, comes before its result.
+                    while let Ok(signal) = signals.try_recv() {
+                        self.handle_signal(signal, &mut now).await?;
+                    }
+                    while let Ok(plea) = pleading.try_recv() {
+                        self.handle_approval_request(plea, &mut now).await?;
+                    }
+                    if now.progress.due.is_some() {
+                        self.append_entries(now.progress.take()).await?;
+                    }
+                    all.iter().for_each(|came| drop(now.waiting.remove(&came.call)));
+                    let last = running.is_empty() && halt.is_none();
+                    if let Some(fatal) = self.record_results(all, &names, last).await? {
+                        halt = halt.or(Some((Halt::Fail(fatal), Instant::now() + GRACE)));
+                        stop.cancel();
+                    }
+                }
+                Some(signal) = signals.recv() => self.handle_signal(signal, &mut now).await?,
+                Some(plea) = pleading.recv() => self.handle_approval_request(plea, &mut now).await?,
+                () = self.seat.take(), if wants_seat => {}
+                () = people_wake(self.people_subscription.as_ref()) => {}
+            }
+            self.deliver_answers(&mut now.asking);
+            if halt.is_some() {
+                // Nobody's answer is waited for any more.
+                now.asking.clear();
+            } else if now.draining {
+                now.give_up_waiting();
+            } else if now.asking.ready_calls().next().is_some() && !self.seat.is_parked() {
+                self.start_approved_calls(&mut now.asking).await?;
+            }
+            if !running.is_empty() && now.idle() == running.len() {
+                self.wait_for(&now).await?;
+            }
+            // What begins as soon as there is a seat, is not worked on either.
+            let queued = if self.seat.is_parked() { now.asking.ready_calls().count() } else { 0 };
+            if halt.is_some() || now.idle() + queued < running.len() {
+                self.count_time(true);
+            } else if now.waiting.is_empty() {
+                self.count_time(running.is_empty());
+            } else {
+                self.count_time_unless_waiting_for_people(&now.tasks()).await?;
+            }
+        }
+        self.count_time(true);
+        match halt {
+            Some((halt, _)) => Err(halt),
+            None if now.give_up.values().any(CancellationToken::is_cancelled) => Err(Halt::Drain),
+            None => Ok(()),
+        }
+    }
+
+    /// Says of calls that were not begun with their reply that they begin now.
+    async fn record_started<'a>(&mut self, acts: impl Iterator<Item = &'a PendingCall>) -> Result<(), Halt> {
+        let fresh = acts.filter(|act| !act.started).map(|act| Entry::Called {
+            call: act.id,
+            tool: act.call.tool.as_str().into(),
+            arguments: None,
+        });
+        let fresh: Vec<_> = fresh.collect();
+        if fresh.is_empty() { Ok(()) } else { self.append_entries(fresh).await }
+    }
+
+    fn start(
+        &self,
+        mut act: PendingCall,
+        line: &RunnerChannel,
+        door: ApprovalGate,
+        hurry: CancellationToken,
+        asks_first: bool,
+    ) -> impl Future<Output = CallOutcome> + use<> {
+        let context = CallContext {
+            storage: ToolStorage::new(self.context.store.clone(), &self.caller()),
+            caller: self.caller(),
+            call: act.id,
+            dispatcher: self.context.dispatcher.clone(),
+            cancel: door.stop.clone(),
+            backgrounded: hurry,
+            working_dir: self.order.working_dir.clone(),
+            model: self.model().unwrap_or_else(|_| self.agent.model.clone()),
+            processes: self.context.processes.clone(),
+            runner: line.clone(),
+        };
+        let gear = self.tools.clone();
+        let judged_by = self.previous_tools.clone().filter(|_| act.started && !act.interrupted);
+        let usher = self.call_hooks(&act).map(Box::new);
+        let tenure = self.lease.clone();
+        async move {
+            let id = act.id;
+            let returned = |result| CallOutcome::new(id, Some(result));
+            let name = &act.call.tool;
+            let Some(open) = gear.tool(name) else {
+                let text = format!("There is no tool '{name}'. Your tools are: {}.", gear.names());
+                return returned(Err(ToolError::Retry(text)));
+            };
+            let OpenTool { tool, effects: manner, changed, identity } = open;
+            // It began as a call of the tool that the model saw, and nobody was asked about this one.
+            let saw = |had: Arc<OpenTools>| had.tool(name).is_some_and(|had| had.identity.covers(identity));
+            if judged_by.is_some_and(|had| !saw(had)) {
+                let text = format!(
+                    "This call was not made: '{name}' is another tool now than when you called it. Look at its \
+                     description and arguments before you call it again."
+                );
+                return returned(Err(ToolError::Retry(text)));
+            }
+            if act.truncated {
+                let text = "This call was not made: your reply ran into its length limit in the middle of it. Make \
+                            it again, with less text before it or shorter arguments.";
+                return returned(Err(ToolError::Retry(text.to_owned())));
+            }
+            // Nor is one made again whose tool is another by now.
+            if act.interrupted && (!manner.repeatable || changed.is_some()) {
+                let text = "This call was interrupted: the program was stopped while it ran. Whether it had an \
+                            effect is unknown. Find out before you make it again.";
+                return returned(Err(ToolError::Failed(text.to_owned())));
+            }
+            // Rules, hooks and people see the call as the tool will: it is called with nothing else.
+            match tool.canonical_arguments(&act.call.arguments) {
+                Ok(arguments) => act.call.arguments = arguments,
+                Err(error) => return CallOutcome::new(act.id, Some(Err(error))),
+            }
+            let mut told = Vec::new();
+            if asks_first {
+                tenure.wait_until_held().await;
+                match Box::pin(door.request_approval(&mut act, open, usher.as_deref())).await {
+                    Ok(counsel) => {
+                        counsel.user_messages.into_iter().for_each(|note| context.progress(note));
+                        told.extend(call_hooks::hook_text(HookEvent::PreToolUse, &counsel.context));
+                    }
+                    Err(Denied::Refused(error)) => return CallOutcome::new(act.id, Some(Err(error))),
+                    Err(Denied::Unattended(error)) => {
+                        return CallOutcome { unattended: true, ..CallOutcome::new(act.id, Some(Err(error))) };
+                    }
+                    Err(Denied::Cancelled) => return CallOutcome::new(act.id, None),
+                }
+            } else if act.interrupted
+                && let PermissionVerdict::Refuse(why) = door.verdict(&act.call, open)
+            {
+                return CallOutcome::new(act.id, Some(Err(ToolError::Failed(why))));
+            }
+            if let Some(changed) = changed
+                && !door.asks_people()
+                && !manner.is_harmless()
+            {
+                context.progress(format!("{} is called though {changed}", act.call.tool));
+            }
+            // The last look before it happens: a process that was stopped here goes on here.
+            tenure.wait_until_held().await;
+            let call =
+                AssertUnwindSafe(async { tool.call(&act.call.arguments, &context).await }).catch_unwind();
+            let result = tokio::select! {
+                result = call => result,
+                () = door.abandon.cancelled(), if manner.repeatable => return CallOutcome::new(act.id, None),
+            };
+            let result = result.unwrap_or_else(|panic| {
+                Err(ToolError::Failed(format!("the tool failed: {}", panic_message(&*panic))))
+            });
+            if let Some(usher) = &usher {
+                // Of a task that is stopped nobody hears any more.
+                tenure.wait_until_held().await;
+                let heard = tokio::select! {
+                    biased;
+                    () = door.stop.cancelled() => Vec::new(),
+                    heard = Box::pin(usher.run_after(&act.call, &result, &context, &door)) => heard,
+                };
+                told.extend(call_hooks::hook_text(HookEvent::PostToolUse, &heard));
+            }
+            CallOutcome { hook_texts: told, ..CallOutcome::new(act.id, Some(result)) }
+        }
+    }
+
+    /// All calls that still run only wait: others may have the seat.
+    async fn wait_for(&mut self, now: &ActiveCalls) -> Result<(), Halt> {
+        self.seat.park();
+        let for_tasks = || Entry::Waiting { on: WaitReason::Tasks(now.tasks()), until: None };
+        let person = now.asking.waiting_calls().next().and_then(|_| self.waiting_for_person_entry());
+        let entry = person.unwrap_or_else(for_tasks);
+        match (&self.state.waiting, &entry) {
+            (Some(waiting), Entry::Waiting { on, .. }) if waiting.on == *on => Ok(()),
+            _ => self.append_entries(vec![entry]).await,
+        }
+    }
+
+    /// Hears what a call tells while it runs.
+    async fn handle_signal(&mut self, signal: CallSignal, now: &mut ActiveCalls) -> Result<(), Halt> {
+        match signal {
+            CallSignal::Progress(text) => now.progress.push(text),
+            CallSignal::WaitsForTasks { call, tasks } => drop(now.waiting.insert(call, tasks)),
+            CallSignal::WorksAgain { call } => drop(now.waiting.remove(&call)),
+            CallSignal::AsksPerson { call, question, reply } => {
+                self.ask_question(&mut now.asking, call, question, reply).await?;
+            }
+            CallSignal::WantsModel { tokens, reply } => {
+                let may = match self
+                    .ledger
+                    .check_for(&self.state, self.stopwatch.total(), &*self.context.store, tokens)
+                    .await
+                {
+                    Ok(()) => Ok(()),
+                    Err(Halt::Fail(failure)) => Err(failure.to_string()),
+                    Err(halt) => return Err(halt),
+                };
+                let _ = reply.send(may);
+            }
+            CallSignal::Sampled { sampled, noted } => {
+                self.append_entries(vec![Entry::Sampled(sampled)]).await?;
+                let _ = noted.send(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a call wants before it begins.
+    async fn handle_approval_request(&mut self, plea: ApprovalRequest, now: &mut ActiveCalls) -> Result<(), Halt> {
+        match plea {
+            // Nobody is asked any more: it is when the task is carried on.
+            ApprovalRequest::Ask { call, .. } if now.draining => now.give_up(call),
+            ApprovalRequest::Ask { call, question, reply } => {
+                self.ask_approval(&mut now.asking, call, question, reply).await?;
+            }
+            ApprovalRequest::Begin { call, tool, arguments, go } => now.asking.add_ready_call(call, tool, arguments, go),
+            ApprovalRequest::HooksFailed(failures) => self.append_entries(call_hooks::hook_failed_entries(failures).collect()).await?,
+        }
+        Ok(())
+    }
+
+    /// Writes results down; the last ones of a reply only soon, if the calls can be made again. Answers with a failure if
+    /// one of them ends the run.
+    async fn record_results(
+        &mut self,
+        came: Vec<CallOutcome>,
+        names: &HashMap<CallId, String>,
+        last: bool,
+    ) -> Result<Option<Failure>, Halt> {
+        let mut entries = Vec::with_capacity(came.len());
+        let mut fatal = None;
+        for CallOutcome { call, result, hook_texts: told, unattended } in came {
+            let Some(result) = result else { continue };
+            if unattended {
+                let tool = names.get(&call).map_or("", String::as_str).into();
+                entries.push(Entry::Denied { call, tool });
+            }
+            if let Err(ToolError::Fatal(why)) = &result {
+                let tool = names.get(&call).map_or("a tool", String::as_str);
+                fatal = Some(Failure::new(FailureKind::Tool, format!("{tool}: {why}")));
+            }
+            let output =
+                result.unwrap_or_else(|error| ToolOutput { is_error: true, ..error.to_string().into() });
+            let mut returned = self.cap_output(call, output).await?;
+            // What a tool says must not look like what a hook says to it.
+            if names.get(&call).is_some_and(|tool| self.has_tool_hooks(tool))
+                && let Cow::Owned(escaped) = escape_tags(&returned.output, &["hook"])
+            {
+                returned.output = escaped.into();
+            }
+            if !told.is_empty() {
+                returned.output = format!("{}\n\n{}", returned.output, told.join("\n")).into();
+            }
+            entries.push(Entry::Returned(Box::new(returned)));
+        }
+        let repeatable = |entry: &Entry| match entry {
+            Entry::Returned(returned) => {
+                let tool = names.get(&returned.call).map_or("", String::as_str);
+                let manner = self.tools.tool(tool).map(|tool| tool.effects);
+                // One that changes who goes on, or which letters are shown, is written down first.
+                let plain =
+                    returned.collected.is_empty() && returned.handoff.is_none() && returned.model.is_none();
+                // So is one that hooks have heard of: they would hear of it again.
+                plain && !self.has_tool_hooks(tool) && manner.is_some_and(|manner| manner.repeatable)
+            }
+            _ => false,
+        };
+        if last && fatal.is_none() && entries.iter().all(repeatable) {
+            self.defer(entries);
+        } else if !entries.is_empty() {
+            self.append_entries(entries).await?;
+        }
+        Ok(fatal)
+    }
+
+    /// What the model sees of an output; one that is too long is kept whole in the store.
+    async fn cap_output(&self, call: CallId, output: ToolOutput) -> Result<CallResult, Halt> {
+        let ToolOutput { text, is_error, collected, handoff, model } = output;
+        let Some(part) = truncate_output(&text, self.policy.output_cap) else {
+            return Ok(CallResult {
+                call,
+                output: text.into(),
+                is_error,
+                whole: None,
+                collected,
+                handoff,
+                model,
+            });
+        };
+        let whole = Some(self.context.store.put_blob(text.into_bytes()).await?);
+        // What is not shown whole is not collected.
+        Ok(CallResult { call, output: part.into(), is_error, whole, collected: Vec::new(), handoff, model })
+    }
+}
+
+/// How the calls that run stand now.
+#[derive(Default)]
+struct ActiveCalls {
+    /// Those that wait for other tasks, and for which.
+    waiting: HashMap<CallId, Vec<TaskId>>,
+    /// Those that wait for a person, or to begin.
+    asking: PendingQuestions,
+    progress: ProgressBuffer,
+    give_up: HashMap<CallId, CancellationToken>,
+    /// Fires for those that a person does not want to be waited for.
+    backgrounded: HashMap<CallId, CancellationToken>,
+    draining: bool,
+}
+
+impl ActiveCalls {
+    /// Tells these calls not to wait for other tasks.
+    fn background(&self, calls: &[CallId]) {
+        calls.iter().filter_map(|call| self.backgrounded.get(call)).for_each(CancellationToken::cancel);
+    }
+
+    /// The tasks that calls wait for.
+    fn tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.waiting.values().flatten().copied().collect();
+        tasks.sort();
+        tasks.dedup();
+        tasks
+    }
+
+    /// How many calls do nothing but wait.
+    fn idle(&self) -> usize {
+        let mut asking: Vec<CallId> =
+            self.asking.waiting_calls().filter(|call| !self.waiting.contains_key(call)).collect();
+        asking.sort();
+        asking.dedup();
+        self.waiting.len() + asking.len()
+    }
+
+    /// What only waits is given up, to be made again later.
+    fn give_up_waiting(&self) {
+        let asking = self.asking.waiting_calls().chain(self.asking.ready_calls());
+        self.waiting.keys().copied().chain(asking).for_each(|call| self.give_up(call));
+    }
+
+    fn give_up(&self, call: CallId) {
+        self.give_up.get(&call).into_iter().for_each(CancellationToken::cancel);
+    }
+}
+
+/// How far tools say that they are: only the last word of a moment counts.
+#[derive(Default)]
+struct ProgressBuffer {
+    last: Option<String>,
+    due: Option<Instant>,
+}
+
+impl ProgressBuffer {
+    const MOMENT: Duration = Duration::from_millis(50);
+
+    fn push(&mut self, text: String) {
+        self.last = Some(text);
+        self.due = self.due.or_else(|| Some(Instant::now() + Self::MOMENT));
+    }
+
+    fn take(&mut self) -> Vec<Entry> {
+        self.due = None;
+        self.last.take().map(|text| Entry::Said { voice: LiveTextKind::Progress, text }).into_iter().collect()
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+}

@@ -1,0 +1,380 @@
+//! What the writer does inside a transaction.
+//!
+//! An errand is judged whole before any of it is written, so that a refused one leaves nothing to take back.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, params, params_from_iter};
+
+use super::SqliteOptions;
+use super::checksum::RowChecksum;
+use super::deletion;
+use super::errors::{OrStoreError as _, DatabasePath};
+use super::state_cache::{StateCache, UnsavedPart};
+use super::rows;
+use super::saved_state;
+use super::watch::HintSender;
+use super::worker_locks::{self, WorkerLocks};
+use super::writer::{WriterReply, WriterRequest};
+use crate::entry::{Entry, FORMAT, Record};
+use crate::id::{LetterId, Seq, TaskId, WorkerId};
+use crate::store::validate::{StoreLookup, WriteDraft, validate_batch};
+use crate::store::leases::LeaseWatch;
+use crate::store::{CountCondition, Clock, Fence, Hint, StoreError};
+use crate::task::TaskState;
+
+/// The writer's connection, and what it knows.
+pub(super) struct WriteConnection {
+    pub(super) connection: Connection,
+    pub(super) place: DatabasePath,
+    pub(super) clock: Clock,
+    busy_timeout: Duration,
+    pub(super) worker_locks: WorkerLocks,
+    pub(super) leases: Arc<LeaseWatch>,
+    hints: Arc<HintSender>,
+    /// The lock files of the workers of this process.
+    pub(super) held: HashMap<WorkerId, File>,
+    pub(super) states: StateCache,
+    /// What `PRAGMA data_version` said when the heads were known to be right.
+    version: Option<i64>,
+    pub(super) last_row: i64,
+    pub(super) last_task: i64,
+    pub(super) transaction: OpenTransaction,
+    buffer: Vec<u8>,
+}
+
+/// What is to happen when the transaction is committed.
+#[derive(Default)]
+pub(super) struct OpenTransaction {
+    first_row: i64,
+    /// When it began.
+    pub(super) begun: Option<Instant>,
+    pub(super) hints: Vec<Hint>,
+    retired: Vec<WorkerId>,
+    /// Workers that are forgotten with it.
+    pub(super) forgotten: Vec<WorkerId>,
+}
+
+impl WriteConnection {
+    pub(super) fn new(
+        connection: Connection,
+        place: DatabasePath,
+        options: SqliteOptions,
+        (roll, leases): (WorkerLocks, Arc<LeaseWatch>),
+        bell: Arc<HintSender>,
+    ) -> Result<WriteConnection, StoreError> {
+        connection.busy_timeout(Duration::ZERO).or_store_error(&place)?;
+        Ok(WriteConnection {
+            connection,
+            place,
+            clock: options.clock,
+            busy_timeout: options.busy_timeout,
+            worker_locks: roll,
+            leases,
+            hints: bell,
+            held: HashMap::new(),
+            states: StateCache::default(),
+            version: None,
+            last_row: 0,
+            last_task: 0,
+            transaction: OpenTransaction::default(),
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
+        self.begin_immediate().or_store_error(&self.place)?;
+        // It changes when another connection has written: then nothing that is remembered is sure.
+        let version = Some(self.number("PRAGMA data_version")?);
+        if self.version != version {
+            self.states.clear();
+            self.last_row = self.number("SELECT coalesce(max(row), 0) FROM journal")?;
+            self.last_task = self.number(deletion::LAST_TASK)?;
+            self.version = version;
+        }
+        let begun = Some(Instant::now());
+        self.transaction = OpenTransaction { first_row: self.last_row + 1, begun, ..OpenTransaction::default() };
+        Ok(())
+    }
+
+    /// Waits for its turn to write. SQLite's own way of waiting sleeps for longer and longer, and never gets its turn
+    /// beside a process that writes all the time.
+    fn begin_immediate(&self) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + self.busy_timeout;
+        loop {
+            match self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                begun => return begun.map(drop),
+            }
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        self.save_states()?;
+        self.execute("COMMIT", [])?;
+        self.states.evict_old();
+        let done = std::mem::take(&mut self.transaction);
+        if done.first_row <= self.last_row {
+            self.hints.send_written(&self.connection, done.first_row, self.last_row, &done.hints);
+        }
+        for worker in done.retired {
+            if let Some(file) = self.held.remove(&worker) {
+                self.worker_locks.unlock(&worker, file);
+            }
+        }
+        done.forgotten.iter().for_each(|worker| self.worker_locks.remove_if_unlocked(worker));
+        Ok(())
+    }
+
+    pub(super) fn roll_back(&mut self) {
+        self.transaction = OpenTransaction::default();
+        self.states.clear();
+        self.version = None;
+        // After some errors SQLite has already done so itself.
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
+    }
+
+    pub(super) fn run(&mut self, ask: &mut WriterRequest) -> Result<WriterReply, StoreError> {
+        match ask {
+            WriterRequest::Append { drafts, encoded, only_if } => {
+                self.append(drafts, encoded, only_if).map(WriterReply::EndSeqs)
+            }
+            WriterRequest::Claim(claim) => self.claim(claim).map(WriterReply::Claimed),
+            WriterRequest::Renew { worker, lease } => self.renew(worker, *lease).map(|()| WriterReply::Done),
+            WriterRequest::Retire(worker) => {
+                self.execute("DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
+                self.transaction.retired.push(worker.clone());
+                Ok(WriterReply::Done)
+            }
+            WriterRequest::PutBlob { digest, bytes } => {
+                let sql = "INSERT INTO kept (digest, bytes, at) VALUES (?1, ?2, ?3) \
+                           ON CONFLICT DO UPDATE SET at = excluded.at, bytes = excluded.bytes";
+                let at = self.clock.now().as_millisecond();
+                self.execute(sql, params![digest.as_str(), &*bytes, at])?;
+                // Nothing refers to it yet.
+                let sql = "INSERT INTO loose (digest, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at";
+                self.execute(sql, params![digest.as_str(), at])?;
+                Ok(WriterReply::Done)
+            }
+            WriterRequest::PutStoredValue { name, after, bytes } => self.put_stored_value(name, *after, bytes).map(WriterReply::Flag),
+            WriterRequest::Delete(tasks) => self.delete(tasks).map(WriterReply::Flag),
+            WriterRequest::DeleteLeftovers => self.delete_leftovers().map(WriterReply::Flag),
+            WriterRequest::RebuildRows(tasks) => self.rebuild_rows(tasks).map(|()| WriterReply::Done),
+            #[cfg(test)]
+            WriterRequest::Test { act, .. } => act(&self.connection).map(|()| WriterReply::Done),
+        }
+    }
+
+    fn append(
+        &mut self,
+        drafts: &mut [WriteDraft],
+        encoded: &[Vec<Vec<u8>>],
+        only_if: &[CountCondition],
+    ) -> Result<Vec<Seq>, StoreError> {
+        let Some(first) = drafts.first() else { return Ok(Vec::new()) };
+        let is_there = first.fence == Fence::New && self.task_state(first.task)?.is_some();
+        if !is_there {
+            only_if.iter().try_for_each(|limit| self.check_limit(limit))?;
+        }
+        let at = self.clock.now();
+        let verdict = validate_batch(drafts, at, self)?;
+        let hints: Vec<Hint> = drafts.iter().filter_map(|d| d.hint(verdict.root(d.task))).collect();
+        for (_, head) in verdict.states {
+            if let Some(head) = head {
+                self.put_state(head)?;
+            }
+        }
+        for (draft, encoded) in drafts.iter().zip(encoded) {
+            let Some(n) = self.states.get(draft.task).map(|known| known.n) else { continue };
+            for (line, bytes) in draft.entries.iter().zip(encoded).filter(|(line, _)| !line.known) {
+                self.write(n, &line.record, bytes)?;
+            }
+        }
+        self.transaction.hints.extend(hints);
+        if drafts.iter().any(|d| matches!(d.fence, Fence::Abandoned(_))) {
+            self.forget_dead_workers()?;
+        }
+        Ok(verdict.ends)
+    }
+
+    fn check_limit(&mut self, limit: &CountCondition) -> Result<(), StoreError> {
+        self.save_states()?;
+        let (condition, mut values) = rows::filter_condition(&limit.filter);
+        values.push(i64::from(limit.limit).into());
+        // Never counts further than it must.
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM tasks WHERE {condition} LIMIT ?)");
+        let mut statement = self.connection.prepare_cached(&sql).or_store_error(&self.place)?;
+        let count: i64 =
+            statement.query_row(params_from_iter(values), |row| row.get(0)).or_store_error(&self.place)?;
+        if count < i64::from(limit.limit) {
+            return Ok(());
+        }
+        Err(StoreError::Limit { limit: limit.limit, what: limit.what })
+    }
+
+    /// Puts a head in its place, in memory; a new task also into the database, for what follows it there.
+    pub(super) fn put_state(&mut self, head: TaskState) -> Result<(), StoreError> {
+        if self.states.get(head.id).is_some() {
+            self.states.update(head);
+            return Ok(());
+        }
+        self.last_task += 1;
+        let n = self.last_task;
+        self.buffer.clear();
+        encode_state(&mut self.buffer, &head);
+        let sql = "INSERT INTO tasks (n, id, status, team, agent, parent, root, attempt, worker, created, head, sum, \
+                   continues, retries, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let columns = params![
+            n,
+            head.id.to_string(),
+            head.status as u8,
+            rows::team_text(&head.team),
+            head.agent.as_str(),
+            head.parent.map(|p| p.to_string()),
+            head.root.to_string(),
+            head.attempt.0,
+            head.worker.as_ref().map(WorkerId::as_str),
+            head.created.as_millisecond(),
+            self.buffer,
+            RowChecksum::for_task(n, &head, &self.buffer),
+            head.continues.map(|old| old.to_string()),
+            head.retries.map(|old| old.to_string()),
+            rows::quiet_column(&head),
+        ];
+        self.connection.prepare_cached(sql).and_then(|mut s| s.execute(columns)).or_store_error(&self.place)?;
+        let saved = head.seq;
+        self.states.insert_saved(n, head, saved);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, task: i64, record: &Record, bytes: &[u8]) -> Result<(), StoreError> {
+        self.last_row += 1;
+        let letter = match &record.entry {
+            Entry::Letter(letter) => Some(letter.id.as_str()),
+            _ => None,
+        };
+        let sql = "INSERT INTO journal (row, task, seq, at, kind, format, letter, entry, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        let (kind, seq) = (record.entry.kind() as u8, rows::number(record.seq.0));
+        let at = record.at.as_millisecond();
+        let sum = RowChecksum::for_entry(task, seq, at, kind.into(), FORMAT.into(), letter.map(str::as_bytes), bytes);
+        self.execute(sql, params![self.last_row, task, seq, at, kind, FORMAT, letter, bytes, sum])?;
+        if let Entry::Returned(returned) = &record.entry
+            && let Some(whole) = &returned.whole
+        {
+            let sql = "INSERT OR IGNORE INTO keeps (digest, task) VALUES (?1, ?2)";
+            self.execute(sql, params![whole.as_str(), task])?;
+        }
+        Ok(())
+    }
+
+    /// Brings the heads in the database up to date where a column has changed, or where they are too far behind their
+    /// journals: once a transaction, however often they changed in it, and before their columns are asked.
+    pub(super) fn save_states(&mut self) -> Result<(), StoreError> {
+        let (connection, buffer) = (&self.connection, &mut self.buffer);
+        let saved = self.states.save(|known| -> rusqlite::Result<()> {
+            buffer.clear();
+            encode_state(buffer, &known.state);
+            let sum = RowChecksum::for_task(known.n, &known.state, buffer);
+            if known.unsaved == UnsavedPart::Head {
+                let sql = "UPDATE tasks SET head = ?2, sum = ?3 WHERE n = ?1";
+                connection.prepare_cached(sql)?.execute(params![known.n, &*buffer, sum])?;
+                return Ok(());
+            }
+            let worker = known.state.worker.as_ref().map(WorkerId::as_str);
+            let (n, status, attempt) = (known.n, known.state.status as u8, known.state.attempt.0);
+            // What is open stays NULL: to set a column costs its index, whether it changes or not.
+            if let Some(quiet) = rows::quiet_column(&known.state) {
+                let sql = "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6, quiet = ?7 \
+                           WHERE n = ?1";
+                let columns = params![n, status, attempt, worker, &*buffer, sum, quiet];
+                connection.prepare_cached(sql)?.execute(columns)?;
+                return Ok(());
+            }
+            let sql =
+                "UPDATE tasks SET status = ?2, attempt = ?3, worker = ?4, head = ?5, sum = ?6 WHERE n = ?1";
+            connection.prepare_cached(sql)?.execute(params![n, status, attempt, worker, &*buffer, sum])?;
+            Ok(())
+        });
+        saved.or_store_error(&self.place)
+    }
+
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
+        self.changed(sql, params).map(drop)
+    }
+
+    /// The same, and how many rows it changed.
+    pub(super) fn changed(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        statement.execute(params).or_store_error(&self.place)
+    }
+
+    fn put_stored_value(&self, name: &str, after: u64, bytes: &[u8]) -> Result<bool, StoreError> {
+        let changed = match i64::try_from(after).unwrap_or(i64::MAX) {
+            0 => self.changed(
+                "INSERT INTO slips (name, written, bytes, sum) VALUES (?1, 1, ?2, ?3) ON CONFLICT DO NOTHING",
+                params![name, bytes, RowChecksum::for_stored_value(name, 1, bytes)],
+            )?,
+            after => self.changed(
+                "UPDATE slips SET written = ?2 + 1, bytes = ?3, sum = ?4 WHERE name = ?1 AND written = ?2",
+                params![name, after, bytes, RowChecksum::for_stored_value(name, after.saturating_add(1), bytes)],
+            )?,
+        };
+        Ok(changed == 1)
+    }
+
+    fn number(&self, sql: &str) -> Result<i64, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        statement.query_row([], |row| row.get(0)).or_store_error(&self.place)
+    }
+}
+
+/// A head has nothing that JSON cannot say; if it had, an empty column would make readers fold the journal.
+fn encode_state(buffer: &mut Vec<u8>, head: &TaskState) {
+    if saved_state::write(head, buffer).is_err() {
+        buffer.clear();
+    }
+}
+
+impl StoreLookup for WriteConnection {
+    fn task_state(&mut self, task: TaskId) -> Result<Option<TaskState>, StoreError> {
+        if let Some(known) = self.states.get(task) {
+            return Ok(Some(known.state.clone()));
+        }
+        let mut statement = self.connection.prepare_cached(rows::ONE_TASK).or_store_error(&self.place)?;
+        let mut found = statement.query([task.to_string()]).or_store_error(&self.place)?;
+        let Some(row) = found.next().or_store_error(&self.place)? else { return Ok(None) };
+        let rows::LoadedState { n, state: head, saved, .. } = rows::load_state(&self.connection, &self.place, row, Some(task))?;
+        self.states.insert_saved(n, head.clone(), saved);
+        Ok(Some(head))
+    }
+
+    fn has_letter(&mut self, task: TaskId, letter: &LetterId) -> Result<bool, StoreError> {
+        let Some(known) = self.states.get(task) else { return Ok(false) };
+        let n = known.n;
+        let sql = "SELECT 1 FROM journal WHERE task = ?1 AND letter = ?2";
+        let mut statement = self.connection.prepare_cached(sql).or_store_error(&self.place)?;
+        statement.exists(params![n, letter.as_str()]).or_store_error(&self.place)
+    }
+
+    fn is_abandoned(&mut self, head: &TaskState) -> Result<bool, StoreError> {
+        let Some(worker) = &head.worker else { return Ok(true) };
+        let before = self.clock.elapsed();
+        let lease = worker_locks::lease(&self.connection, worker).or_store_error(&self.place)?;
+        let Some(lease) = lease else { return Ok(true) };
+        let is_dead = !self.held.contains_key(worker) && self.worker_locks.is_dead(worker);
+        Ok(is_dead || self.leases.has_run_out(worker, lease, before, self.clock.elapsed()))
+    }
+}

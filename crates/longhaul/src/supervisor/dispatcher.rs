@@ -1,0 +1,173 @@
+//! The desk for agents: the office, with the question who may do what to whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::task_service::{TaskService, NewTask, PostResult};
+use crate::dispatch::{Caller, Dispatcher, DispatchError, DispatchFuture, WaitMode, LetterContent, SendReceipt, WaitResult, check_order, find_task};
+use crate::entry::{Delivery, Letter, Order, Sender, StopRequest, StopCause};
+use crate::id::{AgentName, CallId, LetterId, TaskId, TaskKey};
+use crate::runner::subtree;
+use crate::snapshot::Snapshot;
+use crate::store::{TaskFilter, StoreError};
+use crate::task::{TaskState, IllegalTransition};
+
+impl TaskService {
+    /// The tasks below the caller, and below those whose conversation it goes on with: it knows them too.
+    async fn tasks_below(&self, caller: &Caller) -> Result<Vec<TaskState>, StoreError> {
+        let mut tasks: Vec<TaskState> = Vec::new();
+        let (mut top, mut root) = (caller.task, caller.root);
+        loop {
+            let tree = self.store.list(TaskFilter::tree(root)).await?;
+            let found = subtree(&tree, top).into_iter().filter(|task| task.id != top);
+            tasks.splice(0..0, found.cloned());
+            let continues = tree.iter().find(|task| task.id == top).and_then(|task| task.continues);
+            let Some(old) = continues else { return Ok(tasks) };
+            (top, root) = (old, self.state(old).await?.root);
+        }
+    }
+
+    async fn find_below(&self, caller: &Caller, typed: &str) -> Result<TaskId, DispatchError> {
+        find_task(&self.tasks_below(caller).await?, typed)
+    }
+
+    async fn find_all_below(&self, caller: &Caller, typed: &[String]) -> Result<Vec<TaskId>, DispatchError> {
+        let tasks = self.tasks_below(caller).await?;
+        typed.iter().map(|typed| find_task(&tasks, typed)).collect()
+    }
+
+    async fn launch(&self, caller: &Caller, call: CallId, mut order: Order) -> Result<TaskId, DispatchError> {
+        let head = self.state(caller.task).await?;
+        let team = self.team(&head.team).ok_or(StoreError::NoTask(caller.task))?;
+        let agent = team.agent(&caller.agent);
+        if let Some(agent) = agent {
+            order = agent.policy.launch_limits.apply_to(order);
+        }
+        let may: &[AgentName] = agent.map_or(&[], |agent| &agent.sub_agents);
+        check_order(caller, may, &order, &self.limits)?;
+        if let Some(model) = order.model.as_ref().filter(|model| team.model(model).is_none()) {
+            return Err(DispatchError::UnknownModel { asked: model.clone(), may: team.model_names() });
+        }
+        if head.stop.is_some() {
+            return Err(DispatchError::Stopping);
+        }
+        let parent = self.submissions.get(&*self.store, caller.task).await?;
+        order.working_dir = order.working_dir.or_else(|| parent.order.working_dir.clone());
+        // A child never has more than its parent, whatever its order says.
+        order.approved = parent.order.approved;
+        let mut above = parent.above.clone();
+        if !above.contains(&caller.agent) {
+            above.push(caller.agent.clone());
+        }
+        let plan = NewTask {
+            key: TaskKey::for_child(caller.task, call),
+            order,
+            team: head.team.clone(),
+            parent: Some(head),
+            continues: None,
+            letter: None,
+            retries: None,
+            above,
+        };
+        self.submit(plan).await.map(|(id, _)| id).map_err(dispatch_error)
+    }
+
+    fn letter(&self, caller: &Caller, call: CallId, note: LetterContent) -> Result<Letter, DispatchError> {
+        if note.text.trim().is_empty() {
+            return Err(DispatchError::EmptyMessage);
+        }
+        Ok(Letter {
+            id: LetterId::from(format!("{}:{call}", caller.task)),
+            from: Sender::Task(caller.task),
+            text: note.text.into(),
+            summary: note.summary,
+            deliver: Delivery::Asap,
+            ending: None,
+        })
+    }
+}
+
+fn dispatch_error(error: StoreError) -> DispatchError {
+    match error {
+        StoreError::Limit { limit, what } => DispatchError::Limit { limit, what },
+        StoreError::Illegal { task, why: IllegalTransition::MailboxFull } => DispatchError::MailboxFull(task),
+        error => DispatchError::Store(error),
+    }
+}
+
+impl Dispatcher for TaskService {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    fn submit<'a>(&'a self, caller: &'a Caller, call: CallId, order: Order) -> DispatchFuture<'a, TaskId> {
+        Box::pin(self.launch(caller, call, order))
+    }
+
+    fn list<'a>(&'a self, caller: &'a Caller) -> DispatchFuture<'a, Vec<TaskState>> {
+        Box::pin(async move { Ok(self.tasks_below(caller).await?) })
+    }
+
+    fn view<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, Snapshot> {
+        Box::pin(async move {
+            let id = self.find_below(caller, typed).await?;
+            Ok(self.snapshot(id).await?)
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        caller: &'a Caller,
+        typed: &'a [String],
+        join: WaitMode,
+        timeout: Option<Duration>,
+    ) -> DispatchFuture<'a, WaitResult> {
+        Box::pin(async move {
+            let ids = self.find_all_below(caller, typed).await?;
+            Ok(TaskService::wait(self, &ids, join, timeout).await?)
+        })
+    }
+
+    fn stop<'a>(&'a self, caller: &'a Caller, typed: &'a str) -> DispatchFuture<'a, TaskState> {
+        Box::pin(async move {
+            let id = self.find_below(caller, typed).await?;
+            let before = self.state(id).await?;
+            TaskService::stop(self, id, &StopRequest { cause: StopCause::Agent, note: None }).await?;
+            Ok(before)
+        })
+    }
+
+    fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        call: CallId,
+        typed: &'a str,
+        note: LetterContent,
+    ) -> DispatchFuture<'a, SendReceipt> {
+        Box::pin(async move {
+            let to = self.find_below(caller, typed).await?;
+            let letter = self.letter(caller, call, note)?;
+            TaskService::send(self, to, letter).await.map_err(dispatch_error)
+        })
+    }
+
+    fn broadcast<'a>(&'a self, caller: &'a Caller, call: CallId, note: LetterContent) -> DispatchFuture<'a, Vec<TaskId>> {
+        Box::pin(async move {
+            let letter = self.letter(caller, call, note)?;
+            let mut reached = Vec::new();
+            for task in self.tasks_below(caller).await?.into_iter().filter(|task| !task.status.is_final()) {
+                if self.deliver_letter(task.id, &letter).await? == PostResult::Delivered {
+                    reached.push(task.id);
+                }
+            }
+            Ok(reached)
+        })
+    }
+}
+
+/// The desk, as tools see it.
+pub(crate) fn dispatcher(office: &Arc<TaskService>) -> Arc<dyn Dispatcher> {
+    office.clone()
+}

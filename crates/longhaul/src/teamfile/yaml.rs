@@ -1,0 +1,294 @@
+//! YAML as a tree in which every piece knows where it stands.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
+
+use super::problem::{SourceSpan, Problem, ProblemList};
+use super::reader::shorten;
+
+/// The largest team file, in bytes.
+pub const MAX_TEAM_FILE_BYTES: usize = 1 << 20;
+
+/// The longest key, in bytes: keys stand in the path of all that is below them.
+const LONGEST_KEY: usize = 256;
+
+/// A piece of YAML.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct YamlNode {
+    pub(super) at: SourceSpan,
+    pub(super) kind: YamlKind,
+    /// What is written there, where it is a number or another word that YAML reads in its own way.
+    written: Option<Box<str>>,
+}
+
+/// What a piece is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum YamlKind {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<YamlNode>),
+    Map(Vec<(YamlKey, YamlNode)>),
+}
+
+/// A key of a mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct YamlKey {
+    pub(super) at: SourceSpan,
+    pub(super) name: String,
+}
+
+impl YamlNode {
+    /// A scalar as it is written; `None` for lists, maps and nothing.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            YamlKind::Text(text) => Some(text),
+            YamlKind::Bool(_) | YamlKind::Int(_) | YamlKind::Float(_) => self.written.as_deref(),
+            YamlKind::Null | YamlKind::List(_) | YamlKind::Map(_) => None,
+        }
+    }
+
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> &'static str {
+        match &self.kind {
+            YamlKind::Null => "nothing",
+            YamlKind::Bool(_) => "true or false",
+            YamlKind::Int(_) | YamlKind::Float(_) => "a number",
+            YamlKind::Text(_) => "a text",
+            YamlKind::List(_) => "a list",
+            YamlKind::Map(_) => "a map",
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, name: &str) -> Option<&YamlNode> {
+        match &self.kind {
+            YamlKind::Map(fields) => fields.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+}
+
+/// Reads YAML into a tree. What is no YAML is one problem; a key that comes twice is one each.
+pub(super) fn parse_yaml(text: &str) -> Result<(YamlNode, ProblemList), Problem> {
+    if text.len() > MAX_TEAM_FILE_BYTES {
+        let message = format!("the file has {} bytes; a team file has at most {MAX_TEAM_FILE_BYTES}", text.len());
+        return Err(Problem::error(SourceSpan::START, "", message));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: 50_000,
+            max_events: 150_000,
+            max_depth: 48,
+            flow_nesting_limit: 48,
+            max_documents: 1,
+            max_aliases: 1_000,
+            max_anchors: 1_000,
+            max_merge_keys: 1_000,
+            max_recorded_anchor_events: 50_000,
+            max_total_scalar_bytes: MAX_TEAM_FILE_BYTES,
+        },
+        // Both of two equal keys are handed on, so that all of them can be told.
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        with_snippet: false,
+    };
+    let source = YamlSource { text, lines: line_starts(text) };
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Err(Problem::error(SourceSpan::START, "", "the file is empty")
+            .with_help("`longhaul init` writes a team to begin with"));
+    }
+    let raw: Spanned<RawYaml> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map_or(SourceSpan::START, |at| source.span(at));
+        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+        let message = match message.as_str() {
+            text if text.contains("tabs disallowed") => {
+                "YAML is indented with spaces, and here is a tab".to_owned()
+            }
+            text if text.contains("Documents {") => {
+                "a team file is one YAML document, and here begins another".to_owned()
+            }
+            text if text.contains("limits breached") || text.contains("recursion limit") => {
+                "the file is nested too deeply, or has too many parts or aliases".to_owned()
+            }
+            _ => message,
+        };
+        Problem::error(at, "", message)
+            .with_help("this is where reading YAML ended: there may be more that is wrong")
+    })?;
+    let mut told = ProblemList::default();
+    let node = source.node(raw, &mut told);
+    Ok((node, told))
+}
+
+/// The tree as the YAML reader builds it.
+enum RawYaml {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Spanned<RawYaml>>),
+    Map(Vec<(Spanned<RawYaml>, Spanned<RawYaml>)>),
+}
+
+struct YamlSource<'a> {
+    text: &'a str,
+    lines: Vec<usize>,
+}
+
+/// Where each line begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+}
+
+impl YamlSource<'_> {
+    /// A place, held within the file.
+    fn span(&self, at: Location) -> SourceSpan {
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let line = count(at.line()).clamp(1, count(self.lines.len() as u64));
+        let begin = self.lines.get(line as usize - 1).copied().unwrap_or_default();
+        let end = self.lines.get(line as usize).copied().unwrap_or(self.text.len());
+        let width = self.text.get(begin..end).map_or(0, |line| line.trim_end().chars().count());
+        let column = count(at.column()).clamp(1, count(width as u64) + 1);
+        let length = count(at.span().len()).clamp(1, (count(width as u64) + 1 - column).max(1));
+        SourceSpan { line, column, length }
+    }
+
+    fn written(&self, at: Location) -> Option<Box<str>> {
+        let (offset, len) = (at.span().byte_offset()?, at.span().byte_len()?);
+        let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        self.text.get(offset..offset.checked_add(len)?).map(|text| text.trim().into())
+    }
+
+    fn node(&self, raw: Spanned<RawYaml>, told: &mut ProblemList) -> YamlNode {
+        let at = self.span(raw.defined);
+        let mut written = None;
+        let kind = match raw.value {
+            RawYaml::Null => YamlKind::Null,
+            RawYaml::Text(text) => YamlKind::Text(text),
+            RawYaml::Bool(value) => {
+                written = self.written(raw.defined);
+                YamlKind::Bool(value)
+            }
+            RawYaml::Int(value) => {
+                written = self.written(raw.defined);
+                YamlKind::Int(value)
+            }
+            RawYaml::Float(value) => {
+                written = self.written(raw.defined);
+                YamlKind::Float(value)
+            }
+            RawYaml::List(items) => YamlKind::List(items.into_iter().map(|item| self.node(item, told)).collect()),
+            RawYaml::Map(fields) => {
+                let mut map: Vec<(YamlKey, YamlNode)> = Vec::with_capacity(fields.len());
+                let mut seen = std::collections::HashMap::with_capacity(fields.len());
+                for (key, value) in fields {
+                    let key = self.node(key, told);
+                    let value = self.node(value, told);
+                    let Some(name) = key.as_text().map(str::to_owned) else {
+                        let message = format!("a key must be a text, and this is {}", key.describe());
+                        told.push(Problem::error(key.at, "", message));
+                        continue;
+                    };
+                    if name.len() > LONGEST_KEY {
+                        let message =
+                            format!("the key '{}' is longer than {LONGEST_KEY} bytes", shorten(&name));
+                        told.push(Problem::error(key.at, "", message).with_help("shorten it"));
+                        continue;
+                    }
+                    if let Some(first) = seen.insert(name.clone(), key.at) {
+                        // A key that a merge brought along gives way to the map's own.
+                        let message = format!("the key '{name}' comes twice in one map");
+                        let help = format!("the first is in line {}; keep one of them", first.line);
+                        told.push(Problem::error(key.at, &name, message).with_help(help));
+                        continue;
+                    }
+                    map.push((YamlKey { at: key.at, name }, value));
+                }
+                YamlKind::Map(map)
+            }
+        };
+        YamlNode { at, kind, written }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawYamlVisitor)
+    }
+}
+
+struct RawYamlVisitor;
+
+impl<'de> Visitor<'de> for RawYamlVisitor {
+    type Value = RawYaml;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<RawYaml, E> {
+        Ok(RawYaml::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<RawYaml, E> {
+        Ok(RawYaml::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawYaml, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<RawYaml, E> {
+        Ok(RawYaml::Bool(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<RawYaml, E> {
+        Ok(RawYaml::Int(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<RawYaml, E> {
+        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
+    }
+
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<RawYaml, E> {
+        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
+    }
+
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<RawYaml, E> {
+        Ok(i64::try_from(value).map_or(RawYaml::Float(value as f64), RawYaml::Int))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<RawYaml, E> {
+        Ok(RawYaml::Float(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<RawYaml, E> {
+        Ok(RawYaml::Text(value.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<RawYaml, E> {
+        Ok(RawYaml::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawYaml, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            list.push(item);
+        }
+        Ok(RawYaml::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawYaml, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(RawYaml::Map(fields))
+    }
+}

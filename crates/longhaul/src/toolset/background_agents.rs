@@ -1,0 +1,346 @@
+//! The dialect of team files: `run_background_agent` and its kin.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::task_ops;
+use super::text_paging::{TextRange, bytes_per_output};
+use super::fn_tool::{self, ToolCallResult, NoArgs, positive_limit, whole_limit, non_blank, duration_from_secs, fn_tool};
+use super::task_text::{self, EXAMPLE_TASK, END_YOUR_TURN, TaskIdField, RESULT_IS_SENT};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, WaitMode, LetterContent};
+use crate::entry::{Budget, Order};
+use crate::snapshot::Snapshot;
+use crate::task::TaskState;
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
+
+const NAME: &str = "background_agents";
+/// The tool that shows the output of a task.
+const VIEW: &str = "view_background_agent";
+/// How many tasks one call waits for.
+const MOST_TASKS: usize = 100;
+
+/// The toolset `background_agents`: sub-agents that are run, looked at, written to, waited for and stopped.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BackgroundAgents;
+
+impl Toolset for BackgroundAgents {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+    }
+
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
+        let first = patron.sub_agents.first()?;
+        Some(task_text::delegation_guide(
+            &patron.sub_agents,
+            "run_background_agent",
+            "Use wait_background_agents (with all the ids at once)",
+            &format!(r#"run_background_agent {{"agent": "{}", "task": "{EXAMPLE_TASK}"}}"#, first.name),
+        ))
+    }
+}
+
+fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = cards.into();
+    vec![
+        fn_tool(
+            "run_background_agent",
+            ToolEffects::INTERNAL,
+            format!(
+                "Starts a sub-agent on a task in the background and returns the task's id at once. \
+                 When the task ends, its result is sent to you as a message.\nAgents:\n{}",
+                task_text::agent_list(cards)
+            ),
+            move |args: RunBackgroundAgentArgs, cx| {
+                let mine = mine.clone();
+                Box::pin(async move { run(args, &mine, cx).await })
+            },
+        )
+        .with_agent_choices("agent", cards)
+        .into_tool(),
+        fn_tool(
+            "list_background_agents",
+            ToolEffects::POLLS_TASKS,
+            "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
+            |_: NoArgs, cx| {
+                Box::pin(async move { Ok(task_ops::list_tasks(cx, TaskIdField::Task).await?.to_string().into()) })
+            },
+        )
+        .into_tool(),
+        fn_tool(
+            VIEW,
+            ToolEffects::POLLS_TASKS,
+            "Shows one task: the live output of a running one, the result of one that has ended. \
+             Long output is shown in parts: use offset and limit, or tail. \
+             Not needed to get a result: that is sent to you as a message.",
+            |args: ViewBackgroundAgentArgs, cx| Box::pin(view(args, cx)),
+        )
+        .into_tool(),
+        fn_tool(
+            "stop_background_agent",
+            ToolEffects::INTERNAL,
+            "Stops a task and every task that it started. What it had by then is kept.",
+            |args: StopBackgroundAgentArgs, cx| Box::pin(async move { Ok(task_ops::stop_task(cx, &args.task_id).await?.2.into()) }),
+        )
+        .into_tool(),
+        fn_tool(
+            "wait_background_agents",
+            ToolEffects::POLLS_TASKS,
+            "Waits until your tasks have ended and returns their results as JSON, in the order of task_ids. \
+             Only for when you cannot go on without them: if you do not wait, they are sent to you as messages. \
+             all_done does not mean success: check each status. A timeout stops nothing.",
+            |args: WaitBackgroundAgentsArgs, cx| Box::pin(wait(args, cx)),
+        )
+        .into_tool(),
+        fn_tool(
+            "send_background_agent",
+            ToolEffects::INTERNAL,
+            "Sends a message to a task. A running one reads it before its next step; \
+             one that has ended is continued by a new task, whose id is returned.",
+            |args: SendBackgroundAgentArgs, cx| Box::pin(send(args, cx)),
+        )
+        .into_tool(),
+    ]
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct RunBackgroundAgentArgs {
+    /// The name of the sub-agent.
+    agent: String,
+    /// What it should do, with all that it needs to know: it does not see this conversation.
+    task: String,
+    /// What the result should look like.
+    expected_output: Option<String>,
+    /// Another model than the agent's own.
+    model: Option<String>,
+    /// The most replies the agent may take. 0 is its default.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u32>")]
+    max_turns: Option<f64>,
+    /// The most seconds the task may take. 0 is no limit.
+    #[serde(default, deserialize_with = "verb::number")]
+    timeout: Option<f64>,
+    /// What the task may use at most.
+    budget: Option<BudgetArgs>,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct BudgetArgs {
+    /// Tokens, read and written.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    max_tokens: Option<f64>,
+    /// Dollars.
+    #[serde(default, deserialize_with = "verb::number")]
+    max_cost: Option<f64>,
+    /// Seconds.
+    #[serde(default, deserialize_with = "verb::number")]
+    max_time: Option<f64>,
+}
+
+impl BudgetArgs {
+    fn budget(self) -> Result<Budget, ToolError> {
+        Ok(Budget {
+            tokens: whole_limit("max_tokens", self.max_tokens)?,
+            cost: whole_limit("max_cost", self.max_cost.map(|dollars| dollars * 1e6))?,
+            time: positive_limit("max_time", self.max_time)?.map(duration_from_secs),
+        })
+    }
+}
+
+async fn run(args: RunBackgroundAgentArgs, mine: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
+    let agent = task_ops::match_agent(mine, &args.agent);
+    let order = Order {
+        expected_output: non_blank(args.expected_output),
+        model: non_blank(args.model),
+        max_turns: fn_tool::turn_limit(args.max_turns)?,
+        timeout: positive_limit("timeout", args.timeout)?.map(duration_from_secs),
+        budget: args.budget.map(BudgetArgs::budget).transpose()?.unwrap_or_default(),
+        ..Order::new(agent.clone(), args.task)
+    };
+    let id = task_ops::launch_task(cx, order).await?;
+    Ok(format!("{id}\n{agent} has task {id} and works on it in the background. {RESULT_IS_SENT} {END_YOUR_TURN}").into())
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct StopBackgroundAgentArgs {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct ViewBackgroundAgentArgs {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+    /// Show the output from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
+    /// Show only the last characters, this many.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    tail: Option<f64>,
+}
+
+async fn view(args: ViewBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, TextRange::tail(args.tail));
+    task_ops::view_task(&args.task_id, part, VIEW, cx).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct SendBackgroundAgentArgs {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+    /// What the agent should know.
+    message: String,
+}
+
+async fn send(args: SendBackgroundAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let note = LetterContent { text: args.message, summary: None };
+    Ok(task_ops::send_message(cx, &args.task_id, note).await?.1.into())
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct WaitBackgroundAgentsArgs {
+    /// The ids of the tasks, all in one call.
+    #[serde(deserialize_with = "verb::names")]
+    task_ids: Vec<String>,
+    /// The most seconds to wait: 300 if left out, at most 3600.
+    #[serde(default, deserialize_with = "verb::number")]
+    timeout: Option<f64>,
+    /// Wait until all tasks have ended (the default), or any one.
+    #[serde(default, deserialize_with = "verb::choice")]
+    mode: Option<WaitModeArg>,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum WaitModeArg {
+    All,
+    Any,
+}
+
+/// What a wait answers. The fields, their names and their order are what users of this dialect know.
+#[derive(Serialize)]
+struct WaitReply {
+    all_done: bool,
+    timed_out: bool,
+    error: Option<String>,
+    tasks: Vec<WaitedTask>,
+}
+
+#[derive(Serialize)]
+struct WaitedTask {
+    task_id: String,
+    status: &'static str,
+    done: bool,
+    output: String,
+    error: Option<String>,
+    truncated: bool,
+}
+
+impl WaitedTask {
+    fn from_snapshot(snapshot: &Snapshot, room: usize) -> WaitedTask {
+        let TaskState { id, status, .. } = snapshot.state;
+        let (output, truncated) =
+            task_text::output_text(snapshot, None, room, |from| task_text::read_on(VIEW, id, from));
+        WaitedTask {
+            task_id: id.to_string(),
+            status: status.as_str(),
+            done: status.is_final(),
+            output,
+            error: task_text::failure_reason(&snapshot.state),
+            truncated,
+        }
+    }
+
+    fn not_found(typed: &str, why: String) -> WaitedTask {
+        let task_id = typed.chars().take(40).collect();
+        WaitedTask {
+            task_id,
+            status: "not_found",
+            done: false,
+            output: String::new(),
+            error: Some(why),
+            truncated: false,
+        }
+    }
+}
+
+async fn wait(args: WaitBackgroundAgentsArgs, cx: &CallContext) -> ToolCallResult {
+    if args.task_ids.is_empty() {
+        let why = "`task_ids` is empty: name the tasks to wait for, by the ids that \
+                   run_background_agent gave you";
+        return Err(ToolError::Retry(why.to_owned()));
+    }
+    if args.task_ids.len() > MOST_TASKS {
+        let why =
+            format!("one call waits for at most {MOST_TASKS} tasks: name fewer, and call again for the rest");
+        return Err(ToolError::Retry(why));
+    }
+    let (time, clamped) = fn_tool::wait_timeout("timeout", args.timeout);
+    let join = match args.mode {
+        Some(WaitModeArg::Any) => WaitMode::Any,
+        _ => WaitMode::All,
+    };
+    let looked_up = task_ops::find_tasks(cx, &args.task_ids).await?;
+    let mut heads: Vec<TaskState> = Vec::new();
+    for head in looked_up.iter().flatten() {
+        if heads.iter().all(|had| had.id != head.id) {
+            heads.push(head.clone());
+        }
+    }
+    if heads.is_empty() {
+        let first = looked_up.into_iter().find_map(Result::err);
+        return Err(first.map_or_else(|| ToolError::Retry("no such task".to_owned()), ToolError::from));
+    }
+    let waited = task_ops::wait_for_tasks(cx, &heads, join, Some(duration_from_secs(time))).await?;
+
+    let mut notes: Vec<String> = clamped.into_iter().collect();
+    let (mut told, mut collected) = (Vec::new(), Vec::new());
+    let mut tasks = Vec::new();
+    for (typed, found) in args.task_ids.iter().zip(&looked_up) {
+        let known = found.as_ref().map(|head| head.id);
+        match known {
+            Err(why) => tasks.push(WaitedTask::not_found(typed, why.to_string())),
+            Ok(id) if told.contains(&id) => {}
+            Ok(id) => {
+                told.push(id);
+                let snapshot = waited.tasks.iter().find(|snapshot| snapshot.state.id == id);
+                let entry = snapshot.map(|snapshot| WaitedTask::from_snapshot(snapshot, bytes_per_output(heads.len())));
+                collected.extend(entry.as_ref().filter(|entry| entry.done && !entry.truncated).map(|_| id));
+                tasks.extend(entry);
+            }
+        }
+    }
+    let lost = looked_up.iter().filter(|found| found.is_err()).count();
+    if lost > 0 {
+        notes.push(format!(
+            "{lost} of the ids you named are not tasks of yours: see the entries that say not_found."
+        ));
+    }
+    if waited.timed_out {
+        notes.push(format!(
+            "The time ({time} seconds) is up, and nothing was stopped. \
+             What is not done runs on; its result will be sent to you as a message: no need to wait again."
+        ));
+    }
+    let settled = WaitReply {
+        all_done: tasks.iter().all(|task| task.done),
+        timed_out: waited.timed_out,
+        error: (!notes.is_empty()).then(|| notes.join(" ")),
+        tasks,
+    };
+    task_ops::json_output_with(&settled, collected, lost > 0)
+}

@@ -1,0 +1,89 @@
+//! Has a model say with every call what it is for, so that people who watch or are asked can tell.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::Toolset;
+use super::wrappers::map_tools;
+use crate::model::ToolSpec;
+use crate::permission::{RuleNames, ToolIdentity};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+
+/// The argument that is added.
+const DESCRIPTION: &str = "description";
+
+/// A toolset whose tools take one argument more, a description of the call. Tools that have such an argument of their own
+/// stay as they are.
+pub fn with_call_description(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
+    map_tools(inner, |tool| {
+        let spec = tool.spec();
+        let has = spec.parameters.get("properties").is_some_and(|all| all.get(DESCRIPTION).is_some());
+        match has || !spec.parameters.is_object() {
+            true => tool,
+            false => Arc::new(DescribedTool(tool)),
+        }
+    })
+}
+
+struct DescribedTool(Arc<dyn DynTool>);
+
+impl DynTool for DescribedTool {
+    fn spec(&self) -> ToolSpec {
+        let mut spec = self.0.spec();
+        let about =
+            json!({"type": "string", "description": "What this call is for, in a few words, for people."});
+        if let Some(parameters) = spec.parameters.as_object_mut() {
+            let properties = parameters.entry("properties").or_insert_with(|| json!({}));
+            if let Some(properties) = properties.as_object_mut() {
+                properties.insert(DESCRIPTION.to_owned(), about);
+            }
+        }
+        spec
+    }
+
+    fn effects(&self) -> ToolEffects {
+        self.0.effects()
+    }
+
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        let (description, rest) = split(arguments);
+        let seen = self.0.canonical_arguments(rest.as_deref().unwrap_or(arguments))?;
+        match (description, serde_json::from_str::<Map<String, Value>>(&seen)) {
+            (Some(description), Ok(mut seen)) => {
+                seen.insert(DESCRIPTION.to_owned(), description);
+                Ok(Value::Object(seen).to_string())
+            }
+            _ => Ok(seen),
+        }
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.0.rule_names()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.0.identity()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let (_, rest) = split(arguments);
+            self.0.call(rest.as_deref().unwrap_or(arguments), context).await
+        })
+    }
+}
+
+/// The description of a call, and its other arguments. What is no object, or has no description, is the tool's own.
+fn split(arguments: &str) -> (Option<Value>, Option<String>) {
+    let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else { return (None, None) };
+    match given.remove(DESCRIPTION) {
+        Some(description) => (Some(description), Some(Value::Object(given).to_string())),
+        None => (None, None),
+    }
+}

@@ -1,0 +1,259 @@
+//! The ground a task may look at and change: its working directory, what its toolset allows besides, and what is below.
+//!
+//! Each of these roots is an open directory. [`way`](super::way) says where a path leads; here it is opened, relative to
+//! the root's handle and without following a link at its end, by `cap-std`: on Linux with `openat2` and
+//! `RESOLVE_BENEATH`, elsewhere component by component. So there is nothing between the check and the use: whoever
+//! puts a link in the way meanwhile makes the call fail. A hard link is a file of its own name; one that leads to a file
+//! outside cannot be told from others, and these tools can make none. Writing never changes what such a link shares,
+//! because a written file is a new one.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+
+use super::path_resolver::{PathResolveError, RootNames, RootedPath, find_vcs_dir, resolve_path};
+use crate::tool::{CallContext, ToolError};
+
+/// What a toolset allows, and how it looks.
+#[derive(Debug, Default)]
+pub(super) struct FileAccess {
+    /// Directories besides the working directory.
+    pub(super) allow: Vec<PathBuf>,
+    /// What walks leave out.
+    pub(super) skip: SkipRule,
+    /// Held while something is changed, so that two edits of one file do not undo each other.
+    write_lock: Mutex<()>,
+}
+
+impl FileAccess {
+    pub(super) fn new(allow: Vec<PathBuf>, skip: SkipRule) -> Self {
+        FileAccess { allow, skip, write_lock: Mutex::new(()) }
+    }
+}
+
+/// What walks leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum SkipRule {
+    /// What machines make: `.git`, `target` and `node_modules`.
+    #[default]
+    GeneratedDirs,
+    /// That, and what version control ignores.
+    Gitignored,
+    /// Nothing.
+    Nothing,
+}
+
+/// The open roots of one call.
+pub(super) struct FileRoots {
+    dirs: Vec<Dir>,
+    names: Vec<RootNames>,
+    pub(super) access: Arc<FileAccess>,
+    pub(super) context: CallContext,
+}
+
+/// What was opened for reading: a plain file.
+pub(super) struct OpenedFile {
+    pub(super) file: File,
+    pub(super) meta: Metadata,
+    pub(super) place: RootedPath,
+}
+
+impl FileRoots {
+    pub(super) fn open_roots(context: CallContext, reach: Arc<FileAccess>) -> Result<Self, ToolError> {
+        let Some(given) = context.working_dir.clone() else {
+            return Err(ToolError::Failed("this task has no working directory".to_owned()));
+        };
+        let mut ground = FileRoots { dirs: Vec::new(), names: Vec::new(), access: reach, context };
+        ground.add(given.clone()).map_err(|error| {
+            ToolError::Failed(format!("the working directory {} cannot be used: {error}", given.display()))
+        })?;
+        for allowed in ground.access.clone().allow.iter().map(|path| given.join(path)) {
+            match ground.add(allowed.clone()) {
+                Ok(()) => {}
+                // It may come later.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let allowed = allowed.display();
+                    return Err(ToolError::Failed(format!(
+                        "{allowed}, one of the toolset's allow_paths, cannot be used: {error}"
+                    )));
+                }
+            }
+        }
+        Ok(ground)
+    }
+
+    fn add(&mut self, given: PathBuf) -> io::Result<()> {
+        let real = given.canonicalize()?;
+        self.dirs.push(Dir::open_ambient_dir(&real, ambient_authority())?);
+        self.names.push(RootNames { real, given });
+        Ok(())
+    }
+
+    /// Where `typed` leads, if that is on the ground.
+    pub(super) fn resolve(&self, typed: &str) -> Result<RootedPath, ToolError> {
+        let link = |place: &RootedPath| {
+            let dir = &self.dirs[place.root];
+            match dir.symlink_metadata(&place.rel)?.is_symlink() {
+                true => dir.read_link_contents(&place.rel).map(Some),
+                false => Ok(None),
+            }
+        };
+        resolve_path(typed, &self.names, link).map_err(|astray| match astray {
+            PathResolveError::OutsideRoots { by_link } => {
+                let how = if by_link { " (a symbolic link leads out of it)" } else { "" };
+                ToolError::Retry(format!(
+                    "'{typed}' is not below {}{how}: only what is below can be used",
+                    self.describe()
+                ))
+            }
+            PathResolveError::Invalid(why) => ToolError::Retry(format!("'{}' cannot be used: {why}", shortened(typed))),
+            PathResolveError::Io(error) => cannot_read_error(typed, &error),
+        })
+    }
+
+    /// Where `typed` leads, for changing something there.
+    pub(super) fn resolve_for_write(&self, typed: &str) -> Result<RootedPath, ToolError> {
+        let place = self.resolve(typed)?;
+        match find_vcs_dir(&place.rel) {
+            Some(name) => Err(ToolError::Failed(format!(
+                "'{typed}' is in {}, where git and its like keep what they execute (hooks, configuration): it is not \
+                 changed by these tools",
+                name.display()
+            ))),
+            None => Ok(place),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self.names.get(1..).unwrap_or_default() {
+            [] => "the working directory".to_owned(),
+            more => {
+                let more: Vec<_> = more.iter().map(|names| names.given.display().to_string()).collect();
+                format!("the working directory or {}", more.join(", "))
+            }
+        }
+    }
+
+    /// The directory at a place.
+    pub(super) fn open_dir(&self, place: &RootedPath) -> io::Result<Dir> {
+        let root = &self.dirs[place.root];
+        match place.rel.as_os_str().is_empty() {
+            true => root.open_dir("."),
+            false => root.open_dir_nofollow(&place.rel),
+        }
+    }
+
+    /// What is at a place.
+    pub(super) fn metadata(&self, place: &RootedPath) -> io::Result<Metadata> {
+        let root = &self.dirs[place.root];
+        match place.rel.as_os_str().is_empty() {
+            true => root.dir_metadata(),
+            false => root.symlink_metadata(&place.rel),
+        }
+    }
+
+    /// What the link at a place says.
+    pub(super) fn read_link(&self, place: &RootedPath) -> PathBuf {
+        self.dirs[place.root].read_link_contents(&place.rel).unwrap_or_default()
+    }
+
+    /// Opens a plain file, and waits for no pipe.
+    pub(super) fn open_file(&self, place: &RootedPath) -> io::Result<Option<OpenedFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).nonblock(true).follow(FollowSymlinks::No);
+        let file = self.dirs[place.root].open_with(&place.rel, &options)?;
+        let meta = file.metadata()?;
+        Ok(meta.is_file().then(|| OpenedFile { file: file.into_std(), meta, place: place.clone() }))
+    }
+
+    /// Opens the plain file that `typed` leads to, or says why there is none.
+    pub(super) fn resolve_and_open(&self, typed: &str) -> Result<OpenedFile, ToolError> {
+        let place = self.resolve(typed)?;
+        let failed = |error: io::Error| self.read_error(typed, &error);
+        if self.metadata(&place).map_err(failed)?.is_dir() {
+            return Err(ToolError::Retry(format!("'{typed}' is a directory: use list_directory")));
+        }
+        match self.open_file(&place).map_err(failed)? {
+            Some(opened) => Ok(opened),
+            None => Err(ToolError::Failed(format!("'{typed}' is not a plain file"))),
+        }
+    }
+
+    /// The error for what cannot be read.
+    pub(super) fn read_error(&self, typed: &str, error: &io::Error) -> ToolError {
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                ToolError::Retry(format!("there is no '{typed}' in {}", self.describe()))
+            }
+            io::ErrorKind::NotADirectory => {
+                ToolError::Retry(format!("there is no '{typed}': a part of the path is not a directory"))
+            }
+            _ => cannot_read_error(typed, error),
+        }
+    }
+
+    /// The directory that holds a place, opened name by name without following any link, and the place's own name.
+    /// With `make`, directories that are missing are made.
+    pub(super) fn open_parent(&self, place: &RootedPath, make: bool) -> io::Result<(Dir, OsString)> {
+        let name = place.rel.file_name().ok_or_else(|| io::Error::other("that is the directory itself"))?;
+        let mut dir = self.dirs[place.root].try_clone()?;
+        for step in place.rel.parent().unwrap_or(Path::new("")) {
+            dir = match dir.open_dir_nofollow(step) {
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.create_dir(step) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => dir.open_dir_nofollow(step)?,
+                },
+                other => other?,
+            };
+        }
+        Ok((dir, name.to_owned()))
+    }
+
+    /// Held while something is changed.
+    pub(super) fn lock_writes(&self) -> MutexGuard<'_, ()> {
+        self.access.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A path as the model writes it: relative to the working directory, or whole where it is elsewhere.
+    pub(super) fn display_path(&self, place: &RootedPath) -> String {
+        match (place.root, place.rel.as_os_str().is_empty()) {
+            (0, true) => ".".to_owned(),
+            (0, false) => place.rel.display().to_string(),
+            _ => self.full_path(place).display().to_string(),
+        }
+    }
+
+    /// The whole path of a place.
+    pub(super) fn full_path(&self, place: &RootedPath) -> PathBuf {
+        let real = &self.names[place.root].real;
+        match place.rel.as_os_str().is_empty() {
+            true => real.clone(),
+            false => real.join(&place.rel),
+        }
+    }
+
+    /// An error, if the task is being stopped.
+    pub(super) fn check_cancelled(&self) -> Result<(), ToolError> {
+        match self.context.cancel.is_cancelled() {
+            true => Err(ToolError::Failed("the task is being stopped".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The error for something on the ground that cannot be read.
+pub(super) fn cannot_read_error(typed: &str, error: &io::Error) -> ToolError {
+    ToolError::Failed(format!("'{typed}' cannot be read: {error}"))
+}
+
+/// A path that is absurdly long is not repeated whole.
+fn shortened(typed: &str) -> String {
+    crate::toolset::text::truncate(&typed.replace('\0', "\\0"), 80)
+}

@@ -1,0 +1,246 @@
+//! The dialect of managed agents: `spawn_agent` and its kin.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::task_ops;
+use super::text_paging::TextRange;
+use super::fn_tool::{self, ToolCallResult, NoArgs, non_blank, duration_from_secs, fn_tool};
+use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, LetterContent};
+use crate::entry::Order;
+use crate::id::{AgentName, TaskId};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError};
+
+const NAME: &str = "agents";
+
+/// The toolset `agents`: agents that are spawned, waited for, written to and cancelled.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ManagedAgents;
+
+impl Toolset for ManagedAgents {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async { task_ops::require_sub_agents(NAME, patron).map(|()| tools(&patron.sub_agents)) })
+    }
+
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
+        let first = patron.sub_agents.first()?;
+        Some(task_text::delegation_guide(
+            &patron.sub_agents,
+            "spawn_agent",
+            "Use wait_agent",
+            &format!(
+                r#"spawn_agent {{"subagent_type": "{}", "description": "Go web frameworks", "task": "{EXAMPLE_TASK}"}}"#,
+                first.name
+            ),
+        ))
+    }
+}
+
+fn tools(cards: &[AgentInfo]) -> Vec<Arc<dyn DynTool>> {
+    let mine: Arc<[AgentInfo]> = cards.into();
+    vec![
+        fn_tool(
+            "spawn_agent",
+            ToolEffects::INTERNAL,
+            format!(
+                "Starts an agent on a task in the background and returns its agent_id at once. \
+                 When it ends, its result is sent to you as a message.\nTypes of agents:\n{}",
+                task_text::agent_list(cards)
+            ),
+            move |args: SpawnAgentArgs, cx| {
+                let mine = mine.clone();
+                Box::pin(async move { spawn(args, &mine, cx).await })
+            },
+        )
+        .with_agent_choices("subagent_type", cards)
+        .into_tool(),
+        fn_tool(
+            "wait_agent",
+            ToolEffects::POLLS_TASKS,
+            "Waits until an agent has ended and returns its result. Only for when you cannot go on without it: \
+             if you do not wait, it is sent to you as a message. A timeout stops nothing.",
+            |args: WaitAgentArgs, cx| Box::pin(wait(args, cx)),
+        )
+        .into_tool(),
+        fn_tool(
+            "list_agents",
+            ToolEffects::POLLS_TASKS,
+            "Lists the agents you have spawned, oldest first: id, type, status, how long, tokens, what it does now, task.",
+            |_: NoArgs, cx| {
+                Box::pin(async move {
+                    let list = task_ops::list_tasks(cx, TaskIdField::Agent).await?;
+                    task_ops::json_output(&ListAgentsReply { agents: list.rows, note: list.note })
+                })
+            },
+        )
+        .into_tool(),
+        fn_tool(
+            "cancel_agent",
+            ToolEffects::INTERNAL,
+            "Cancels an agent and every agent that it spawned. What it had by then is kept.",
+            |args: CancelAgentArgs, cx| {
+                Box::pin(async move { task_ops::stop_with_receipt(&args.agent_id, TaskIdField::Agent, cx).await })
+            },
+        )
+        .into_tool(),
+        fn_tool(
+            "send_message",
+            ToolEffects::INTERNAL,
+            "Sends a message to an agent, or to all that have not ended with to: \"*\". A running agent reads it before \
+             its next step; one that has ended is continued under a new agent_id, which is returned.",
+            |args: SendMessageArgs, cx| Box::pin(send(args, cx)),
+        )
+        .into_tool(),
+        fn_tool(
+            "task_output",
+            ToolEffects::POLLS_TASKS,
+            "Shows the output of an agent: live while it runs, the result when it has ended. \
+             Long output is shown in parts: use offset and limit, or tail_lines. \
+             Not needed to get a result: that is sent to you as a message.",
+            |args: TaskOutputArgs, cx| Box::pin(output(args, cx)),
+        )
+        .into_tool(),
+    ]
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct SpawnAgentArgs {
+    /// What the agent should do, with all that it needs to know: it does not see this conversation.
+    task: String,
+    /// The task in a few words, for lists.
+    description: String,
+    /// Only these of the agent's tools. All of them if left out.
+    #[serde(default, deserialize_with = "verb::names")]
+    #[schemars(with = "Option<Vec<String>>")]
+    tools: Vec<String>,
+    /// What the agent should know besides the task.
+    context: Option<String>,
+    /// Another model than the agent's own.
+    model: Option<String>,
+    /// Which type of agent.
+    subagent_type: Option<String>,
+    /// The directory in which its tools work.
+    working_dir: Option<String>,
+}
+
+async fn spawn(args: SpawnAgentArgs, cards: &[AgentInfo], cx: &CallContext) -> ToolCallResult {
+    let agent = choose_agent(cards, args.subagent_type)?;
+    let here =
+        |dir: String| cx.working_dir.as_ref().map_or_else(|| PathBuf::from(&dir), |here| here.join(&dir));
+    let order = Order {
+        title: non_blank(Some(args.description)),
+        context: non_blank(args.context),
+        model: non_blank(args.model),
+        tools: (!args.tools.is_empty()).then_some(args.tools),
+        working_dir: non_blank(args.working_dir).map(here),
+        ..Order::new(agent.clone(), args.task)
+    };
+    let id = task_ops::launch_task(cx, order).await?;
+    task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Agent(id), agent))
+}
+
+/// The agent that is meant. Where there is only one, it need not be named.
+fn choose_agent(cards: &[AgentInfo], typed: Option<String>) -> Result<AgentName, ToolError> {
+    match (non_blank(typed), cards) {
+        (Some(typed), _) => Ok(task_ops::match_agent(cards, &typed)),
+        (None, [only]) => Ok(only.name.clone()),
+        (None, _) => Err(ToolError::Retry(format!(
+            "say in `subagent_type` which agent should do it:\n{}",
+            task_text::agent_list(cards)
+        ))),
+    }
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct WaitAgentArgs {
+    /// The id of the agent, such as t-7f3k2.
+    agent_id: String,
+    /// The most seconds to wait: 300 if left out, at most 3600.
+    #[serde(default, deserialize_with = "verb::number")]
+    wait_seconds: Option<f64>,
+}
+
+async fn wait(args: WaitAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let (time, note) = fn_tool::wait_timeout("wait_seconds", args.wait_seconds);
+    let waited = task_ops::wait_for_task(&args.agent_id, Some(duration_from_secs(time)), cx).await?;
+    task_ops::task_report_with_next_step(&waited, None, TaskIdField::Agent, note, cx).await
+}
+
+#[derive(Serialize)]
+struct ListAgentsReply {
+    agents: Vec<TaskRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct CancelAgentArgs {
+    /// The id of the agent, such as t-7f3k2.
+    agent_id: String,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct SendMessageArgs {
+    /// The id of the agent, or * for all that have not ended.
+    to: String,
+    /// What the agent should know.
+    message: String,
+    /// The message in a few words.
+    summary: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SendMessageReply {
+    sent_to: Vec<TaskId>,
+    note: String,
+}
+
+async fn send(args: SendMessageArgs, cx: &CallContext) -> ToolCallResult {
+    let letter = LetterContent { text: args.message, summary: non_blank(args.summary) };
+    if args.to.trim() != "*" {
+        let (sent, note) = task_ops::send_message(cx, &args.to, letter).await?;
+        return task_ops::json_output(&SendMessageReply { sent_to: vec![sent.to], note });
+    }
+    let sent_to = cx.dispatcher.broadcast(&cx.caller, cx.call, letter).await?;
+    let note = match sent_to.len() {
+        0 => {
+            "No agent of yours is at work, so nobody was written to. Name one that has ended to continue it."
+                .to_owned()
+        }
+        n => format!("Your message is with {n} agents, which read it before their next step."),
+    };
+    task_ops::json_output(&SendMessageReply { sent_to, note })
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct TaskOutputArgs {
+    /// The id of the agent or task, such as t-7f3k2.
+    task_id: String,
+    /// Show the output from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
+    /// Show only the last lines, this many.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    tail_lines: Option<f64>,
+}
+
+async fn output(args: TaskOutputArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, TextRange::tail_lines(args.tail_lines));
+    task_ops::view_task(&args.task_id, part, "task_output", cx).await
+}

@@ -1,0 +1,152 @@
+//! HTTP with server-sent events, as it was until 2025: one stream that the server writes to, and an address, told in
+//! its first event, that messages are posted to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use reqwest::header::ACCEPT;
+use reqwest::{Method, Url};
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+
+use super::connection_fault::ConnectionFault;
+use super::wire::{self, Incoming};
+use crate::model::wire::sse::SseParser;
+
+/// What a tool returned comes as one event, and may be large.
+const LONGEST_EVENT: usize = 16 << 20;
+
+use crate::toolset::http_client::{ToolHttpClient, display_url};
+use crate::toolset::text::truncate;
+
+/// How long a message may take to be posted.
+const POST: Duration = Duration::from_secs(60);
+
+/// What went wrong on the way.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct LegacySseError(String);
+
+/// The two halves: events in, posts out.
+pub(super) struct LegacySseTransport {
+    client: Arc<ToolHttpClient>,
+    post: Url,
+    events: LegacySseEvents,
+    fault: ConnectionFault,
+}
+
+struct LegacySseEvents {
+    bytes: BoxStream<'static, Result<bytes::Bytes, String>>,
+    sse: SseParser,
+    /// Events that have come and are not taken: name and data.
+    waiting: std::collections::VecDeque<(String, String)>,
+}
+
+impl LegacySseEvents {
+    async fn next(&mut self) -> Result<Option<(String, String)>, String> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Ok(Some(event));
+            }
+            let Some(bytes) = self.bytes.try_next().await? else { return Ok(None) };
+            // Each message is bounded; how many there are in the life of a connection is not.
+            self.sse.reset_total();
+            let waiting = &mut self.waiting;
+            let fed = self.sse.feed(&bytes, |event| {
+                waiting.push_back((event.name.to_owned(), event.data.to_owned()));
+                Ok(())
+            });
+            fed.map_err(|error| error.to_string())?;
+        }
+    }
+}
+
+impl LegacySseTransport {
+    /// Opens the stream and waits for the address.
+    pub(super) async fn connect(outward: ToolHttpClient, url: Url, fault: ConnectionFault) -> Result<LegacySseTransport, String> {
+        let request = outward.request(Method::GET, url.clone()).header(ACCEPT, "text/event-stream");
+        let response = outward.start(request).await.map_err(|why| format!("{}: {why}", display_url(&url)))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(format!(
+                "{} answered {} to the request for its events",
+                display_url(&url),
+                status.as_u16()
+            ));
+        }
+        let outward = Arc::new(outward);
+        let explains = outward.clone();
+        let bytes = response.bytes_stream().map_err(move |error| explains.explain_error(error)).boxed();
+        let mut events = LegacySseEvents { bytes, sse: SseParser::with_max_event(LONGEST_EVENT), waiting: Default::default() };
+        let post = loop {
+            match events.next().await? {
+                Some((name, data)) if name == "endpoint" => break data,
+                Some(_) => {}
+                None => return Err(format!("{} ended its events before it said where to post", display_url(&url))),
+            }
+        };
+        let post =
+            url.join(post.trim()).map_err(|_| "the server's address to post to is no URL".to_owned())?;
+        // The headers go there too.
+        if post.origin() != url.origin() {
+            return Err(format!("the server wants messages posted to another server, {}", display_url(&post)));
+        }
+        Ok(LegacySseTransport { client: outward, post, events, fault })
+    }
+}
+
+impl Transport<RoleClient> for LegacySseTransport {
+    type Error = LegacySseError;
+
+    fn name() -> std::borrow::Cow<'static, str> {
+        "event stream".into()
+    }
+
+    fn send(
+        &mut self,
+        item: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), LegacySseError>> + Send + 'static {
+        let (outward, post) = (self.client.clone(), self.post.clone());
+        async move {
+            let body = serde_json::to_vec(&item).map_err(|error| LegacySseError(error.to_string()))?;
+            let request =
+                outward.request(Method::POST, post).header("content-type", "application/json").body(body);
+            let reply = outward.send(request, 4 << 10, POST).await.map_err(LegacySseError)?;
+            match reply.status {
+                200..=299 => Ok(()),
+                status => Err(LegacySseError(format!("it answered {status}: {}", truncate(&reply.text, 200)))),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            match self.events.next().await {
+                Ok(Some((name, data))) if matches!(name.as_str(), "" | "message") => {
+                    match wire::parse_message(data.as_bytes()) {
+                        Incoming::Message(message) => return Some(*message),
+                        Incoming::Nothing => {}
+                        Incoming::Unattributed(why) => {
+                            self.fault.raise(format!("it sent a message that cannot be read: {why}"));
+                            return None;
+                        }
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => {
+                    self.fault.raise(format!("its stream of events broke: {error}"));
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), LegacySseError> {
+        self.events.bytes = futures::stream::empty().boxed();
+        Ok(())
+    }
+}

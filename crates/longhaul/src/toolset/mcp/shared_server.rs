@@ -1,0 +1,519 @@
+//! One server for all who name it: started when it is first needed, stopped when it is idle, started again when it
+//! is needed again or has died.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool};
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, RunningService};
+use rmcp::{Peer, RoleClient};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::McpOptions;
+use super::running_calls::McpRunningCalls;
+use super::connection_fault::ConnectionFault;
+use super::limited_transport::LimitedTransport;
+use super::client_handler::{self, McpClientHandler};
+use super::restart_backoff::{RestartBackoff, RestartDecision};
+use super::connection::{ConnectionGuard, McpConnection};
+use super::login::PendingLogin;
+use super::stdio::StdioTransport;
+use super::server_process::{self, StderrReader, ServerStderr};
+use super::settings::{McpServer, McpEndpoint};
+use super::{limits, error_text, remote};
+use crate::process::ProcessGroup;
+use crate::toolset::text::truncate;
+
+/// How many tools of a server are listed, and how many pages they may come in.
+const MOST_TOOLS: usize = 2000;
+const MOST_PAGES: usize = 100;
+/// How long a server may take to end by itself when its connection is closed, and then after a SIGTERM.
+const LEAVING: Duration = Duration::from_millis(1500);
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a program whose connection is over may take to exit by itself.
+const EXITING: Duration = Duration::from_millis(500);
+/// What a server says about itself is cut there.
+const LONGEST_INSTRUCTIONS: usize = 4000;
+
+pub(super) type McpService = RunningService<RoleClient, McpClientHandler>;
+
+/// A server, whether it runs or not.
+pub(super) struct McpSharedServer {
+    pub(super) server: McpServer,
+    pub(super) label: Arc<str>,
+    pub(super) options: Arc<McpOptions>,
+    pub(super) logins: PendingLogin,
+    current: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
+    listing: Mutex<Option<McpToolListing>>,
+    generation: AtomicU64,
+    backoff: Mutex<RestartBackoff>,
+    /// Whether it is known to be older than the protocol of 2026.
+    is_legacy: AtomicBool,
+    users: AtomicUsize,
+    pub(super) cancel: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+/// What a server offers.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct McpToolListing {
+    pub(super) tools: Arc<Vec<Tool>>,
+    pub(super) instructions: Option<Arc<str>>,
+}
+
+/// A server that has just been started or connected to.
+struct StartedConnection {
+    service: McpService,
+    changed: Arc<Notify>,
+    calls: Arc<McpRunningCalls>,
+    group: Option<ProcessGroup>,
+    fault: ConnectionFault,
+}
+
+/// Why it was not.
+pub(super) struct ConnectError {
+    why: String,
+    /// Whether asking in another way may help.
+    retry_legacy: bool,
+}
+
+/// How a connection came to its end.
+enum ConnectionEnd {
+    Exited(String),
+    Disconnected,
+    /// We do not want it any more, for this reason.
+    Faulted(String),
+    Idle,
+    ShutDown,
+}
+
+impl McpSharedServer {
+    pub(super) fn new(server: McpServer, options: Arc<McpOptions>, over: CancellationToken) -> Arc<McpSharedServer> {
+        Arc::new(McpSharedServer {
+            label: server.label().into(),
+            server,
+            options,
+            logins: PendingLogin::default(),
+            current: tokio::sync::Mutex::default(),
+            listing: Mutex::default(),
+            generation: AtomicU64::new(0),
+            backoff: Mutex::default(),
+            is_legacy: AtomicBool::new(false),
+            users: AtomicUsize::new(0),
+            cancel: over,
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, RestartBackoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more toolset names it.
+    pub(super) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One less. The last one ends it.
+    pub(super) async fn remove_user(&self) {
+        if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.shut_down().await;
+        }
+    }
+
+    /// Ends it for good.
+    pub(super) async fn shut_down(&self) {
+        self.cancel.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Changes when what it offers does.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    fn bump_generation(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What kept it from starting may be over: it is tried again at once, also by agents that are at work.
+    pub(super) fn try_again(&self) {
+        *self.backoff() = RestartBackoff::default();
+        self.bump_generation();
+    }
+
+    /// What it offers; what it has offered, if it does not run.
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<McpToolListing, String> {
+        if let Some(listed) = self.known_listing() {
+            return Ok(listed);
+        }
+        let _in_use = self.connection().await?;
+        Ok(self.known_listing().unwrap_or_default())
+    }
+
+    pub(super) fn known_listing(&self) -> Option<McpToolListing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn update_listing(&self, listed: McpToolListing) {
+        let before = self.listing.lock().unwrap_or_else(PoisonError::into_inner).replace(listed.clone());
+        if before.is_some_and(|before| before != listed) {
+            tracing::info!(server = %self.label, tools = listed.tools.len(), "the server offers other tools now");
+            self.bump_generation();
+        }
+    }
+
+    /// The connection, made now if there is none.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, String> {
+        let mut current = self.current.lock().await;
+        if self.cancel.is_cancelled() {
+            return Err("it has been shut down".to_owned());
+        }
+        if let Some(in_use) = current.as_ref().and_then(McpConnection::acquire) {
+            return Ok(in_use);
+        }
+        let turn = self.backoff().decide(Instant::now());
+        let at = match turn {
+            RestartDecision::Now => None,
+            RestartDecision::At(at) => Some(at),
+            RestartDecision::FailedRecently(why) => return Err(why),
+        };
+        let starting = async {
+            if let Some(at) = at {
+                tokio::time::sleep_until(at).await;
+            }
+            self.start().await
+        };
+        let started = tokio::select! {
+            started = starting => started,
+            () = self.cancel.cancelled() => Err("it has been shut down".to_owned()),
+        };
+        match started {
+            Ok((link, in_use)) => {
+                self.backoff().record_start();
+                *current = Some(link);
+                Ok(in_use)
+            }
+            Err(why) => {
+                self.backoff().record_failed_start(Instant::now(), &why);
+                Err(why)
+            }
+        }
+    }
+
+    async fn start(self: &Arc<Self>) -> Result<(Arc<McpConnection>, ConnectionGuard), String> {
+        let stderr = Arc::new(ServerStderr::new(&self.server, self.label.clone()));
+        let (limit, is_listing) = (self.options.connect_timeout, AtomicBool::new(false));
+        let connecting = async {
+            let mut started = self.connect(&stderr).await?;
+            is_listing.store(true, Ordering::SeqCst);
+            match list(started.service.peer()).await {
+                Ok(listed) => Ok((started, listed)),
+                Err(why) => {
+                    let why = match exited_just_now(&mut started.group).await {
+                        Some(how) => {
+                            stderr.wait_for_leftovers().await;
+                            format!("{how} before its tools were listed")
+                        }
+                        None => why,
+                    };
+                    if let Some(group) = &mut started.group {
+                        group.terminate(GRACE).await;
+                    }
+                    Err(format!("{why}{}", stderr.last_lines_after_exit().await))
+                }
+            }
+        };
+        let connected = timeout(limit, connecting).await;
+        let (started, listed) = match connected {
+            Ok(connected) => connected?,
+            Err(_) => {
+                let what = match self.server.program() {
+                    _ if is_listing.load(Ordering::SeqCst) => "`tools/list`",
+                    Some(_) => "`initialize`",
+                    None => "in time",
+                };
+                // It was killed when the connection was given up.
+                return Err(format!(
+                    "it did not answer {what} within {limit:?}{}",
+                    stderr.last_lines_after_exit().await
+                ));
+            }
+        };
+        let info = started.service.peer().peer_info();
+        let version = info.as_ref().map(|info| info.protocol_version.clone());
+        self.is_legacy.store(version.as_ref().is_some_and(ProtocolVersion::has_initialize), Ordering::SeqCst);
+        tracing::debug!(server = %self.label, ?version, tools = listed.tools.len(), "an MCP server is ready");
+        self.update_listing(listed);
+        let link = McpConnection::new(started.service.peer().clone(), started.calls.clone());
+        let in_use = link.acquire().ok_or_else(|| "it ended at once".to_owned())?;
+        self.tasks.spawn(self.clone().supervise(link.clone(), started, stderr));
+        Ok((link, in_use))
+    }
+
+    /// Connects in the newest way that the server knows.
+    async fn connect(self: &Arc<Self>, stderr: &Arc<ServerStderr>) -> Result<StartedConnection, String> {
+        let old = ClientLifecycleMode::Initialize;
+        let new = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        if !self.is_legacy.load(Ordering::SeqCst) {
+            match self.attempt(new, stderr).await {
+                // Some servers of old end when they are asked something before `initialize`.
+                Err(refused) if refused.retry_legacy => {}
+                other => return other.map_err(|refused| refused.why),
+            }
+        }
+        self.attempt(old, stderr).await.map_err(|refused| refused.why)
+    }
+
+    async fn attempt(
+        self: &Arc<Self>,
+        mode: ClientLifecycleMode,
+        stderr: &Arc<ServerStderr>,
+    ) -> Result<StartedConnection, ConnectError> {
+        let (calls, changed, fault) = (Arc::<McpRunningCalls>::default(), Arc::<Notify>::default(), ConnectionFault::default());
+        let handler = McpClientHandler {
+            server: self.label.clone(),
+            calls: calls.clone(),
+            changed: changed.clone(),
+            sampling: self.server.sampling,
+            question_slots: client_handler::question_slots(),
+        };
+        if let McpEndpoint::Remote(remote) = &self.server.endpoint {
+            let service = remote::connect(self, remote, handler, mode, &fault).await?;
+            return Ok(StartedConnection { service, changed, calls, group: None, fault });
+        }
+        let refused = |why| ConnectError { why, retry_legacy: false };
+        let program = self.server.program().ok_or_else(|| refused("there is nothing to start".to_owned()))?;
+        let server_process::ServerProcess { mut group, stdin, stdout, stderr: pipe } =
+            server_process::spawn_server(&program, &self.options).map_err(refused)?;
+        // It ends with the pipe, or with the server's last process.
+        self.tasks.spawn(StderrReader::new(stderr).read(pipe, self.cancel.clone()));
+        let transport = LimitedTransport::new(StdioTransport::new(stdout, stdin, fault.clone()), fault.clone());
+        let serving = rmcp::service::serve_client_with_lifecycle(handler, transport, mode);
+        // What it has left behind may hold its output open: that is no server.
+        let exited = async {
+            let status = group.wait_for_exit().await;
+            tokio::time::sleep(EXITING).await;
+            status
+        };
+        let (error, ended) = tokio::select! {
+            biased;
+            served = serving => match served {
+                Ok(service) => return Ok(StartedConnection { service, changed, calls, group: Some(group), fault }),
+                Err(error) => (Some(error), timeout(EXITING, group.wait_for_exit()).await.ok()),
+            },
+            status = exited => (None, Some(status)),
+        };
+        // One of old that was slow: what it was asked first it has answered late, in place of `initialize`.
+        let late = matches!(
+            error,
+            Some(
+                ClientInitializeError::UncorrelatedErrorResponse { .. }
+                    | ClientInitializeError::ConflictInitResponseId(..)
+            )
+        );
+        // How it ends then is our doing: its pipe is closed.
+        let misread = error.as_ref().and_then(error_text::unreadable_text).or_else(|| fault.reason().map(str::to_owned));
+        let again = misread.is_none() && (ended.is_some() || late);
+        if ended.is_some() {
+            stderr.wait_for_leftovers().await;
+        }
+        group.terminate(GRACE).await;
+        let how = match (ended, error) {
+            _ if misread.is_some() => truncate(&self.server.scrub(misread.unwrap_or_default()), 400),
+            (Some(status), _) => format!("{} before it was ready", server_process::exit_text(status)),
+            (None, Some(error)) => self.explain_error(&error, &fault),
+            (None, None) => "it ended before it was ready".to_owned(),
+        };
+        Err(ConnectError { why: format!("{how}{}", stderr.last_lines_after_exit().await), retry_legacy: again })
+    }
+
+    /// Why a connection did not come about: what could not be read, rather than what came of that.
+    pub(super) fn explain_error(&self, error: &ClientInitializeError, fault: &ConnectionFault) -> String {
+        let why = fault.reason().map_or_else(|| error_text::connect_error_text(error), str::to_owned);
+        truncate(&self.server.scrub(why), 400)
+    }
+
+    /// Looks after a connection until it ends, and sees to it that nothing of it is left.
+    async fn supervise(self: Arc<Self>, link: Arc<McpConnection>, started: StartedConnection, stderr: Arc<ServerStderr>) {
+        let StartedConnection { service, changed, mut group, fault, .. } = started;
+        let peer = service.peer().clone();
+        let stop = service.cancellation_token();
+        let mut running = pin!(service.waiting());
+        let mut is_running = true;
+        let mut listening = pin!(listen(peer.clone(), changed.clone()));
+        let mut listing = None;
+        let end = loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => break ConnectionEnd::ShutDown,
+                why = fault.until_raised() => break ConnectionEnd::Faulted(why),
+                status = exits(&mut group) => break ConnectionEnd::Exited(server_process::exit_text(status)),
+                _ = &mut running => {
+                    is_running = false;
+                    break ConnectionEnd::Disconnected;
+                }
+                () = link.until_idle(self.options.idle_timeout) => break ConnectionEnd::Idle,
+                // What changes meanwhile is listed after that: a server that never rests must not put it off for ever.
+                () = changed.notified(), if listing.is_none() => listing = Some(Box::pin(relist(peer.clone(), self.options.connect_timeout))),
+                Some(listed) = poll_optional(&mut listing) => {
+                    listing = None;
+                    match listed {
+                        Ok(listed) => self.update_listing(listed),
+                        Err(why) => tracing::warn!(server = %self.label, why, "the server's tools cannot be listed again"),
+                    }
+                }
+                () = &mut listening => {}
+            }
+        };
+        match &end {
+            ConnectionEnd::Exited(how) => {
+                link.mark_ended(format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await))
+            }
+            ConnectionEnd::Disconnected => {
+                // It closes its output before it exits; how it did says more.
+                link.mark_ended(match exited_just_now(&mut group).await {
+                    Some(how) => {
+                        format!("died during the call: {how}{}", final_stderr(&mut group, &stderr).await)
+                    }
+                    None => {
+                        format!("died during the call: it closed the connection{}", stderr.last_lines())
+                    }
+                });
+            }
+            ConnectionEnd::Faulted(why) => link.mark_ended(format!("was disconnected during the call: {why}")),
+            ConnectionEnd::Idle | ConnectionEnd::ShutDown => link.mark_ended("was stopped during the call".to_owned()),
+        }
+        if matches!(end, ConnectionEnd::Exited(_) | ConnectionEnd::Disconnected | ConnectionEnd::Faulted(_)) {
+            match &end {
+                ConnectionEnd::Faulted(why) => tracing::warn!(server = %self.label, why, "an MCP server is disconnected"),
+                _ => tracing::warn!(server = %self.label, "an MCP server has ended{}", stderr.last_lines()),
+            }
+            self.backoff().record_crash(Instant::now(), link.since);
+        } else {
+            tracing::debug!(server = %self.label, "an MCP server is stopped");
+        }
+        // First its input is closed, then it is asked to end, then it is made to.
+        stop.cancel();
+        let leaves_by = Instant::now() + LEAVING;
+        if is_running {
+            let _ = timeout_at(leaves_by, &mut running).await;
+        }
+        if let Some(mut group) = group {
+            if matches!(end, ConnectionEnd::Idle | ConnectionEnd::ShutDown) {
+                let _ = timeout_at(leaves_by, group.wait_for_exit()).await;
+            }
+            group.terminate(GRACE).await;
+        }
+    }
+}
+
+impl From<String> for ConnectError {
+    fn from(why: String) -> Self {
+        ConnectError { why, retry_legacy: false }
+    }
+}
+
+impl ConnectError {
+    /// The server closed, or answered something that is not MCP: an older way of asking may help.
+    pub(super) fn retry_legacy(why: String) -> Self {
+        ConnectError { why, retry_legacy: true }
+    }
+}
+
+async fn exits(group: &mut Option<ProcessGroup>) -> std::io::Result<std::process::ExitStatus> {
+    match group {
+        Some(group) => group.wait_for_exit().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How a program ended whose connection is over. It closes its output before it exits.
+async fn exited_just_now(group: &mut Option<ProcessGroup>) -> Option<String> {
+    timeout(EXITING, exits(group)).await.ok().map(server_process::exit_text)
+}
+
+/// The last words of a program that has exited, and of what it has left behind, which ends here.
+async fn final_stderr(group: &mut Option<ProcessGroup>, stderr: &ServerStderr) -> String {
+    stderr.wait_for_leftovers().await;
+    if let Some(group) = group {
+        group.kill().await;
+    }
+    stderr.last_lines_after_exit().await
+}
+
+async fn poll_optional<F: Future + Unpin>(future: &mut Option<F>) -> Option<F::Output> {
+    match future {
+        Some(future) => Some(future.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Since 2026 a client must ask to be told that the tools have changed.
+async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let info = peer.peer_info();
+    let wanted = info.is_some_and(|info| {
+        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        tells && !info.protocol_version.has_initialize()
+    });
+    if wanted
+        && let Ok(mut news) = peer.listen(SubscriptionFilter::builder().tools_list_changed().build()).await
+    {
+        while let Ok(Some(_)) = news.next().await {
+            changed.notify_one();
+        }
+    }
+    std::future::pending().await
+}
+
+async fn relist(peer: Peer<RoleClient>, limit: Duration) -> Result<McpToolListing, String> {
+    // What changes often is listed once.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    timeout(limit, list(&peer)).await.unwrap_or_else(|_| Err(format!("there was no answer within {limit:?}")))
+}
+
+/// All tools, page by page.
+async fn list(peer: &Peer<RoleClient>) -> Result<McpToolListing, String> {
+    let info = peer.peer_info();
+    let instructions = info.as_ref().and_then(|info| info.instructions.as_deref()).map(str::trim);
+    let instructions =
+        instructions.filter(|text| !text.is_empty()).map(|text| truncate(text, LONGEST_INSTRUCTIONS).into());
+    if info.is_some_and(|info| info.capabilities.tools.is_none()) {
+        return Ok(McpToolListing { tools: Arc::default(), instructions });
+    }
+    let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0);
+    for _ in 0..MOST_PAGES {
+        let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
+        let page = page.map_err(|error| {
+            format!("its tools cannot be listed: {}", truncate(&error_text::service_error_text(&error), 300))
+        })?;
+        bytes += page.tools.iter().map(size).sum::<usize>();
+        if bytes > limits::TOOLS_BYTES {
+            return Err(format!(
+                "its list of tools is longer than {} MB, which is the limit",
+                limits::TOOLS_BYTES >> 20
+            ));
+        }
+        tools.extend(page.tools);
+        cursor = page.next_cursor;
+        if cursor.is_none() || tools.len() >= MOST_TOOLS {
+            break;
+        }
+    }
+    tools.truncate(MOST_TOOLS);
+    Ok(McpToolListing { tools: Arc::new(tools), instructions })
+}
+
+/// How much memory a tool takes, about.
+fn size(tool: &Tool) -> usize {
+    serde_json::to_vec(tool).map_or(usize::MAX >> 1, |json| json.len())
+}

@@ -1,0 +1,160 @@
+//! The pipes of a program: one message a line, none longer than it may be, none dropped without a word.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection_fault::ConnectionFault;
+use super::json_scan::JsonScan;
+use super::wire::{self, Incoming};
+use super::{limits, wire::too_long};
+
+/// Lines in, lines out. What has been read of a line is kept here: a read may be given up half way.
+pub(super) struct StdioTransport<R, W> {
+    read: BufReader<R>,
+    line: Vec<u8>,
+    /// How long the line is so far.
+    length: usize,
+    /// A line that is too long, of which only this is kept.
+    over: Option<OversizedLine>,
+    write: Arc<Mutex<Option<W>>>,
+    fault: ConnectionFault,
+}
+
+struct OversizedLine {
+    scan: JsonScan,
+    until: Instant,
+    /// Whoever waits for it has been told.
+    told: bool,
+}
+
+impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
+    pub(super) fn new(read: R, write: W, fault: ConnectionFault) -> Self {
+        let (read, write) = (BufReader::with_capacity(64 << 10, read), Arc::new(Mutex::new(Some(write))));
+        StdioTransport { read, line: Vec::new(), length: 0, over: None, write, fault }
+    }
+
+    /// The next message that somebody waits for, or `None` at the end.
+    async fn next(&mut self) -> Option<Incoming> {
+        loop {
+            let filled = match &self.over {
+                None => self.read.fill_buf().await,
+                Some(over) => match timeout_at(over.until, self.read.fill_buf()).await {
+                    Ok(filled) => filled,
+                    Err(_) => return Some(self.endless()),
+                },
+            };
+            let part = match filled {
+                Ok(part) if !part.is_empty() => part,
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::debug!(%error, "a pipe cannot be read");
+                    return None;
+                }
+            };
+            let newline = memchr::memchr(b'\n', part);
+            let part = &part[..newline.map_or(part.len(), |at| at + 1)];
+            let taken = part.len();
+            self.length += taken;
+            match &mut self.over {
+                Some(over) => over.scan.feed(part),
+                None if self.length <= limits::MESSAGE => self.line.extend_from_slice(part),
+                None => {
+                    let mut scan = JsonScan::from_bytes(&std::mem::take(&mut self.line));
+                    scan.feed(part);
+                    self.over = Some(OversizedLine { scan, until: Instant::now() + limits::LINE_TIME, told: false });
+                }
+            }
+            self.read.consume(taken);
+            if newline.is_some() {
+                return Some(self.whole());
+            }
+            if let Some(over) = &mut self.over {
+                if self.length > limits::LINE {
+                    return Some(self.endless());
+                }
+                // Nobody need wait for the rest of it.
+                if !over.told && over.scan.is_message() && over.scan.is_answer() && over.scan.id().is_some() {
+                    over.told = true;
+                    return Some(wire::substitute(&over.scan, too_long()));
+                }
+            }
+        }
+    }
+
+    /// A line is complete.
+    fn whole(&mut self) -> Incoming {
+        self.length = 0;
+        let mut line = std::mem::take(&mut self.line);
+        match self.over.take() {
+            Some(over) if over.told => Incoming::Nothing,
+            Some(over) => wire::substitute(&over.scan, too_long()),
+            None => {
+                let incoming = wire::parse_message(&line);
+                // What was needed once is not kept for ever.
+                if line.capacity() <= 1 << 20 {
+                    line.clear();
+                    self.line = line;
+                }
+                incoming
+            }
+        }
+    }
+
+    fn endless(&self) -> Incoming {
+        Incoming::Unattributed(format!("its line does not end (a message may have {})", limits::MESSAGE_WORDS))
+    }
+}
+
+impl<R, W> Transport<RoleClient> for StdioTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn name() -> Cow<'static, str> {
+        "pipe".into()
+    }
+
+    fn send(
+        &mut self,
+        item: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let line = serde_json::to_vec(&item);
+        let write = self.write.clone();
+        async move {
+            let mut line = line?;
+            line.push(b'\n');
+            let mut write = write.lock().await;
+            let pipe = write.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+            pipe.write_all(&line).await?;
+            pipe.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            match self.next().await? {
+                Incoming::Message(message) => return Some(*message),
+                Incoming::Nothing => {}
+                Incoming::Unattributed(why) => {
+                    self.fault.raise(format!("it sent a message that cannot be read: {why}"));
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.write.lock().await.take();
+        Ok(())
+    }
+}

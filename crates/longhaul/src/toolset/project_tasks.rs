@@ -1,0 +1,311 @@
+//! Tasks of the project in a file: with priorities and dependencies, for whoever works on it, today or next week.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::stable_ids::candidate_ids;
+use super::fn_tool::{self, ToolCallResult, NoArgs, non_blank, fn_tool};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::tool::{ArgumentAliases, CallContext, DynTool, ToolEffects, ToolError};
+use task_list::{ProjectTaskList, ProjectTaskChange, ProjectTaskPriority, ProjectTaskStatus, ProjectTask};
+use task_file::{ProjectTaskFile, read_description};
+
+mod task_list;
+mod task_file;
+
+/// The toolset `tasks`: `create_task`, `get_task`, `update_task`, `delete_task`, `list_tasks`, `next_task`,
+/// `add_dependency` and `remove_dependency`, on a JSON file. Several agents and processes may use one file at once.
+#[derive(Debug, Clone)]
+pub struct ProjectTasks {
+    path: Arc<Path>,
+}
+
+impl ProjectTasks {
+    /// Tasks in this file: below the task's working directory, unless the path is absolute.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        ProjectTasks { path: path.into().into() }
+    }
+}
+
+impl Default for ProjectTasks {
+    fn default() -> Self {
+        ProjectTasks::new("tasks.json")
+    }
+}
+
+impl Toolset for ProjectTasks {
+    fn name(&self) -> &str {
+        "tasks"
+    }
+
+    fn open<'a>(&'a self, _patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        let tools = self.tools();
+        Box::pin(async { Ok(tools) })
+    }
+
+    fn instruction(&self, _patron: &ToolsetContext) -> Option<String> {
+        let text = "The tasks of the project are kept in a file and outlive this conversation. Each has a priority \
+                    (critical, high, medium, low), a status (pending, in_progress, done, blocked) and may depend on \
+                    others: while one of those is not done, it is blocked. `next_task` says what to work on.";
+        Some(text.to_owned())
+    }
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct CreateTaskArgs {
+    /// The task in a few words.
+    title: String,
+    /// What is to be done. Not needed where `path` is given.
+    description: Option<String>,
+    /// A text file, below the working directory, that is the description.
+    path: Option<String>,
+    /// critical, high, medium or low; medium if left out.
+    priority: Option<String>,
+    /// The ids of tasks that must be done first.
+    #[serde(default, deserialize_with = "verb::names")]
+    dependencies: Vec<String>,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct ProjectTaskIdArgs {
+    /// The id of the task.
+    id: String,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct UpdateTaskArgs {
+    /// The id of the task.
+    id: String,
+    /// A new title.
+    title: Option<String>,
+    /// A new description.
+    description: Option<String>,
+    /// A text file, below the working directory, that is the new description.
+    path: Option<String>,
+    /// A new priority: critical, high, medium or low.
+    priority: Option<String>,
+    /// A new status: pending, in_progress, done or blocked.
+    status: Option<String>,
+    /// The ids of all tasks that must be done first; they replace those that it depends on now.
+    #[serde(default, deserialize_with = "some_names")]
+    dependencies: Option<Vec<String>>,
+}
+
+fn some_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    match Option::<Value>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(value) => fn_tool::names(value).map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct ListTasksArgs {
+    /// Only tasks of this status: pending, in_progress, done or blocked.
+    status: Option<String>,
+    /// Only tasks of this priority: critical, high, medium or low.
+    priority: Option<String>,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DependencyArgs {
+    /// The task that waits.
+    task_id: String,
+    /// The task that must be done first.
+    depends_on_id: String,
+}
+
+/// What models also call them.
+const LINK_ALIASES: ArgumentAliases = &[("task_id", "taskId"), ("depends_on_id", "dependsOnId")];
+
+impl ProjectTasks {
+    fn tools(&self) -> Vec<Arc<dyn DynTool>> {
+        let read = ToolEffects::READ_ONLY;
+        let write = ToolEffects::INTERNAL;
+        let path = || self.path.clone();
+        vec![
+            {
+                let path = path();
+                let text =
+                    "Creates a task, with a title and a description, or a file that is the description.";
+                fn_tool("create_task", write, text, move |args: CreateTaskArgs, context| {
+                    with_task_file(&path, context, move |file, context| create(file, args, &context))
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Shows one task whole. `effectiveStatus` is blocked while something it depends on is not done.";
+                fn_tool("get_task", read, text, move |args: ProjectTaskIdArgs, context| {
+                    with_task_file(&path, context, move |file, _| {
+                        let board = file.read()?;
+                        let task = board.get(args.id.trim()).map_err(ToolError::Retry)?;
+                        Ok(board.to_json(task))
+                    })
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Changes a task: title, description, priority, status or dependencies. What is left out stays.";
+                fn_tool("update_task", write, text, move |args: UpdateTaskArgs, context| {
+                    with_task_file(&path, context, move |file, context| update(file, args, &context))
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Deletes a task. Tasks that depended on it no longer do.";
+                // Not to be repeated: another task could have the id by then.
+                fn_tool("delete_task", ToolEffects::default(), text, move |args: ProjectTaskIdArgs, context| {
+                    with_task_file(&path, context, move |file, _| {
+                        let id = args.id.trim();
+                        file.change(|board| board.delete(id).map_err(ToolError::Retry))?;
+                        Ok(json!({"deleted": id}))
+                    })
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Lists tasks, the most urgent first and blocked ones last.";
+                fn_tool("list_tasks", read, text, move |args: ListTasksArgs, context| {
+                    with_task_file(&path, context, move |file, _| list(&file.read()?, args))
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text =
+                    "Shows the most urgent task that is neither done nor blocked: what to work on next.";
+                fn_tool("next_task", read, text, move |_: NoArgs, context| {
+                    with_task_file(&path, context, move |file, _| {
+                        let board = file.read()?;
+                        let nothing = || json!("There is nothing to work on: all tasks are done or blocked.");
+                        Ok(board.next().map_or_else(nothing, |task| board.to_json(task)))
+                    })
+                })
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Makes one task wait for another: it is blocked until that is done.";
+                fn_tool("add_dependency", write, text, move |args: DependencyArgs, context| {
+                    with_task_file(&path, context, move |file, _| {
+                        file.change(|board| {
+                            let linked = board.add_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            linked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                        })
+                    })
+                })
+                .aliases(LINK_ALIASES)
+                .into_tool()
+            },
+            {
+                let path = path();
+                let text = "Makes a task no longer wait for another.";
+                fn_tool("remove_dependency", write, text, move |args: DependencyArgs, context| {
+                    with_task_file(&path, context, move |file, _| {
+                        file.change(|board| {
+                            let unlinked =
+                                board.remove_dependency(args.task_id.trim(), args.depends_on_id.trim(), &now());
+                            unlinked.cloned().map_err(ToolError::Retry).map(|task| board.to_json(&task))
+                        })
+                    })
+                })
+                .aliases(LINK_ALIASES)
+                .into_tool()
+            },
+        ]
+    }
+}
+
+/// Does something with the file, where blocking harms nobody.
+fn with_task_file<'a>(
+    path: &Arc<Path>,
+    context: &'a CallContext,
+    act: impl FnOnce(&ProjectTaskFile, CallContext) -> Result<Value, ToolError> + Send + 'static,
+) -> BoxFuture<'a, ToolCallResult> {
+    let (path, context) = (path.clone(), context.clone());
+    Box::pin(super::run_blocking(move || {
+        let file = ProjectTaskFile::open(&path, context.working_dir.as_deref())?;
+        let told = match act(&file, context)? {
+            Value::String(text) => text,
+            value => format!("{value:#}"),
+        };
+        Ok(told.into())
+    }))
+}
+
+fn now() -> String {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+fn create(file: &ProjectTaskFile, args: CreateTaskArgs, context: &CallContext) -> Result<Value, ToolError> {
+    if args.title.trim().is_empty() {
+        return Err(ToolError::Retry("the title is empty: say in `title` what is to be done".to_owned()));
+    }
+    let description = match non_blank(args.path) {
+        Some(path) => read_description(&path, context.working_dir.as_deref())?,
+        None => args.description.unwrap_or_default(),
+    };
+    let priority = non_blank(args.priority).map_or(Ok(ProjectTaskPriority::Medium), |word| ProjectTaskPriority::parse(&word));
+    let task = ProjectTask {
+        id: String::new(),
+        title: args.title.trim().to_owned(),
+        description,
+        priority: priority.map_err(ToolError::Retry)?,
+        status: ProjectTaskStatus::Pending,
+        dependencies: args.dependencies,
+        created_at: now(),
+        updated_at: now(),
+    };
+    file.change(|board| {
+        let created = board.create(candidate_ids(context), task).cloned().map_err(ToolError::Retry)?;
+        Ok(board.to_json(&created))
+    })
+}
+
+fn update(file: &ProjectTaskFile, args: UpdateTaskArgs, context: &CallContext) -> Result<Value, ToolError> {
+    let description = match non_blank(args.path) {
+        Some(path) => Some(read_description(&path, context.working_dir.as_deref())?),
+        None => non_blank(args.description),
+    };
+    let change = ProjectTaskChange {
+        title: non_blank(args.title),
+        description,
+        priority: non_blank(args.priority)
+            .map(|word| ProjectTaskPriority::parse(&word))
+            .transpose()
+            .map_err(ToolError::Retry)?,
+        status: non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose().map_err(ToolError::Retry)?,
+        dependencies: args.dependencies,
+    };
+    file.change(|board| {
+        let changed = board.change(args.id.trim(), change, &now()).cloned().map_err(ToolError::Retry)?;
+        Ok(board.to_json(&changed))
+    })
+}
+
+fn list(board: &ProjectTaskList, args: ListTasksArgs) -> Result<Value, ToolError> {
+    let status = non_blank(args.status).map(|word| ProjectTaskStatus::parse(&word)).transpose().map_err(ToolError::Retry)?;
+    let priority =
+        non_blank(args.priority).map(|word| ProjectTaskPriority::parse(&word)).transpose().map_err(ToolError::Retry)?;
+    let wanted = |task: &ProjectTask, effective: ProjectTaskStatus| {
+        status.is_none_or(|status| status == effective)
+            && priority.is_none_or(|priority| priority == task.priority)
+    };
+    let sorted = board.sorted();
+    let listed = sorted.iter().filter(|(task, effective)| wanted(task, *effective));
+    Ok(listed.map(|(task, _)| board.to_json(task)).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Blots out what looks like a secret in what tools return, before a model or a journal has it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use regex::{Captures, Regex};
+
+use super::Toolset;
+use super::wrappers::map_tools;
+use crate::model::ToolSpec;
+use crate::permission::{RuleNames, ToolIdentity};
+use crate::tool::{CallContext, DynTool, ToolEffects, ToolError, ToolOutput};
+
+/// What stands where a secret was.
+const REDACTED: &str = "[redacted]";
+
+/// Secrets by their looks. What the first group of one finds stays.
+const SECRET_PATTERNS: [&str; 12] = [
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
+    r"\b(?:sk|xai|gsk|rk)-[A-Za-z0-9_-]{20,}",
+    r"\b(?:gh[pousr]|npm|hf|gsk|glpat)[_-][A-Za-z0-9_-]{20,}",
+    r"\bgithub_pat_[A-Za-z0-9_]{40,}",
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
+    r"\bAIza[0-9A-Za-z_-]{35}",
+    r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    r"(://[^/\s:@]+:)[^/\s@]+@",
+    r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}",
+    r#"(\b[A-Z0-9_]*(?:API_?KEY|SECRET|TOKEN|PASSWORD|PASSWD)(?:_[A-Z0-9_]*)?=["']?)[^\s"']{6,}"#,
+];
+
+/// A toolset whose tools return nothing that looks like a secret: keys of providers in their known forms, private keys,
+/// passwords in addresses, what is assigned to a variable with such a name. What looks otherwise is not found.
+pub fn with_redaction(inner: Arc<dyn Toolset>) -> Arc<dyn Toolset> {
+    let looks: Arc<[Regex]> = SECRET_PATTERNS.iter().filter_map(|look| Regex::new(look).ok()).collect();
+    map_tools(inner, move |tool| Arc::new(RedactingTool { tool, patterns: looks.clone() }))
+}
+
+struct RedactingTool {
+    tool: Arc<dyn DynTool>,
+    patterns: Arc<[Regex]>,
+}
+
+impl DynTool for RedactingTool {
+    fn spec(&self) -> ToolSpec {
+        self.tool.spec()
+    }
+
+    fn effects(&self) -> ToolEffects {
+        self.tool.effects()
+    }
+
+    fn canonical_arguments(&self, arguments: &str) -> Result<String, ToolError> {
+        self.tool.canonical_arguments(arguments)
+    }
+
+    fn rule_names(&self) -> RuleNames {
+        self.tool.rule_names()
+    }
+
+    fn identity(&self) -> ToolIdentity {
+        self.tool.identity()
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let clean = |text: String| redact_secrets(&self.patterns, text);
+            match self.tool.call(arguments, context).await {
+                Ok(output) => Ok(ToolOutput { text: clean(output.text), ..output }),
+                Err(ToolError::Retry(text)) => Err(ToolError::Retry(clean(text))),
+                Err(ToolError::Failed(text)) => Err(ToolError::Failed(clean(text))),
+                Err(ToolError::Fatal(text)) => Err(ToolError::Fatal(clean(text))),
+            }
+        })
+    }
+}
+
+fn redact_secrets(looks: &[Regex], mut text: String) -> String {
+    for look in looks {
+        if look.is_match(&text) {
+            let blot = |found: &Captures<'_>| {
+                let stays = found.get(1).map_or("", |group| group.as_str());
+                let end = if found[0].ends_with('@') { "@" } else { "" };
+                format!("{stays}{REDACTED}{end}")
+            };
+            text = look.replace_all(&text, blot).into_owned();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_secret_is_blotted_out_and_nothing_else() {
+        let looks: Vec<Regex> = SECRET_PATTERNS.iter().map(|look| Regex::new(look).unwrap()).collect();
+        let blot = |text: &str| redact_secrets(&looks, text.to_owned());
+        for secret in [
+            "sk-proj-abcdefghijklmnopqrstuv",
+            "ghp_0123456789abcdefghij0123456789abcdef",
+            "AKIAABCDEFGHIJKLMNOP",
+            "xoxb-1234567890-abc",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlLXZhbHVl",
+            "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----",
+        ] {
+            assert_eq!(blot(&format!("a {secret} b")), "a [redacted] b");
+        }
+        assert_eq!(blot("postgres://me:hunter2@db/x"), "postgres://me:[redacted]@db/x");
+        assert_eq!(blot("DB_PASSWORD='hunter22' x"), "DB_PASSWORD='[redacted]' x");
+        assert_eq!(blot("Authorization: Bearer abcdef012345"), "Authorization: Bearer [redacted]");
+        for plain in [
+            "the token is missing",
+            "let token = next();",
+            "https://example.com/a:b@c",
+            "task-force and sk-learn",
+            "MAX_TOKENS=1000000",
+        ] {
+            assert_eq!(blot(plain), plain);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The dialect of the library: each sub-agent is a tool of its own name.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::task_ops;
+use super::text_paging::TextRange;
+use super::fn_tool::{self, ToolCallResult, NoArgs, fn_tool};
+use super::task_text::{self, EXAMPLE_TASK, TaskIdField, TaskRow};
+use super::{ToolsetContext, Toolset, ToolsetError};
+use crate::dispatch::{AgentInfo, WaitResult};
+use crate::entry::Order;
+use crate::id::AgentName;
+use crate::tool::{CallContext, DynTool, ToolEffects};
+
+const NAME: &str = "sub_agents";
+
+/// Sub-agents as tools, and with any of them `get_task_result`, `stop_task` and `list_tasks`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SubAgentTools;
+
+impl Toolset for SubAgentTools {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn open<'a>(&'a self, patron: &'a ToolsetContext) -> BoxFuture<'a, Result<Vec<Arc<dyn DynTool>>, ToolsetError>> {
+        Box::pin(async {
+            if patron.sub_agents.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut tools = Vec::from(task_tools());
+            for card in &patron.sub_agents {
+                can_be_a_tool(card, &tools).map_err(|why| ToolsetError { toolset: NAME.to_owned(), why })?;
+            }
+            tools.splice(0..0, patron.sub_agents.iter().map(agent_tool));
+            Ok(tools)
+        })
+    }
+
+    fn instruction(&self, patron: &ToolsetContext) -> Option<String> {
+        let first = patron.sub_agents.first()?;
+        Some(task_text::delegation_guide(
+            &patron.sub_agents,
+            "the tool of the agent's name and background: true",
+            "Use get_task_result with wait: true, or call the agent with background: false,",
+            &format!(r#"{} {{"task": "{EXAMPLE_TASK}", "background": true}}"#, first.name),
+        ))
+    }
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct SubAgentArgs {
+    /// What the agent should do, with all that it needs to know: it does not see this conversation.
+    task: String,
+    /// true: return a task_id at once; the result is sent to you as a message. false: wait for the result.
+    #[serde(default, deserialize_with = "verb::flag")]
+    background: bool,
+    /// The most replies the agent may take. 0 is its default.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u32>")]
+    max_turns: Option<f64>,
+}
+
+/// Whether an agent's name will do for a tool: one that providers take, and that is not taken.
+fn can_be_a_tool(card: &AgentInfo, others: &[Arc<dyn DynTool>]) -> Result<(), String> {
+    let name = card.name.as_str();
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
+        return Err(format!(
+            "agent '{name}' cannot be a tool: its name must be 1 to 64 letters, digits, '_' or '-'"
+        ));
+    }
+    if others.iter().any(|tool| tool.spec().name == name) {
+        return Err(format!("agent '{name}' cannot be a tool: there is another tool of that name"));
+    }
+    Ok(())
+}
+
+fn agent_tool(card: &AgentInfo) -> Arc<dyn DynTool> {
+    let what = match card.description.trim() {
+        "" => format!("Gives a task to the agent {}.", card.name),
+        what => what.to_owned(),
+    };
+    let agent = card.name.clone();
+    fn_tool(
+        card.name.as_str(),
+        ToolEffects::INTERNAL,
+        format!("{what}\nWith background: true it works while you go on, and its result is sent to you as a message."),
+        move |args: SubAgentArgs, cx| Box::pin(ask(agent.clone(), args, cx)),
+    )
+    .into_tool()
+}
+
+async fn ask(agent: AgentName, args: SubAgentArgs, cx: &CallContext) -> ToolCallResult {
+    let order = Order { max_turns: fn_tool::turn_limit(args.max_turns)?, ..Order::new(agent.clone(), args.task) };
+    if args.background {
+        let id = task_ops::launch_task(cx, order).await?;
+        return task_ops::json_output(&task_ops::TaskReceipt::launched(TaskIdField::Task(id), agent));
+    }
+    let waited = task_ops::launch_and_wait(cx, order).await?;
+    if let Some(task) = waited.tasks.first().filter(|task| !task.state.status.is_final()) {
+        return task_ops::json_output(&task_ops::TaskReceipt::moved_to_background(TaskIdField::Task(task.state.id), &task.state));
+    }
+    task_ops::task_report(&waited, None, TaskIdField::Task, None, cx)
+}
+
+fn task_tools() -> [Arc<dyn DynTool>; 3] {
+    [
+        fn_tool(
+            "get_task_result",
+            ToolEffects::POLLS_TASKS,
+            "Tells how a background task stands, with its result if it has ended and its live output if not. \
+             With wait: true it waits for the end. Long output is shown in parts: use offset and limit. Not needed to get a result: that is sent to you as a message.",
+            |args: GetTaskResultArgs, cx| Box::pin(get(args, cx)),
+        )
+        .into_tool(),
+        fn_tool(
+            "stop_task",
+            ToolEffects::INTERNAL,
+            "Stops a background task and every task that it started. What it had by then is kept.",
+            |args: StopTaskArgs, cx| {
+                Box::pin(async move { task_ops::stop_with_receipt(&args.task_id, TaskIdField::Task, cx).await })
+            },
+        )
+        .into_tool(),
+        fn_tool(
+            "list_tasks",
+            ToolEffects::POLLS_TASKS,
+            "Lists your tasks, oldest first: id, agent, status, how long, tokens, what it does now, task.",
+            |_: NoArgs, cx| {
+                Box::pin(async move {
+                    let list = task_ops::list_tasks(cx, TaskIdField::Task).await?;
+                    task_ops::json_output(&ListTasksReply { tasks: list.rows, note: list.note })
+                })
+            },
+        )
+        .into_tool(),
+    ]
+}
+
+#[derive(Serialize)]
+struct ListTasksReply {
+    tasks: Vec<TaskRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct StopTaskArgs {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct GetTaskResultArgs {
+    /// The id of the task, such as t-7f3k2.
+    task_id: String,
+    /// Whether to wait until the task has ended.
+    #[serde(default, deserialize_with = "verb::flag")]
+    wait: bool,
+    /// The most milliseconds to wait. 0 is until the end.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    timeout: Option<f64>,
+    /// Show the output from this character on.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    offset: Option<f64>,
+    /// Show at most this many characters.
+    #[serde(default, deserialize_with = "verb::number")]
+    #[schemars(with = "Option<u64>")]
+    limit: Option<f64>,
+}
+
+async fn get(args: GetTaskResultArgs, cx: &CallContext) -> ToolCallResult {
+    let part = TextRange::from_args(args.offset, args.limit, None);
+    if !args.wait {
+        let snapshot = cx.dispatcher.view(&cx.caller, &args.task_id).await?;
+        let seen = WaitResult { tasks: vec![snapshot], timed_out: false };
+        return task_ops::task_report_with_next_step(&seen, part, TaskIdField::Task, None, cx).await;
+    }
+    let note = args.timeout.filter(|ms| *ms < 0.0);
+    let note =
+        note.map(|ms| format!("`timeout` cannot be {ms}: it was taken as 0, which waits until the end"));
+    let timeout = args.timeout.filter(|ms| *ms > 0.0).map(|ms| fn_tool::duration_from_secs(ms / 1000.0));
+    let waited = task_ops::wait_for_task(&args.task_id, timeout, cx).await?;
+    task_ops::task_report_with_next_step(&waited, part, TaskIdField::Task, note, cx).await
+}

@@ -1,0 +1,338 @@
+//! What the dialects do at the desk, each said once.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::text_paging::TextRange;
+use super::files::find_vcs_dir;
+use super::fn_tool::ToolCallResult;
+use super::task_text::{self, END_YOUR_TURN, TaskTable, TaskIdField, RESULT_IS_SENT, TaskReport};
+use super::{ToolsetContext, ToolsetError};
+use crate::dispatch::{AgentInfo, DispatchError, WaitMode, LetterContent, SendReceipt, WaitResult, find_task};
+use crate::entry::Order;
+use crate::id::{AgentName, TaskId};
+use crate::task::{TaskState, Status};
+use crate::tool::{CallContext, ToolError, ToolOutput};
+
+/// The agent that a model means. Whom it may call is the desk's to say.
+pub(super) fn match_agent(cards: &[AgentInfo], typed: &str) -> AgentName {
+    let typed = typed.trim();
+    let exact = cards.iter().find(|card| card.name.as_str() == typed);
+    let close = || cards.iter().find(|card| card.name.as_str().eq_ignore_ascii_case(typed));
+    exact.or_else(close).map_or_else(|| AgentName::from(typed), |card| card.name.clone())
+}
+
+/// That a toolset is of no use to an agent that has nobody to call.
+pub(super) fn require_sub_agents(toolset: &str, patron: &ToolsetContext) -> Result<(), ToolsetError> {
+    if !patron.sub_agents.is_empty() {
+        return Ok(());
+    }
+    let why =
+        format!("agent '{}' has no sub_agents to give tasks to: name some, or leave it out", patron.agent);
+    Err(ToolsetError { toolset: toolset.to_owned(), why })
+}
+
+/// Launches a task.
+pub(super) async fn launch_task(cx: &CallContext, mut order: Order) -> Result<TaskId, ToolError> {
+    order.working_dir = child_working_dir(cx, order.working_dir.take()).await?;
+    Ok(cx.dispatcher.submit(&cx.caller, cx.call, order).await?)
+}
+
+/// Where a task is to work: where its parent does, or below.
+async fn child_working_dir(cx: &CallContext, asked: Option<PathBuf>) -> Result<Option<PathBuf>, ToolError> {
+    let Some(asked) = asked else { return Ok(cx.working_dir.clone()) };
+    let Some(here) = cx.working_dir.clone() else {
+        let text = "`working_dir` cannot be set: your own task has no working directory, and no task has more than its parent";
+        return Err(ToolError::Retry(text.to_owned()));
+    };
+    let found = tokio::task::spawn_blocking(move || directory_below(&here, &asked)).await;
+    let found = found.unwrap_or_else(|_| Err("the program is ending".to_owned()));
+    found.map(Some).map_err(ToolError::Retry)
+}
+
+/// What `asked` really is, if that is a directory at or below `here`.
+fn directory_below(here: &Path, asked: &Path) -> Result<PathBuf, String> {
+    let whole = here.join(asked);
+    let shown = whole.display();
+    let outside =
+        || format!("`working_dir`: {shown} is not below your own working directory {}", here.display());
+    let seems_inside =
+        whole.starts_with(here) && !whole.components().any(|part| part == Component::ParentDir);
+    let Ok(home) = here.canonicalize() else {
+        // Nothing is there to be looked at; then the words must do.
+        return if seems_inside { Ok(whole) } else { Err(outside()) };
+    };
+    match whole.canonicalize() {
+        Ok(real) if !real.starts_with(&home) => Err(outside()),
+        // Its tools could otherwise change what is guarded from those of the parent.
+        Ok(real) if real.strip_prefix(&home).is_ok_and(|rel| find_vcs_dir(rel).is_some()) => {
+            Err(format!("`working_dir`: {shown} is where git and its like keep their own files"))
+        }
+        Ok(real) if !real.is_dir() => Err(format!("`working_dir`: {shown} is not a directory")),
+        Ok(real) => Ok(real),
+        // Whether there is something outside is nobody's business.
+        Err(_) if !seems_inside => Err(outside()),
+        Err(_) => Err(format!("`working_dir`: there is no directory {shown}; it must be there already")),
+    }
+}
+
+/// Launches a task and waits until it has ended.
+pub(super) async fn launch_and_wait(cx: &CallContext, order: Order) -> Result<WaitResult, ToolError> {
+    let id = launch_task(cx, order).await?;
+    wait_without_seat(cx, &[id], WaitMode::All, None).await
+}
+
+/// What is said of a task that goes on though its caller waited for it.
+pub(super) fn moved_to_background_note(head: &TaskState) -> String {
+    let (id, agent) = (head.id, &head.agent);
+    format!(
+        "Task {id} of {agent} goes on in the background: the user does not want to wait for it. {RESULT_IS_SENT} {END_YOUR_TURN}"
+    )
+}
+
+/// What each of the typed ids stands for.
+pub(super) async fn find_tasks(
+    cx: &CallContext,
+    typed: &[String],
+) -> Result<Vec<Result<TaskState, DispatchError>>, ToolError> {
+    let heads = cx.dispatcher.list(&cx.caller).await?;
+    let one = |typed: &String| {
+        let id = find_task(&heads, typed)?;
+        let head = heads.iter().find(|head| head.id == id).cloned();
+        head.ok_or_else(|| DispatchError::UnknownTask { asked: typed.clone(), have: Vec::new() })
+    };
+    Ok(typed.iter().map(one).collect())
+}
+
+/// Waits for tasks that were looked up. While it does, the caller needs no seat.
+pub(super) async fn wait_for_tasks(
+    cx: &CallContext,
+    heads: &[TaskState],
+    join: WaitMode,
+    timeout: Option<Duration>,
+) -> Result<WaitResult, ToolError> {
+    let ids: Vec<TaskId> = heads.iter().map(|head| head.id).collect();
+    let ended = |head: &TaskState| head.status.is_final();
+    let over = match join {
+        WaitMode::All => heads.iter().all(ended),
+        WaitMode::Any => heads.iter().any(ended),
+    };
+    if over {
+        // Giving the seat back for a wait that is over would mean queueing for another.
+        let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        return Ok(cx.dispatcher.wait(&cx.caller, &typed, join, timeout).await?);
+    }
+    wait_without_seat(cx, &ids, join, timeout).await
+}
+
+async fn wait_without_seat(
+    cx: &CallContext,
+    ids: &[TaskId],
+    join: WaitMode,
+    timeout: Option<Duration>,
+) -> Result<WaitResult, ToolError> {
+    let typed: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let _seatless = cx.waits_for(ids.to_vec());
+    tokio::select! {
+        biased;
+        waited = cx.dispatcher.wait(&cx.caller, &typed, join, timeout) => Ok(waited?),
+        // However far they are now.
+        () = cx.backgrounded.cancelled() => Ok(cx.dispatcher.wait(&cx.caller, &typed, join, Some(Duration::ZERO)).await?),
+        () = cx.cancel.cancelled() => {
+            Err(ToolError::Failed("you are being stopped: the wait was broken off".to_owned()))
+        }
+    }
+}
+
+/// The caller's tasks.
+pub(super) async fn list_tasks(cx: &CallContext, named: fn(TaskId) -> TaskIdField) -> Result<TaskTable, ToolError> {
+    let heads = cx.dispatcher.list(&cx.caller).await?;
+    Ok(TaskTable::new(&heads, &cx.caller, named, cx.dispatcher.now()))
+}
+
+/// What is said when all of the caller's tasks have ended.
+async fn all_ended(cx: &CallContext) -> Result<Option<String>, ToolError> {
+    Ok(task_text::all_ended_note(&cx.dispatcher.list(&cx.caller).await?))
+}
+
+/// Stops a task; how it stands then, and a sentence about it.
+pub(super) async fn stop_task(cx: &CallContext, typed: &str) -> Result<(TaskId, Status, String), ToolError> {
+    let before = cx.dispatcher.stop(&cx.caller, typed).await?;
+    let id = before.id;
+    Ok(match before.status {
+        Status::Pending => (id, Status::Cancelled, format!("{id} had not started: it is cancelled.")),
+        Status::Running => {
+            let then = match before.parent == Some(cx.caller.task) {
+                true => "what it had by then will be sent to you as a message",
+                false => "look at it then to see what it had",
+            };
+            let said =
+                format!("{id} was told to stop, with everything below it. It ends within seconds; {then}.");
+            (id, Status::Running, said)
+        }
+        ended => (id, ended, format!("{id} had already ended ({ended}): there was nothing to stop.")),
+    })
+}
+
+/// Writes to a task; where the letter went, and a sentence about it.
+pub(super) async fn send_message(cx: &CallContext, typed: &str, note: LetterContent) -> Result<(SendReceipt, String), ToolError> {
+    let sent = cx.dispatcher.send(&cx.caller, cx.call, typed, note).await?;
+    let to = sent.to;
+    let mine = |head: &TaskState| head.id == to && head.parent == Some(cx.caller.task);
+    let then = match cx.dispatcher.list(&cx.caller).await?.iter().any(mine) {
+        true => RESULT_IS_SENT,
+        // Of the tasks of its tasks, and of those that it took over with the conversation.
+        false => "Its result is sent to the task that it works for.",
+    };
+    let said = if sent.continued {
+        format!("{typed} had ended: a new task, {to}, goes on from there with your message. {then}")
+    } else {
+        format!("Your message is with {to}, which reads it before its next step. {then}")
+    };
+    Ok((sent, said))
+}
+
+/// An answer in JSON.
+pub(super) fn json_output(answer: &impl Serialize) -> ToolCallResult {
+    match serde_json::to_string(answer) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(ToolError::Fatal(format!("the answer cannot be written as JSON: {error}"))),
+    }
+}
+
+/// An answer in JSON that has the final results of tasks in it.
+pub(super) fn json_output_with(answer: &impl Serialize, collected: Vec<TaskId>, is_error: bool) -> ToolCallResult {
+    Ok(ToolOutput { collected, is_error, ..json_output(answer)? })
+}
+
+/// What launching and stopping answer.
+#[derive(Serialize)]
+pub(super) struct TaskReceipt {
+    #[serde(flatten)]
+    id: TaskIdField,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentName>,
+    status: Status,
+    note: String,
+}
+
+impl TaskReceipt {
+    /// The receipt for a task that goes on though its caller waited for it.
+    pub(super) fn moved_to_background(id: TaskIdField, head: &TaskState) -> TaskReceipt {
+        TaskReceipt { id, agent: Some(head.agent.clone()), status: head.status, note: moved_to_background_note(head) }
+    }
+
+    /// The receipt for a task that was launched just now.
+    pub(super) fn launched(id: TaskIdField, agent: AgentName) -> TaskReceipt {
+        TaskReceipt { id, agent: Some(agent), status: Status::Pending, note: format!("{RESULT_IS_SENT} {END_YOUR_TURN}") }
+    }
+}
+
+/// Stops a task, and answers with the receipt for that.
+pub(super) async fn stop_with_receipt(typed: &str, named: fn(TaskId) -> TaskIdField, cx: &CallContext) -> ToolCallResult {
+    let (id, status, note) = stop_task(cx, typed).await?;
+    json_output(&TaskReceipt { id: named(id), agent: None, status, note })
+}
+
+/// The answer of a wait for one task, with its output or a part of that.
+pub(super) fn task_report(
+    waited: &WaitResult,
+    part: Option<TextRange>,
+    named: fn(TaskId) -> TaskIdField,
+    note: Option<String>,
+    cx: &CallContext,
+) -> ToolCallResult {
+    let Some(snapshot) = waited.tasks.first() else {
+        return Err(ToolError::Failed("the task cannot be found any more".to_owned()));
+    };
+    let mut report = TaskReport::new(snapshot, part, named, cx.dispatcher.now());
+    report.timed_out = waited.timed_out;
+    report.note = match (note, report.note) {
+        (Some(one), Some(two)) => Some(format!("{one}. {two}")),
+        (one, two) => one.or(two),
+    };
+    let ended = report.status.is_final();
+    let collected = if ended && !report.truncated { vec![snapshot.state.id] } else { Vec::new() };
+    json_output_with(&report, collected, ended && report.status != Status::Completed)
+}
+
+/// The same, with what leads on from there.
+pub(super) async fn task_report_with_next_step(
+    waited: &WaitResult,
+    part: Option<TextRange>,
+    named: fn(TaskId) -> TaskIdField,
+    note: Option<String>,
+    cx: &CallContext,
+) -> ToolCallResult {
+    let plain = task_report(waited, part, named, note.clone(), cx)?;
+    // Only who has seen all of it is led on.
+    let lead = match (&note, plain.collected.is_empty()) {
+        (None, false) => all_ended(cx).await?,
+        _ => None,
+    };
+    if lead.is_some() { task_report(waited, part, named, lead, cx) } else { Ok(plain) }
+}
+
+/// One task as the dialects that speak plainly show it, with its output or a part of that.
+pub(super) async fn view_task(typed: &str, part: Option<TextRange>, tool: &str, cx: &CallContext) -> ToolCallResult {
+    let snapshot = cx.dispatcher.view(&cx.caller, typed).await?;
+    let id = snapshot.state.id;
+    let (mut text, whole) =
+        task_text::task_details(&snapshot, part, cx.dispatcher.now(), |from| task_text::read_on(tool, id, from));
+    let collected = if whole { vec![id] } else { Vec::new() };
+    if let Some(lead) = if whole { all_ended(cx).await? } else { None } {
+        text = format!("{text}\n\n{lead}");
+    }
+    Ok(ToolOutput { text, collected, ..ToolOutput::default() })
+}
+
+/// Waits for one task.
+pub(super) async fn wait_for_task(
+    typed: &str,
+    timeout: Option<Duration>,
+    cx: &CallContext,
+) -> Result<WaitResult, ToolError> {
+    let heads: Result<Vec<_>, _> = find_tasks(cx, &[typed.to_owned()]).await?.into_iter().collect();
+    wait_for_tasks(cx, &heads?, WaitMode::All, timeout).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_child_works_where_its_parent_does_or_below() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().canonicalize().unwrap();
+        let work = root.join("work");
+        std::fs::create_dir_all(work.join("sub/deep")).unwrap();
+        std::fs::create_dir(root.join("other")).unwrap();
+        std::fs::write(work.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("../other", work.join("out")).unwrap();
+        std::os::unix::fs::symlink("sub", work.join("in")).unwrap();
+        let asked = |dir: &str| directory_below(&work, Path::new(dir));
+        assert_eq!(asked("sub/deep"), Ok(work.join("sub/deep")));
+        assert_eq!(asked("in"), Ok(work.join("sub")));
+        assert_eq!(asked("."), Ok(work.clone()));
+        assert_eq!(asked(work.join("sub").to_str().unwrap()), Ok(work.join("sub")));
+        for out in ["..", "../other", "out", "sub/../..", "/", "/nowhere", "../nowhere"] {
+            assert!(asked(out).unwrap_err().contains("is not below your own"), "{out}: {:?}", asked(out));
+        }
+        std::fs::create_dir_all(work.join(".git/hooks")).unwrap();
+        std::os::unix::fs::symlink(".git/hooks", work.join("hooks")).unwrap();
+        for guarded in [".git", ".git/hooks", "hooks"] {
+            assert!(
+                asked(guarded).unwrap_err().contains("keep their own files"),
+                "{guarded}: {:?}",
+                asked(guarded)
+            );
+        }
+        assert!(asked("missing").unwrap_err().contains("must be there already"));
+        assert!(asked("file").unwrap_err().contains("is not a directory"));
+        assert_eq!(directory_below(Path::new("/not/there"), Path::new("sub")), Ok("/not/there/sub".into()));
+        assert!(directory_below(Path::new("/not/there"), Path::new("../sub")).is_err());
+    }
+}

@@ -1,0 +1,453 @@
+//! What models are told about tasks, in one place for all dialects.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::text_paging::{OUTPUT_LIMIT, TextRange, text_page, head_and_tail};
+use crate::dispatch::{Caller, AgentInfo};
+use crate::entry::WaitReason;
+use crate::id::{AgentName, TaskId};
+use crate::message::prompt_tags::escape;
+use crate::snapshot::Snapshot;
+use crate::task::{TaskState, Status};
+
+/// What leads a model away from polling.
+pub(super) const RESULT_IS_SENT: &str =
+    "Its result will be sent to you as a message when it ends: no need to wait or to poll.";
+/// What can be done meanwhile.
+pub(super) const END_YOUR_TURN: &str = "Do not start it again. When all that is needed has been started, end your turn with one \
+                                short sentence: you will be called again with the results.";
+
+/// A task to show how tasks are given.
+pub(super) const EXAMPLE_TASK: &str = "Find the three most used Go web frameworks, with sources.";
+
+/// How many tasks a list shows.
+const LISTED: usize = 100;
+
+/// A time as people say it: `7s`, `1m05s`, `2h03m`.
+pub(super) fn format_duration(time: Duration) -> String {
+    match time.as_secs() {
+        s @ ..60 => format!("{s}s"),
+        s @ ..3600 => format!("{}m{:02}s", s / 60, s % 60),
+        s => format!("{}h{:02}m", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// After how many seconds it may be worth to look at a task again that has run so long.
+fn look_again(elapsed: Duration) -> u64 {
+    [15, 30, 60, 120].into_iter().find(|step| *step * 2 >= elapsed.as_secs()).unwrap_or(300)
+}
+
+/// The agents, a line each.
+pub(super) fn agent_list(cards: &[AgentInfo]) -> String {
+    let line = |card: &AgentInfo| match card.description.trim() {
+        "" => format!("- {}\n", card.name),
+        what => format!("- {}: {what}\n", card.name),
+    };
+    cards.iter().map(line).collect()
+}
+
+/// What an agent is told about launching tasks: whom it can ask, what becomes of results, an example.
+pub(super) fn delegation_guide(cards: &[AgentInfo], launch: &str, wait: &str, example: &str) -> String {
+    format!(
+        "You can give tasks to these agents. They work at the same time as you and each other:\n{}\
+         How to use them:\n\
+         1. Start every independent task with {launch}. An agent sees only what you write in `task`: \
+         say all it needs to know.\n\
+         2. Then do other work, or simply finish your turn. \
+         When a task ends, its result comes to you as a message, once. Do not poll, and do not start a task again that is still running.\n\
+         3. {wait} only when you cannot go on without a result.\n\
+         4. A task that failed or was cancelled says why, and what it had by then. Never present that as a success.\n\
+         Example: {example}\n",
+        agent_list(cards)
+    )
+}
+
+/// A task's id, under the name that a dialect has for it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) enum TaskIdField {
+    #[serde(rename = "task_id")]
+    Task(TaskId),
+    #[serde(rename = "agent_id")]
+    Agent(TaskId),
+}
+
+impl TaskIdField {
+    fn id(self) -> TaskId {
+        let (TaskIdField::Task(id) | TaskIdField::Agent(id)) = self;
+        id
+    }
+
+    /// How to read an output from a place on, where results are told in JSON.
+    pub(super) fn read_on(self, from: usize) -> String {
+        let tool = match self {
+            TaskIdField::Task(_) => "get_task_result",
+            TaskIdField::Agent(_) => "task_output",
+        };
+        read_on(tool, self.id(), from)
+    }
+}
+
+/// How to read the output of a task from a place on, with this tool.
+pub(super) fn read_on(tool: &str, id: TaskId, from: usize) -> String {
+    format!(r#" To read on: {tool} {{"task_id": "{id}", "offset": {from}}}."#)
+}
+
+/// The tools that a task is in now.
+fn tools(head: &TaskState) -> Option<String> {
+    let mut names: Vec<&str> = head.calling.iter().map(|(_, tool)| &**tool).collect();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// What a task waits for, and since when.
+fn waiting(head: &TaskState, now: Timestamp) -> Option<String> {
+    let waiting = head.waiting_at(now)?;
+    let what = match &waiting.on {
+        WaitReason::Tasks(ids) if ids.is_empty() => "its tasks".to_owned(),
+        WaitReason::Tasks(ids) => ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", "),
+        WaitReason::Letter => "a message".to_owned(),
+        WaitReason::Person(what) => format!("a person ({what})"),
+        WaitReason::Provider(why) => format!("its model provider ({why})"),
+    };
+    let since = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
+    Some(format!("{}, for {}", escape(&what), format_duration(since)))
+}
+
+/// A task in a list.
+#[derive(Debug, Serialize)]
+pub(super) struct TaskRow {
+    #[serde(flatten)]
+    id: TaskIdField,
+    agent: AgentName,
+    status: Status,
+    elapsed: String,
+    tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<String>,
+    /// The task that launched it, where that is not the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued_by: Option<TaskId>,
+    task: String,
+}
+
+impl TaskRow {
+    fn new(head: &TaskState, caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskRow {
+        TaskRow {
+            id: named(head.id),
+            agent: head.agent.clone(),
+            status: head.status,
+            elapsed: format_duration(head.elapsed(now)),
+            tokens: head.usage.total(),
+            tool: tools(head),
+            waiting_for: waiting(head, now),
+            parent: head.parent.filter(|parent| *parent != caller.task),
+            continued_by: head.continued_by,
+            task: escape(&head.headline).into_owned(),
+        }
+    }
+}
+
+impl fmt::Display for TaskRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TaskRow { agent, status, elapsed, tokens, .. } = self;
+        write!(f, "{} · {agent} · {status} · {elapsed} · {tokens} tokens", self.id.id())?;
+        if let Some(tool) = &self.tool {
+            write!(f, " · in {tool}")?;
+        }
+        if let Some(waiting) = &self.waiting_for {
+            write!(f, " · waits for {waiting}")?;
+        }
+        if let Some(parent) = self.parent {
+            write!(f, " · launched by {parent}")?;
+        }
+        if let Some(by) = self.continued_by {
+            write!(f, " · continued by {by}")?;
+        }
+        write!(f, " · {}", self.task)
+    }
+}
+
+/// The caller's tasks, oldest first. Of very many, the oldest that have ended are only counted.
+pub(super) struct TaskTable {
+    pub(super) rows: Vec<TaskRow>,
+    /// What there is to say beside the rows.
+    pub(super) note: Option<String>,
+}
+
+impl TaskTable {
+    pub(super) fn new(heads: &[TaskState], caller: &Caller, named: fn(TaskId) -> TaskIdField, now: Timestamp) -> TaskTable {
+        let mut over = heads.len().saturating_sub(LISTED);
+        let mut left_out = 0_usize;
+        let kept = heads.iter().filter(|head| {
+            let drop = over > 0 && head.status.is_final();
+            over -= usize::from(drop);
+            left_out += usize::from(drop);
+            !drop
+        });
+        let rows: Vec<TaskRow> = kept.map(|head| TaskRow::new(head, caller, named, now)).collect();
+        let mut notes = Vec::new();
+        if heads.is_empty() {
+            notes.push("You have started no tasks yet.".to_owned());
+        }
+        if left_out > 0 {
+            notes.push(format!("{left_out} older tasks that have ended are not shown."));
+        }
+        notes.extend(tasks_note(heads));
+        TaskTable { rows, note: (!notes.is_empty()).then(|| notes.join(" ")) }
+    }
+}
+
+impl fmt::Display for TaskTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.rows {
+            writeln!(f, "{row}")?;
+        }
+        f.write_str(self.note.as_deref().unwrap_or_default())
+    }
+}
+
+/// What is said of all of the caller's tasks: that they have ended, or that there is no use in looking.
+fn tasks_note(heads: &[TaskState]) -> Option<String> {
+    let running = heads.iter().filter(|head| !head.status.is_final()).count();
+    match running {
+        0 => all_ended_note(heads),
+        _ => Some(format!(
+            "{running} of {} not ended yet. The result of each is sent to you as a message when it ends: no need to \
+             look again. If there is nothing else to do, end your turn with a short sentence.",
+            tasks(heads.len())
+        )),
+    }
+}
+
+/// What is said when all of the caller's tasks have ended.
+pub(super) fn all_ended_note(heads: &[TaskState]) -> Option<String> {
+    if heads.is_empty() || heads.iter().any(|head| !head.status.is_final()) {
+        return None;
+    }
+    let all = match heads.len() {
+        1 => "Your task has ended; what came of it is".to_owned(),
+        n => format!("All {n} tasks have ended; what came of them is"),
+    };
+    Some(format!(
+        "{all} here or in the messages that you have got: nothing more will come. \
+                   If there is nothing else to start, answer now."
+    ))
+}
+
+fn tasks(n: usize) -> String {
+    if n == 1 { "1 task has".to_owned() } else { format!("{n} tasks have") }
+}
+
+/// What is said of a task that has not ended.
+pub(super) fn not_ended_note(head: &TaskState, now: Timestamp) -> String {
+    let elapsed = head.elapsed(now);
+    let stands = match (&head.stop, head.status) {
+        (Some(_), _) => "It is being stopped.",
+        (None, Status::Pending) if head.started.is_none() => "It waits for its turn to start.",
+        (None, Status::Pending) => "It waits for its turn to go on.",
+        _ => "It is still running.",
+    };
+    format!("{stands} {RESULT_IS_SENT} If you must, look again in {} seconds.", look_again(elapsed))
+}
+
+/// What is said of an answer that came early.
+fn cut_short_note(head: &TaskState) -> Option<String> {
+    let limit = head.cut_short.as_ref()?;
+    Some(format!("it was cut short ({}), so this may not be all of the answer", escape(limit)))
+}
+
+/// Why a task ended without an answer.
+pub(super) fn failure_reason(head: &TaskState) -> Option<String> {
+    let why = || head.stop.as_ref().map(|stop| stop.cause.to_string());
+    match head.status {
+        Status::Failed | Status::Cancelled => {
+            let why = head.error.clone().or_else(why).unwrap_or_else(|| head.status.to_string());
+            Some(escape(&why).into_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The output of a task, or the part of it that is wanted, as far as it fits into `limit` bytes; and whether that is
+/// not all. `how` says how to read on from a place. If no part is wanted, both ends of an answer are shown, and the last
+/// of live output.
+pub(super) fn output_text(
+    snapshot: &Snapshot,
+    part: Option<TextRange>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let (mut shown, truncated) = cut(snapshot, part, limit, how);
+    if let Some(early) = cut_short_note(&snapshot.state) {
+        let _ = write!(shown, "\n\n[{early}]");
+    }
+    (shown, truncated)
+}
+
+fn cut(
+    snapshot: &Snapshot,
+    part: Option<TextRange>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let (shown, truncated) = part_of(snapshot, part, limit, how);
+    match escape(&shown) {
+        Cow::Borrowed(_) => (shown, truncated),
+        Cow::Owned(escaped) => (escaped, truncated),
+    }
+}
+
+fn part_of(
+    snapshot: &Snapshot,
+    part: Option<TextRange>,
+    limit: usize,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let text = snapshot.output.as_str();
+    if let Some(part) = part {
+        let page = text_page(text, part, limit);
+        return (page.with_marker(how), !page.is_whole());
+    }
+    if snapshot.state.status.is_final() {
+        return head_and_tail(text, limit, how).map_or_else(|| (text.to_owned(), false), |cut| (cut, true));
+    }
+    if text.len() <= limit {
+        return (text.to_owned(), false);
+    }
+    let at = text.ceil_char_boundary(text.len() - limit);
+    let (before, total) = (text[..at].chars().count(), text.chars().count());
+    (format!("[… the first {before} of {total} characters are left out.{} …]\n{}", how(0), &text[at..]), true)
+}
+
+/// One task, as the dialects that speak JSON tell of it.
+#[derive(Debug, Serialize)]
+pub(super) struct TaskReport {
+    #[serde(flatten)]
+    id: TaskIdField,
+    agent: AgentName,
+    pub(super) status: Status,
+    output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    pub(super) truncated: bool,
+    elapsed: String,
+    tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued_by: Option<TaskId>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) timed_out: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
+}
+
+impl TaskReport {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        part: Option<TextRange>,
+        named: fn(TaskId) -> TaskIdField,
+        now: Timestamp,
+    ) -> TaskReport {
+        let head = &snapshot.state;
+        let id = named(head.id);
+        let (output, truncated) = output_text(snapshot, part, OUTPUT_LIMIT, |from| id.read_on(from));
+        TaskReport {
+            id,
+            agent: head.agent.clone(),
+            status: head.status,
+            output,
+            error: failure_reason(head),
+            truncated,
+            elapsed: format_duration(head.elapsed(now)),
+            tokens: head.usage.total(),
+            tool: tools(head),
+            waiting_for: waiting(head, now),
+            continued_by: head.continued_by,
+            timed_out: false,
+            note: (!head.status.is_final()).then(|| not_ended_note(head, now)),
+        }
+    }
+}
+
+/// One task, as the dialects that speak plainly tell of it, with a part of its output; and whether that is the whole
+/// of its final result. `how` says how to read on from a place.
+pub(super) fn task_details(
+    snapshot: &Snapshot,
+    part: Option<TextRange>,
+    now: Timestamp,
+    how: impl FnOnce(usize) -> String,
+) -> (String, bool) {
+    let head = &snapshot.state;
+    let ended = head.status.is_final();
+    let (elapsed, tokens) = (format_duration(head.elapsed(now)), head.usage.total());
+    let mut text = format!(
+        "{} · {} · {} · {elapsed} · {tokens} tokens · {} turns\nTask: {}\n",
+        head.id,
+        head.agent,
+        head.status,
+        head.turns,
+        escape(&head.headline)
+    );
+    let progress =
+        head.progress.as_ref().map(|progress| format!(" ({})", escape(progress))).unwrap_or_default();
+    let lines = [
+        ("Now in", tools(head).map(|tools| tools + &progress)),
+        ("Waits for", waiting(head, now)),
+        ("Unread messages", (head.unread > 0).then(|| head.unread.to_string())),
+        ("Error", failure_reason(head)),
+        ("Note", cut_short_note(head)),
+        ("Continued by", head.continued_by.map(|by| by.to_string())),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name}: {value}");
+        }
+    }
+    let title = match head.status {
+        Status::Completed => "Output",
+        Status::Failed | Status::Cancelled => "Output before it ended",
+        Status::Pending | Status::Running => "Output so far",
+    };
+    let (shown, truncated) = cut(snapshot, part, OUTPUT_LIMIT, how);
+    let _ = match shown.trim() {
+        "" => writeln!(text, "\n{title}: none"),
+        _ => writeln!(text, "\n{title}:\n{shown}"),
+    };
+    if !ended {
+        let _ = writeln!(text, "\n{}", not_ended_note(head, now));
+    }
+    (text.trim_end().to_owned(), ended && !truncated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        for (seconds, said) in
+            [(0, "0s"), (59, "59s"), (65, "1m05s"), (3599, "59m59s"), (3600, "1h00m"), (93_784, "26h03m")]
+        {
+            assert_eq!(format_duration(Duration::from_secs(seconds)), said);
+        }
+    }
+
+    #[test]
+    fn the_longer_a_task_runs_the_later_it_is_worth_a_look() {
+        for (elapsed, next) in [(0, 15), (30, 15), (31, 30), (65, 60), (200, 120), (4000, 300)] {
+            assert_eq!(look_again(Duration::from_secs(elapsed)), next, "{elapsed}");
+        }
+    }
+}

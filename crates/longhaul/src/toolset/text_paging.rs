@@ -1,0 +1,217 @@
+//! What fits into a context of a text that may be long: a page of it, or its two ends. Never half a character.
+
+use super::fn_tool;
+
+/// How many bytes of a task's output one result shows.
+pub(super) const OUTPUT_LIMIT: usize = 16 * 1024;
+/// How many bytes of outputs a result shows that tells of several tasks: what the runner lets through of a result,
+/// with some room for the rest of it.
+const TOGETHER: usize = 40 * 1024;
+/// No task's output is cut shorter than this for the sake of the others.
+const AT_LEAST: usize = 1024;
+
+/// How many bytes each of `n` outputs may have in one result.
+pub(super) fn bytes_per_output(n: usize) -> usize {
+    (TOGETHER / n.max(1)).clamp(AT_LEAST, OUTPUT_LIMIT)
+}
+
+/// Which part of a text is wanted. Places are counted in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextRange {
+    /// From a place on, at most so many characters.
+    From(usize, usize),
+    /// The last characters.
+    Tail(usize),
+    /// The last lines.
+    TailLines(usize),
+}
+
+impl TextRange {
+    /// The part that is asked for; a place goes before the last characters or lines. Zeros are what models put where
+    /// they mean nothing.
+    pub(super) fn from_args(offset: Option<f64>, limit: Option<f64>, last: Option<TextRange>) -> Option<TextRange> {
+        match (above_0(offset), above_0(limit), last) {
+            (None, None, None) => offset.map(|_| TextRange::From(0, usize::MAX)),
+            (None, _, Some(last)) => Some(last),
+            (offset, limit, _) => Some(TextRange::From(offset.unwrap_or(0), limit.unwrap_or(usize::MAX))),
+        }
+    }
+
+    /// The last characters, if they are asked for.
+    pub(super) fn tail(asked: Option<f64>) -> Option<TextRange> {
+        above_0(asked).map(TextRange::Tail)
+    }
+
+    /// The last lines, if they are asked for.
+    pub(super) fn tail_lines(asked: Option<f64>) -> Option<TextRange> {
+        above_0(asked).map(TextRange::TailLines)
+    }
+}
+
+fn above_0(n: Option<f64>) -> Option<usize> {
+    n.filter(|n| *n > 0.0).map(fn_tool::to_index)
+}
+
+/// A part of a text, and where in the text it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TextPage<'a> {
+    /// The part.
+    pub(super) text: &'a str,
+    /// How many characters are before it.
+    pub(super) from: usize,
+    /// How many characters there are up to its end.
+    pub(super) to: usize,
+    /// How many characters the whole text has.
+    pub(super) total: usize,
+}
+
+impl TextPage<'_> {
+    /// Whether it shows what there is to see: something, unless there is nothing.
+    pub(super) fn has_text(&self) -> bool {
+        self.total == 0 || self.from < self.to
+    }
+
+    /// Whether it is all of the text.
+    pub(super) fn is_whole(&self) -> bool {
+        self.from == 0 && self.to == self.total
+    }
+
+    /// Its text with a mark that says which part it is; `how` says how to read on from a place.
+    pub(super) fn with_marker(&self, how: impl FnOnce(usize) -> String) -> String {
+        let TextPage { text, from, to, total } = *self;
+        if self.is_whole() {
+            return text.to_owned();
+        }
+        if !self.has_text() {
+            return format!("[… nothing: the output ends at character {total}.{} …]", how(0));
+        }
+        let how = how(if to < total { to } else { 0 });
+        format!("{text}\n\n[… these are characters {from} to {to} of {total}.{how} …]")
+    }
+}
+
+/// A part of a text, of at most `most` bytes.
+pub(super) fn text_page(text: &str, part: TextRange, most: usize) -> TextPage<'_> {
+    let total = text.chars().count();
+    let (start, end) = match part {
+        TextRange::From(offset, limit) => {
+            let start = byte(text, offset);
+            let end = text.floor_char_boundary(start.saturating_add(most));
+            (start, (start + byte(&text[start..], limit)).min(end))
+        }
+        TextRange::Tail(count) => (byte(text, total.saturating_sub(count)), text.len()),
+        TextRange::TailLines(count) => (last_lines(text, count), text.len()),
+    };
+    let start = match part {
+        TextRange::From(..) => start,
+        _ => start.max(text.ceil_char_boundary(text.len().saturating_sub(most))),
+    };
+    let from = text[..start].chars().count();
+    let shown = &text[start..end];
+    TextPage { text: shown, from, to: from + shown.chars().count(), total }
+}
+
+/// Where the `n`th character begins, or the text ends.
+fn byte(text: &str, n: usize) -> usize {
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+/// Where the last `count` lines begin. A line feed at the very end begins no line.
+fn last_lines(text: &str, count: usize) -> usize {
+    let Some(before) = count.checked_sub(1) else { return text.len() };
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    body.rmatch_indices('\n').nth(before).map_or(0, |(at, _)| at + 1)
+}
+
+/// Both ends of a text that has more than `limit` bytes, with a mark between them that says what is missing and,
+/// if there is a way to read it, how: `how` is given the place where the gap begins. `None` if the text is not too
+/// long.
+pub(crate) fn head_and_tail(text: &str, limit: usize, how: impl FnOnce(usize) -> String) -> Option<String> {
+    if text.len() <= limit {
+        return None;
+    }
+    let head = &text[..text.floor_char_boundary(limit / 4 * 3)];
+    let tail = &text[text.ceil_char_boundary(text.len() - limit / 4)..];
+    let from = head.chars().count();
+    let total = text.chars().count();
+    let to = total - tail.chars().count();
+    let (left_out, how) = (to - from, how(from));
+    Some(format!(
+        "{head}\n\n[… {left_out} of {total} characters are left out here: {from} to {to}.{how} …]\n\n{tail}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_where_it_is() {
+        let text = "añb→c\nsecond\nthird\n";
+        for (part, shown, from, to) in [
+            (TextRange::From(0, 3), "añb", 0, 3),
+            (TextRange::From(1, 3), "ñb→", 1, 4),
+            (TextRange::From(3, usize::MAX), "→c\nsecond\nthird\n", 3, 19),
+            (TextRange::From(99, 5), "", 19, 19),
+            (TextRange::Tail(4), "ird\n", 15, 19),
+            (TextRange::Tail(usize::MAX), text, 0, 19),
+            (TextRange::TailLines(1), "third\n", 13, 19),
+            (TextRange::TailLines(2), "second\nthird\n", 6, 19),
+            (TextRange::TailLines(9), text, 0, 19),
+            (TextRange::TailLines(0), "", 19, 19),
+        ] {
+            assert_eq!(text_page(text, part, OUTPUT_LIMIT), TextPage { text: shown, from, to, total: 19 }, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn pages_put_together_are_the_text() {
+        for unit in ["x", "é", "→", "🦀"] {
+            for shift in 0..4 {
+                let text = format!("{}{}", "x".repeat(shift), unit.repeat(40_000 / unit.len()));
+                let (mut whole, mut at) = (String::new(), 0);
+                while at < text.chars().count() {
+                    let page = text_page(&text, TextRange::From(at, usize::MAX), OUTPUT_LIMIT);
+                    assert!(page.text.len() <= OUTPUT_LIMIT && page.has_text());
+                    whole.push_str(page.text);
+                    at = page.to;
+                }
+                assert_eq!(whole, text);
+                let tail = text_page(&text, TextRange::Tail(usize::MAX), OUTPUT_LIMIT);
+                assert!(tail.text.len() <= OUTPUT_LIMIT && tail.to == tail.total && tail.from > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn two_ends_are_whole_characters_and_the_mark_tells_the_gap() {
+        for unit in ["x", "é", "→", "🦀"] {
+            for shift in 0..4 {
+                let text = format!("{}{}", "x".repeat(shift), unit.repeat(100));
+                let Some(cut) = head_and_tail(&text, 64, |from| format!(" Go to {from}.")) else {
+                    panic!("{} bytes are more than 64", text.len());
+                };
+                let (head, rest) = cut.split_once("\n\n[… ").unwrap();
+                let (mark, tail) = rest.split_once(" …]\n\n").unwrap();
+                assert!(head.len() <= 48 && tail.len() <= 16);
+                let (from, total) = (head.chars().count(), text.chars().count());
+                let to = total - tail.chars().count();
+                assert_eq!(
+                    mark,
+                    format!(
+                        "{} of {total} characters are left out here: {from} to {to}. Go to {from}.",
+                        to - from
+                    )
+                );
+            }
+        }
+        assert_eq!(head_and_tail("short", 5, |_| String::new()), None);
+    }
+
+    #[test]
+    fn many_outputs_share_the_room() {
+        assert_eq!([bytes_per_output(0), bytes_per_output(1), bytes_per_output(2)], [OUTPUT_LIMIT; 3]);
+        assert_eq!(bytes_per_output(8), 5 * 1024);
+        assert_eq!(bytes_per_output(10_000), AT_LEAST);
+    }
+}
